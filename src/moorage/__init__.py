@@ -1,8 +1,9 @@
 """Moorage: the Kubernetes scheduler in Python.
 
-A program gets the same as the command: ``moorage.read(paths)`` reads a cluster, ``moorage.simulate_cluster(cluster,
+The library offers what the command does: ``moorage.read(paths)`` reads a cluster, ``moorage.simulate_cluster(cluster,
 Options())`` places its pods, ``moorage.simulate(objects)`` takes objects as they are. ``moorage.Cluster`` answers questions
-about a cluster and can change it; ``moorage.Simulation`` lets time pass there. Nothing is imported until it is used.
+about a cluster and can change it; ``moorage.Simulation`` runs it in virtual time. Modules are imported when they are first
+used.
 """
 
 from __future__ import annotations

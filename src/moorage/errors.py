@@ -40,14 +40,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """A value that is printed without quotes; nothing is printed where it is empty."""
+    """A value that is printed without quotes, and not at all if it is empty."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a document, with its place.
+    """A fault in a document: its kind, the field, the value and the reason.
 
     ``kind`` is one of the field-error kinds of the Kubernetes API: ``Invalid value``, ``Required value``,
     ``Duplicate value``, ``Unsupported value``, ``Forbidden``, ``Not found``, ``Too long``, ``Too many``, ``Internal error``;
@@ -62,7 +62,7 @@ class Fault:
 
     @property
     def body(self) -> str:
-        """The fault without its place, in the words of the Kubernetes API."""
+        """The fault without its field, in the words of the Kubernetes API."""
         shown = "" if self.kind in _WITHOUT_VALUE or self.value == Bare("") else f": {_show(self.value)}"
         return f"{self.kind}{shown}" + (f": {self.detail}" if self.detail else "")
 
@@ -120,7 +120,7 @@ class PluginError(MoorageError):
 class AttemptError(PluginError):
     """A plugin cannot evaluate a pod: a claim or a class that it needs is invalid.
 
-    The text is kube-scheduler's own and is sent to the API unescaped; it is escaped only where it is printed.
+    The text is kube-scheduler's own. It is sent to the API unescaped, and escaped only when it is printed.
     """
 
     def __init__(self, plugin: str, text: str) -> None:
@@ -128,7 +128,7 @@ class AttemptError(PluginError):
         Exception.__init__(self, text)
 
 
-#: The reason of errors where no connection to the server was made.
+#: The ``reason`` of a ClusterError if no connection to the server was made.
 UNREACHABLE: Final = "Unreachable"
 
 
@@ -168,4 +168,4 @@ class StateError(MoorageError):
 
 
 class CopyError(MoorageError, TypeError):
-    """An object that cannot be copied or pickled because it shares state with others. The message names an alternative."""
+    """An object that cannot be copied or pickled because it shares state with others. The message says what to use instead."""

@@ -53,7 +53,7 @@ def private_folder(path: Path, warn: Warn) -> None:
 
 
 def home_folder(path: Path, warn: Warn) -> None:
-    """Create a folder, or make sure that no other user can create files in it. Others may read it, as a user may have named it.
+    """Create a folder, or make sure that no other user can create files in it. Others may read it if the user chose it.
 
     Raises  as ``private_folder``
     """
@@ -66,7 +66,7 @@ def home_folder(path: Path, warn: Warn) -> None:
 
 
 def _writers(found: os.stat_result) -> int:
-    """Return the write permissions of other users; the user's private group does not count."""
+    """Return the write permissions of other users. Those of the user's private group do not count."""
     writers = found.st_mode & _WRITERS
     return writers & ~stat.S_IWGRP if writers & stat.S_IWGRP and _is_ours_alone(found.st_gid) else writers
 
@@ -123,7 +123,9 @@ def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def check_data(path: Path, warn: Warn) -> None:
-    """Make sure that a data file and SQLite's files next to it are regular files, and that not every user can replace them.
+    """Check that a data file and SQLite's files next to it are regular files that not every user can replace.
+
+    ``warn`` gets a message if members of the folder's group can.
 
     Raises  ConfigError, OSError
     """

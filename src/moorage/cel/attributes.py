@@ -16,7 +16,7 @@ __all__ = ["Qualifier", "attribute"]
 
 
 class Qualifier(NamedTuple):
-    """One step: a known ``key``, or a key to compute (``run``). ``optional``: the key may be missing."""
+    """One step of a path: a constant ``key``, or ``run`` to compute the key. ``optional``: the key may be missing."""
 
     key: Value
     run: Run | None = None
@@ -24,7 +24,7 @@ class Qualifier(NamedTuple):
 
 
 def attribute(root: Run, qualifiers: tuple[Qualifier, ...], *, test: bool, cost: int) -> Run:
-    """Return the value at the end of a path; with ``test``, whether the last step exists."""
+    """Return a function that returns the value at the end of a path or, with ``test``, whether the last step exists."""
 
     def run(frame: Frame) -> Value:
         value = root(frame)

@@ -1,6 +1,6 @@
-"""The type checker: are all names declared, and do the types of operands fit?
+"""The type checker: check that all names are declared and that operands have the types that functions accept.
 
-It returns the type of the expression, marks calls with the overloads that fit, and finds all faults.
+It returns the type of the expression and all faults, and records in each call the overloads that accept its operands.
 
 Source  cel-go: checker/checker.go
 """
@@ -59,7 +59,7 @@ class _Checker:
         self._fields = fields
 
     def check(self, node: Expr) -> Type:
-        """Return the type of a node; ERROR if it has none."""
+        """Return the type of a node; ERROR after a fault."""
         match node:
             case Literal():
                 return _type_of(node.value)
@@ -219,7 +219,7 @@ class _Checker:
         return held
 
     def _joined(self, node: Expr, before: Type | None, found: Type) -> Type:
-        """Unify the type of an element with those before it: all elements of a literal have one type."""
+        """Unify the type of an element with that of the elements before it, as all elements of a literal must have one type."""
         if before is None:
             return found
         if self.bindings.assignable((before,), (found,)):
@@ -247,7 +247,7 @@ class _Checker:
             return [INT, range_type.params[0]] if two else [range_type.params[0]]
         if range_type.kind == "map":
             return list(range_type.params) if two else [range_type.params[0]]
-        # cel-go counts ``any`` among types that have no range, but is lenient about the result.
+        # cel-go reports ``any`` as a type that cannot be iterated, but accepts the result.
         if range_type.kind in {"dyn", "error", "param"}:
             self.bindings.assignable((DYN,), (range_type,))
             return [DYN] * len(node.variables)
@@ -264,7 +264,7 @@ class _Checker:
 
 
 def _dotted(node: Expr) -> str:
-    """Return ``a.b.c`` for a chain of names, else a text that is no name."""
+    """Return ``a.b.c`` for names joined by dots. For any other node the text contains NUL, so that it equals no name."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.test:

@@ -98,7 +98,7 @@ _STRUCTS: Mapping[str, type[Any]] = {
 
 
 def accepts(wanted: Type, value: Value) -> bool:
-    """Return whether an operand has the type that an overload requires, as far as cel-go checks it at run time."""
+    """Return whether an operand has the type that an overload requires. As in cel-go, only the first element is checked."""
     kind = wanted.kind
     if kind in {"dyn", "any", "param", "error"}:
         return True

@@ -1,7 +1,7 @@
 """Charges for work that CEL's cost does not include: comparing nested lists, copying long ones, parsing invalid operands.
 
-CEL charges the outermost list or a single step, so a short expression could run for hours. Here such work is counted before it
-is done, in units that take about as long as a cost unit, and is subtracted from the limit (see ``Frame.strain``).
+CEL charges the outermost list or a single step, so a short expression could run for hours. So such work is estimated before it
+is done and subtracted from the limit (see ``Frame.strain``), in units that take about as long as a cost unit.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from moorage.cel.values import Map, Value
 
 __all__ = ["nested_parts", "strain_of_failure", "strain_operator", "strain_search"]
 
-#: How many copied elements, and how many compared nested elements, cost one unit.
+#: One unit is charged for this many copied elements, or this many compared nested elements.
 _COPIED: Final = 64
 _COMPARED: Final = 2
-#: How many characters read cost one unit.
+#: One unit is charged for this many characters read.
 _READ: Final = 10
 
 
@@ -37,7 +37,7 @@ def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
 
 
 def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
-    """Charge comparing each value of ``wanted`` with each of ``within``, as far as these are lists or maps themselves.
+    """Charge for comparing each value of ``wanted`` with each of ``within``. Only lists and maps are charged.
 
     Raises  CostLimitError
     """
@@ -49,7 +49,7 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
 
 
 def strain_of_failure(args: list[Value]) -> int:
-    """Return the charge for a function that failed: it may have read all of its operands."""
+    """Return the charge for a function that failed, as if it had read all of its operands."""
     return 1 + sum([len(arg) for arg in args if isinstance(arg, str | bytes | list | tuple)]) // _READ
 
 

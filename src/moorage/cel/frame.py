@@ -14,8 +14,8 @@ __all__ = ["Failed", "Frame", "Lazy", "Run"]
 class Frame:
     """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` must not exceed ``limit``.
 
-    The cost is what kube-scheduler counts. Some functions cost little but take long: their work beyond the cost is subtracted
-    from the limit (``strain``), so that the limit bounds the time as well.
+    The cost is what kube-scheduler counts. Some functions cost little but take long. ``strain`` subtracts their extra work from
+    the limit, so that the limit bounds the time as well.
     """
 
     __slots__ = ("cost", "limit", "vars")

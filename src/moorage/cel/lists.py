@@ -40,7 +40,7 @@ def _summed(zero: Value) -> Callable[[list[Value]], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[list[Value]], Value]:
-    """Return the function for the first extreme element; ``worse`` is how a non-extreme element compares to it."""
+    """Return ``min`` or ``max``: an element replaces the best so far if ``compare(best, element) == worse``."""
 
     def run(values: list[Value]) -> Value:
         if not values:
@@ -146,7 +146,7 @@ def _sets_intersects(frame: Frame, one: list[Value], other: list[Value]) -> bool
 
 
 def _expect_crossing(frame: Frame, one: list[Value], other: list[Value]) -> None:
-    """Check that the limit allows comparing all pairs.
+    """Check that the limit allows comparing each element of one list with each of the other.
 
     Raises  CostLimitError
     """
@@ -173,12 +173,12 @@ def _reversed(values: list[Value]) -> list[Value]:
 # -- costs ----------------------------------------------------------------------------------------------------------------
 
 
-#: No expression may cost more, so counting stops there.
+#: Counting stops here, as no expression may cost more.
 _MOST: Final = 1_000_000
 
 
 def _walked(args: list[Value], result: Value) -> int:
-    """Charge one for each number and a tenth for each character, at any depth."""
+    """Return the cost of walking through a list: one for each number and a tenth for each character, at any depth."""
     del result
     total, waiting = 0, list(args[0])
     while waiting and total <= _MOST:

@@ -162,7 +162,7 @@ def _is_equal(one: Value, other: Value) -> bool:
 
 
 def _differ(left: Value, right: Value) -> bool:
-    """Return whether two values differ; values that cannot be compared do."""
+    """Return whether two values differ. Values that cannot be compared count as different."""
     return not _is_equal(left, right)
 
 
@@ -205,7 +205,7 @@ _NUMBERS: Final = ("int", "uint", "double")
 
 
 def signatures() -> list[tuple[str, str, None, None]]:
-    """Return the signatures of operators for the checker; the planner runs operators without looking at overloads."""
+    """Return the signatures of operators, which only the checker needs: the planner runs operators without overloads."""
     found: list[tuple[str, str]] = [
         ("_?_:_", "bool, A, A -> A"),
         ("_&&_", "bool, bool -> bool"),

@@ -100,7 +100,7 @@ class _Parser:
         return tree
 
     def _binary(self, level: int) -> Expr:
-        """Parse operators of a level and tighter ones with an operator stack, so that long chains need no recursion."""
+        """Parse operators of at least the given precedence with an operator stack, so that long chains need no recursion."""
         operands = [self._unary()]
         waiting: list[tuple[int, str, int]] = []
         while (found := self._operator(level)) is not None:
@@ -134,7 +134,7 @@ class _Parser:
         return self._members(self._primary())
 
     def _repeated(self, sign: str, function: str) -> Expr:
-        """Parse a row of equal signs, which cancel out in pairs."""
+        """Parse repeated ``!`` or ``-``; pairs of them cancel out."""
         at, count = self._token.at, 0
         while self._take_if(sign):
             count += 1
@@ -211,7 +211,7 @@ class _Parser:
         return Ident(token.at, dot + token.text)
 
     def _begins_message(self) -> bool:
-        """Return whether names joined by dots and an opening brace follow."""
+        """Return whether the next tokens are the rest of a dotted name and an opening brace: ``.b.C {``."""
         at = self._next
         while self._tokens[at].kind == "." and self._tokens[at + 1].kind == "word":
             at += 2
@@ -279,7 +279,7 @@ class _Parser:
 
 
 def _integer(text: str) -> int:
-    """Read digits; digits too many for any integer type are cut off, but stay too many."""
+    """Return an integer; one of over 100 digits is truncated to 100, which still exceeds every integer type."""
     if "x" in text:
         return int(text, 16)
     return int(text) if len(text) < 100 else int(text[:100])

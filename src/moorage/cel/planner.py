@@ -78,7 +78,7 @@ class _Planner:
         return _running(self.planned(node))
 
     def planned(self, node: Expr, *, branch: bool = False) -> Planned:
-        """Plan a node. A name that is a ``branch`` of a conditional costs nothing."""
+        """Plan a node. ``branch``: it is a branch of a conditional, where evaluating a name costs nothing."""
         match node:
             case Literal():
                 return Constant(node.value)
@@ -270,7 +270,7 @@ def _are_primitive(values: Value) -> bool:
 
 
 def _logical(terms: list[Run], *, deciding: bool) -> Run:
-    """Return ``&&`` or ``||``: a term with the deciding value decides, even beside terms that fail."""
+    """Return a function for ``&&`` or ``||``. A term with the ``deciding`` value decides, even if other terms fail."""
 
     def run(frame: Frame) -> Value:
         failed: EvalError | None = None
@@ -325,7 +325,7 @@ def _or_else(optional: Run, other: Run, *, keep_optional: bool) -> Run:
 
 
 def _member_of(operand: Run, values: list[Value]) -> Run:
-    """Return membership in a constant list: a lookup, which costs nothing."""
+    """Return a function for ``in`` with a constant list, as a lookup that costs nothing."""
     members = Map((value, True) for value in values)
 
     def run(frame: Frame) -> Value:
@@ -365,7 +365,7 @@ def _operator_cost(name: str, one: Value, other: Value) -> int:
 
 
 def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
-    """Return a function that runs the overload which accepts the operands at run time."""
+    """Return a function that runs the first overload that accepts the values of the operands."""
 
     def run(frame: Frame) -> Value:
         args = [operand(frame) for operand in operands]
@@ -385,7 +385,7 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
 
 
 def _growing(node: Fold, start: Run) -> Run:
-    """Let a fold that starts with an empty list or map extend it in place."""
+    """Return the start of a fold. An empty list or map is replaced by one that the fold extends in place."""
     if isinstance(node.start, ListExpr) and not node.start.elements:
         return lambda frame: Growing()
     if isinstance(node.start, MapExpr) and not node.start.entries:
@@ -424,7 +424,7 @@ def _continues(condition: Run, frame: Frame) -> bool:
 
 
 def _outcome(step: Run, frame: Frame) -> Value:
-    """Return the value of a step; keep a failure as a value, because later steps may absorb it."""
+    """Return the value of a step. A failure becomes a value, ``Failed``, because later steps may absorb it."""
     try:
         return step(frame)
     except EvalError as error:

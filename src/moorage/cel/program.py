@@ -57,7 +57,7 @@ class Program:
         return self.measure(variables, cost_limit)[0]
 
     def attempt(self, variables: Mapping[str, Value], limit: int) -> tuple[Value | EvalError, int]:
-        """Return the value, or the error that prevents it, and how much of the limit the evaluation used.
+        """Return the value or the ``EvalError``, and how much of the limit the evaluation used.
 
         Raises  CostLimitError
         """

@@ -116,7 +116,7 @@ class Regex:
         return found
 
     def _follow(self, start: int, begun: int, at: int, text: str, threads: list[tuple[int, int]], seen: set[int]) -> None:
-        """Add the tests reachable from a step, in order of preference; each step at most once per character."""
+        """Add a thread for each test reachable from a step, in order of preference. Each step is visited once per character."""
         waiting = [start]
         while waiting:
             where = waiting.pop()

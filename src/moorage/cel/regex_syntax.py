@@ -26,7 +26,7 @@ MAX_DEPTH: Final = 100
 
 
 class RegexError(ValueError):
-    """A pattern that RE2 rejects. ``effort``: the number of steps made before that was clear."""
+    """A pattern that RE2 rejects. ``effort``: the number of steps made before the fault was found."""
 
     def __init__(self, what: str, where: str = "", effort: int = 0) -> None:
         super().__init__(f"error parsing regexp: {what}" + (f": `{where}`" if where else ""))

@@ -21,15 +21,15 @@ __all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
 
 #: Functions with a pattern argument, which is compiled in advance if constant: name → its position.
 REGEX_FUNCTIONS: Final = {"matches": 1, "find": 1, "findAll": 1}
-#: Steps of the regular expression engine per cost unit, for patterns with far more steps than their length suggests.
+#: Steps of the regular expression engine per cost unit, for patterns that take far more steps than their length suggests.
 _STEPS_PER_COST: Final = 5
-#: Usual number of program steps per character of a pattern; and how many steps beyond that are built for one unit.
+#: Usual number of program steps per character of a pattern; and how many steps beyond that cost one unit to build.
 _USUAL_SIZE: Final = 4
 _BUILT_PER_UNIT: Final = 2
 
 
 def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
-    """Return the compiled pattern, and charge for a program far larger than its pattern."""
+    """Return the compiled pattern. Charge extra if its program is far larger than the pattern."""
     try:
         regex = compile_regex(pattern)
     except RegexError as error:
@@ -160,7 +160,7 @@ def _built(args: list[Value], result: Value) -> int:
 
 
 def _regex_cost(args: list[Value], result: Value) -> int:
-    """Charge text times pattern; more if a short pattern has a large program."""
+    """Return the cost of a match: length of the text times length of the pattern, or more if the search took many steps."""
     del result
     usual = math.ceil((1 + len(args[0])) * 0.1) * math.ceil(len(args[1]) * 0.25)
     return max(usual, compile_regex(args[1]).steps // _STEPS_PER_COST)
@@ -172,7 +172,7 @@ def _contains_cost(args: list[Value], result: Value) -> int:
 
 
 def _per_element(args: list[Value], result: Value) -> int:
-    """Charge the cost of a search through a list, which kube-scheduler also charges for searches through strings."""
+    """Return a tenth of the length, the cost of a search through a list. kube-scheduler charges it for strings, too."""
     del result
     return int(len(args[0]) * 0.1)
 

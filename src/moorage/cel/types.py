@@ -201,7 +201,7 @@ class TypeBindings:
         return one == other
 
     def _bind(self, t: Type, param: Type) -> tuple[bool, bool]:
-        """Return whether ``param`` may denote ``t``, and whether it was bound before."""
+        """Return whether ``param`` can be bound to ``t``, and whether it was bound before."""
         if t == param:
             return True, True
         bound = self._bound.get(param.name)

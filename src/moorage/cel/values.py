@@ -125,13 +125,13 @@ class Map:
 
 
 class Growing(list[Any]):
-    """The list that a fold builds: nothing else sees it before it is complete, so elements are appended in place."""
+    """The list that a fold builds. Elements are appended in place, as no other code sees the list before it is complete."""
 
     __slots__ = ()
 
 
 class GrowingMap(Map):
-    """The map that a fold builds."""
+    """The map that a fold builds. Entries are added in place."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ def _key(key: Value) -> Value:
 
 
 def bounded(size: int) -> None:
-    """Refuse to build a value that no expression could use within its cost limit.
+    """Check that a text or list that an expression is about to build is at most ``MAX_SIZE`` long.
 
     Raises  CostLimitError
     """

@@ -40,7 +40,7 @@ class Credentials(Protocol):
         """
 
     def invalidate(self) -> None:
-        """Discard the identity, which the server rejected with 401; the next call fetches a new one."""
+        """Discard the identity, because the server rejected it with 401; the next call fetches a new one."""
 
 
 @dataclass(frozen=True, slots=True)

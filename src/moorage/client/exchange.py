@@ -24,11 +24,12 @@ _MAX_CONNECTIONS: Final = 32
 #: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
 _MAX_IDLE_S: Final = 15.0
 _CONNECT_S: Final = 10.0
-#: How many connections are opened at a time for what waits: a handshake costs as much as several binds, a later one less.
+#: How many connections are opened at a time for waiting requests. The first handshake costs as much as several binds; later
+#: ones resume its TLS session and cost less.
 _OPENING: Final = 2
-#: How long a TLS session is used for new connections; servers accept it for hours.
+#: How long new connections reuse a TLS session, in seconds; servers accept one for hours.
 _SESSION_S: Final = 300.0
-#: How many waiting requests are sent over one connection at once, at most.
+#: Maximum number of waiting batches of requests that are sent together over one connection.
 _TOGETHER: Final = 8
 
 
@@ -54,11 +55,11 @@ class ConnectionPool:
         self._server_name = (server_name or host) if tls is not None else None
         self._idle: list[PooledConnection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
-        #: What ``send_soon`` could not send at once, and the connections that are being opened for it.
+        #: The requests of ``send_soon`` that wait for a connection, and the tasks that open connections for them.
         self._queue: deque[_Queued] = deque()
         self._opening: set[asyncio.Task[None]] = set()
         self._connections: dict[PooledConnection, None] = {}
-        #: A TLS session for new connections, and when to take another one.
+        #: The TLS session for new connections, and when to replace it, on the loop's clock.
         self._session: ssl.SSLSession | None = None
         self._session_due = 0.0
         self._count = 0
@@ -84,9 +85,9 @@ class ConnectionPool:
     def send_soon(
         self, requests: bytes, answers: Sequence[Answer], most: int, timeout_s: float, check: Callable[[], None]
     ) -> None:
-        """Send requests together once a connection is idle. ``answers``: see ``PooledConnection.send``.
+        """Send requests together, at once or when a connection becomes idle. ``answers``: see ``PooledConnection.send``.
 
-        ``check`` is called right before; what it raises, a MoorageError, goes to ``answers`` if the requests had to wait.
+        ``check`` is called right before sending and may raise a MoorageError. If the requests had to wait, ``answers`` get it.
 
         Raises  what ``check`` raises, if the requests can be sent at once
         """
@@ -103,7 +104,7 @@ class ConnectionPool:
             one.fail(ClusterError(str(error)))
 
     def _send_queued(self, connection: PooledConnection) -> bool:
-        """Send what waits over a connection that has become idle, several at once if many wait. Return whether any was sent."""
+        """Send waiting requests over a connection that has become idle, several if many wait. Return whether any was sent."""
         loop = asyncio.get_running_loop()
         most_now = min(_TOGETHER, 1 + len(self._queue) // self._count)
         sent: list[_Queued] = []
@@ -133,7 +134,7 @@ class ConnectionPool:
         return True
 
     def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Open another connection if more requests wait than are being opened, a few at a time, up to the maximum."""
+        """Open another connection, unless enough are being opened for the waiting requests or the maximum is reached."""
         if len(self._opening) < min(_OPENING, len(self._queue)) and self._count < _MAX_CONNECTIONS:
             self._count += 1
             task = loop.create_task(self._open(loop), name="open a connection")
@@ -144,7 +145,7 @@ class ConnectionPool:
         try:
             connection = await self._connect(loop)
         except (OSError, ClusterError, UnicodeError) as error:
-            if not self._count:  # no other connection can send what waits
+            if not self._count:  # no other connection can send the waiting requests
                 failed, self._queue = self._queue, deque()
                 for one in failed:
                     one.fail(_as_cluster_error(error))
@@ -215,7 +216,7 @@ class ConnectionPool:
                 return await self._connect_for_request(loop)
             turn: asyncio.Future[None] = loop.create_future()
             queue(turn)
-            queue = self._waiting.appendleft  # a request that lost its turn to another keeps its place
+            queue = self._waiting.appendleft  # a request that lost its turn to another waits at the front
             try:
                 await turn
             except asyncio.CancelledError:
@@ -237,12 +238,12 @@ class ConnectionPool:
         try:
             return await self._connect(loop)
         except BaseException:
-            if not self._count:  # nothing else serves what waits in the queue
+            if not self._count:  # no other connection serves the queue
                 self._open_for_queue(loop)
             raise
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
-        """Return a new connection, which the caller has counted."""
+        """Return a new connection. The caller has added it to ``_count``; a failure subtracts it."""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 _, connection = await loop.create_connection(
@@ -280,7 +281,7 @@ class ConnectionPool:
         self._wake_waiter()
 
     def _keep_session(self, connection: PooledConnection) -> None:
-        """Keep the TLS session of a connection for new ones. It is complete after a response; copying it takes long."""
+        """Keep the TLS session of a connection for new connections. It is complete after a response; copying it takes long."""
         if connection.used and self._tls is not None:
             now = asyncio.get_running_loop().time()
             if now >= self._session_due:

@@ -16,7 +16,7 @@ from typing import Final
 
 __all__ = ["GatheringSelector", "gathering_loop"]
 
-#: Wake-ups within this time make the loop busy; and how long a busy loop waits for more messages.
+#: Two wake-ups within this time, in seconds, make the loop busy; and how long a busy loop then waits for more messages.
 _CLOSE_S: Final = 0.002
 _WAIT_S: Final = 0.001
 
@@ -33,7 +33,7 @@ class GatheringSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> _Ready:
         ready = super().select(timeout)
-        if not ready or (timeout is not None and timeout <= 0):  # a loop that has something to do does not wait
+        if not ready or (timeout is not None and timeout <= 0):  # the loop has other work to do now
             return ready
         now = self._clock()
         if now - self._woken < _CLOSE_S:
@@ -44,5 +44,5 @@ class GatheringSelector(selectors.DefaultSelector):
 
 
 def gathering_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop with such a selector; the usual one where selectors cannot run programs."""
+    """Return an event loop with a GatheringSelector; on Windows the default loop, as only that one can run programs."""
     return asyncio.SelectorEventLoop(GatheringSelector()) if os.name == "posix" else asyncio.new_event_loop()

@@ -35,7 +35,7 @@ _CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
 
 
 class ListWatchClient(Protocol):
-    """Requests to an API server. Both methods raise ClusterError for any response but 200, and for none."""
+    """Requests to an API server. Both methods raise ClusterError unless the server responds with 200."""
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes: ...
     def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -115,7 +115,7 @@ class ObjectDecoder(Generic[T]):
         self._decode_object: Callable[[bytes], Any] = (
             msgspec.json.Decoder(resource.type).decode if pods is None else pods.decode
         )
-        #: Completes an object that was decoded with its page or line.
+        #: Decodes the rest of an object that was decoded as part of a page or a line; None if there is no rest.
         self._complete: Callable[[Any], Any] | None = None if pods is None else pods.complete
         self._raw_page_decoder = msgspec.json.Decoder(_Page)
         self._raw_line_decoder = msgspec.json.Decoder(_Line)

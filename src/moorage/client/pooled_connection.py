@@ -1,7 +1,7 @@
 """One pooled connection: requests in a row, and their responses in the same order.
 
 A response is parsed as it arrives: status, headers, and a body with a length, in chunks, or up to the end of the connection.
-Several requests may be sent at once: the server answers them one after the other. If the connection ends before, each request
+Several requests may be sent at once: the server answers them one after the other. If the connection ends, each request still
 without a response fails.
 """
 
@@ -63,10 +63,10 @@ class PooledConnection(Channel):
         self.deadline = NEVER
         self._on_idle = on_idle
         self._timeout_s = 0.0
-        #: True once a request has ended.
+        #: True once a request has got its response or failed.
         self.used = False
         #: True once a part of a response has arrived since the connection was idle.
-        self._heard = False
+        self._has_data = False
         self._pending: deque[Answer] = deque()
         self._received = bytearray()
         self._most = 0
@@ -85,21 +85,21 @@ class PooledConnection(Channel):
         super().close()
 
     def send(self, requests: bytes, answers: Sequence[Answer], most: int, deadline: float, timeout_s: float) -> None:
-        """Send the bytes of one request or of several, each with what is called with its response.
+        """Send the bytes of one or more requests. ``answers`` has a callback for each, which gets its response.
 
-        There is no response, but a ClusterError, if the connection ends before, after ``deadline``, for one of more than
-        ``most`` bytes, or for one that is not HTTP. Call this only while the connection is idle.
+        A callback gets a ClusterError instead if the connection ends first, ``deadline`` passes, or the response is longer than
+        ``most`` bytes or not HTTP. Call this only while the connection is idle.
 
-        Raises  OSError if the requests cannot be sent; nothing is called then
+        Raises  OSError if the requests cannot be sent; no callback is called then
         """
         self.deadline, self._timeout_s, self._most = deadline, timeout_s, most
-        self._heard = False
+        self._has_data = False
         self._forget_response()
         self.send_message(requests)
         self._pending.extend(answers)
 
     def time_out(self) -> None:
-        """Fail the pending responses, whose deadline has passed."""
+        """Fail the pending requests, because their deadline has passed."""
         self._fail(ClusterError(f"no answer within {self._timeout_s:g}s"))
 
     def _fail(self, error: ClusterError) -> None:
@@ -132,7 +132,7 @@ class PooledConnection(Channel):
             self._received += data
             self.close()
             return
-        self._heard = True
+        self._has_data = True
         at = 0
         if not self._received and self._head is None:
             at = self._take_simple(data)
@@ -145,7 +145,7 @@ class PooledConnection(Channel):
             self._fail(ClusterError(f"the answer is not HTTP: {error}"))
 
     def _take_simple(self, data: bytes) -> int:
-        """Pass on the complete responses in their usual form that data begins with. Return where the rest begins."""
+        """Pass on the complete responses in the usual form at the start of the data; return the index of the rest."""
         at = 0
         while self._pending and at < len(data):
             found = _simple_reply(data, at, self._most)
@@ -182,7 +182,7 @@ class PooledConnection(Channel):
             return
         if error is None and self._head is not None and not _is_framed(self._head[2]):
             self._complete(bytes(self._received))
-        if self.used and not self._heard:
+        if self.used and not self._has_data:
             self._fail(UnsentError("Server disconnected"))
         else:
             self._fail(ClusterError(str(error or "") or "Server disconnected"))
@@ -260,9 +260,9 @@ class PooledConnection(Channel):
 
 
 def _simple_reply(data: bytes, at: int, most: int) -> tuple[Reply, int] | None:
-    """Return a response in the usual form, complete, with a length, on a keep-alive connection; and where it ends.
+    """Return a response in the usual form (complete, with Content-Length, keep-alive), and the index of its end.
 
-    None for any other, which ``_read`` parses.
+    Return None for any other response, which ``_read`` parses.
     """
     begins, end = _STATUS(data, at), data.find(b"\r\n\r\n", at)
     if begins is None or end < 0:

@@ -1,10 +1,10 @@
 """A reflector: list one kind, watch it from there, and list again after a gap.
 
-It delivers the API server's state in order: each new or changed object, each deletion. Deletions missed in a gap are found
-by comparing lists; an object recreated under the same name is delivered as a deletion and a new object. A list older than
-what was seen is rejected. If all lists stay older for minutes, the cluster was restored from a backup, and the list is
-accepted. An undecodable object is not treated as deleted: its last decoded version stays. If the server supports
-watch-list, the initial list comes with the watch; otherwise as a list.
+It delivers each new or changed object and each deletion in order. Deletions missed in a gap are found by comparing lists; an
+object recreated under the same name is delivered as a deletion and a new object. A list older than the latest version seen is
+rejected. If all lists stay older for minutes, the cluster was restored from a backup, and the list is accepted. An undecodable
+object is not treated as deleted: its last decoded version stays. If the server supports watch-list, the initial list comes with
+the watch; otherwise as a list.
 
 Source  client-go, tools/cache/reflector.go
 """
@@ -187,7 +187,7 @@ class Reflector(Generic[T]):
         await asyncio.sleep(pause_s)
 
     def _backoff_for(self, error: ClusterError) -> Backoff:
-        """Return the backoff for an error. How long a server was unreachable says nothing about its load now."""
+        """Return the backoff for an error. Unreachability has its own, as it does not mean that the server is overloaded."""
         if error.is_expired:
             return self._expired_backoff
         return self._unreachable_backoff if error.reason == UNREACHABLE else self._backoff
@@ -226,7 +226,7 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     def _check_restored(self, version: str) -> None:
-        """Return if lists have been older for so long that the cluster must have been restored.
+        """Return normally if lists have been older for so long that the cluster must have been restored.
 
         Raises  ClusterError until then
         """

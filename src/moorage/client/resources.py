@@ -88,7 +88,8 @@ _V1BETA1_BUDGETS: Final[WatchedResource[Object]] = WatchedResource(
 )
 
 _DETAILS: Final[Mapping[type[Object], Mapping[str, Any]]] = {
-    # A failed bind may have read that its pod is deleted, which a server that lost its last writes reverts.
+    # Every list delivers unbound pods again: after a failed bind the scheduler may have read that the pod is deleted, but a
+    # server that lost its last writes still has the pod.
     Pod: {
         "fields": "status.phase!=Succeeded,status.phase!=Failed",
         "redelivers": lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,

@@ -91,7 +91,7 @@ class Rest:
         self._sessions: dict[int, aiohttp.ClientSession] = {}
         self._pools: dict[int, ConnectionPool] = {}
         self._identity: Identity | None = None
-        #: Until when ``post_soon`` uses the last identity without asking for it again, and the headers it sends.
+        #: When ``post_soon`` has to ask for the identity again, on the monotonic clock, and the headers that it sends.
         self._identity_until = 0.0
         self._identity_token: str | None = None
         self._post_head = b""
@@ -166,12 +166,13 @@ class Rest:
         lane: int = OTHER,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Send POST requests, each a path and a body, together on one connection, and return True. The server answers in order.
+        """Send POST requests, each a path and a body, together on one connection. The server answers in order.
 
-        ``done`` is called with the index of each and its error, None for success. Nothing is repeated.
-        They may wait for a connection. ``check`` is called right before sending; what it raises, a MoorageError, is raised here
-        if that is at once, else passed to ``done``.
-        Return False, and send nothing, if that needs waiting for the rate limit or for credentials.
+        ``done`` is called with the index of each request and its error, None for success. Nothing is retried. ``check`` is
+        called right before sending and may raise a MoorageError. This method raises it if the requests are sent at once; if
+        they wait for a connection, ``done`` gets it.
+
+        Return True; or False, and send nothing, if the rate limit or the credentials would require waiting.
         """
         began = time.monotonic()
         if self.endpoint.proxy or not self._post_head or began > self._identity_until:
@@ -195,7 +196,7 @@ class Rest:
     def _posted(
         self, path: str, began: float, done: Callable[[MoorageError | None], None], answer: Reply | MoorageError
     ) -> None:
-        if not isinstance(answer, Reply | ClusterError):  # ``check`` raised it, and nothing was sent
+        if not isinstance(answer, Reply | ClusterError):  # ``check`` raised the error, and nothing was sent
             done(answer)
             return
         status = answer.status if isinstance(answer, Reply) else 0
@@ -335,7 +336,7 @@ class Rest:
         return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
 
     def _set_post_head(self, identity: Identity) -> None:
-        """Prepare the headers of ``post_soon``: none for a token that ``send`` refuses."""
+        """Prepare the headers of ``post_soon``. They stay empty for a token that no header can contain."""
         token = f"Authorization: Bearer {identity.token}\r\n" if identity.token else ""
         usable = identity.token.isprintable()
         self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode() if usable else b""

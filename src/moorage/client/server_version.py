@@ -16,7 +16,7 @@ class _Version(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def server_version(get: Callable[[str, Mapping[str, str]], Awaitable[bytes]]) -> str:
-    """Return the version of the API server that ``get`` asks, such as ``v1.34.1``; "" if its answer has none.
+    """Return the version of an API server, such as ``v1.34.1``; "" if its response has none. ``get`` makes the request.
 
     Raises  ClusterError
     """

@@ -1,7 +1,7 @@
 """Input files: read bytes from files, directories and standard input, plain or gzip-compressed.
 
 Only regular files are opened, and the amount read is limited, so that a device, an endless pipe or a compression bomb is an
-error and does not exhaust memory. Directories are read in the order of their names, so that runs are reproducible.
+error and does not exhaust memory. The files of a directory are read in order of name, so that runs are reproducible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_RATIO: Final = 400
 _FREE_SIZE: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
-#: No text starts like this. Such input may be endless, for example a device in a pipe.
+#: No text starts with these bytes. Such input may be endless, for example a device in a pipe.
 _ZEROES = bytes(8)
 _ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
 

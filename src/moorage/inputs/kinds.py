@@ -1,7 +1,7 @@
 """The kinds of objects that a simulation reads, and the kinds it ignores, with the reason.
 
-Every object in a dump is of a kind that is read, that is known but ignored, or that is unknown. The report counts the latter
-two, so that users see which objects took no part.
+A kind is read, known but ignored, or unknown. The report counts the objects of ignored and unknown kinds, so that users see
+which objects had no influence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS: Final = tuple(kind for kind in kinds.KINDS if Reader.SIMULATION in kind.r
 _BY_GROUP = {(kind.group, kind.name): kind for kind in KINDS}
 _BY_VERSION = {(version, kind.name): kind for kind in KINDS for version in kind.api_versions}
 
-#: Why objects of a kind that no table has are ignored.
+#: The reason for ignoring objects of kinds that no table contains.
 UNKNOWN_KIND: Final = "unknown kind"
 _NOT_READ = "scheduling does not read it"
 #: Kinds of a stock cluster that are ignored, by group.

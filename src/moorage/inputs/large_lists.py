@@ -1,7 +1,7 @@
-"""Read the items of a large List in JSON piece by piece, so that memory holds the objects and not also the whole text.
+"""Read the items of a large List in JSON piece by piece, so that the whole text is never in memory with the objects.
 
-The end of a piece is a comma between two items. Which commas these are follows from JSON itself: the text from the start of
-one item up to a comma between two items is, in brackets, a complete array, and the text up to any other comma is not.
+A piece ends at a comma between two items. To test a comma, put the text from the start of an item up to the comma in brackets:
+only a comma between two items makes it a valid JSON array.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from moorage.api.json_tree import UNREADABLE
 
 __all__ = ["ListFrame", "NotInPiecesError", "find_frame", "items_in"]
 
-#: How much is read at once, and how much may be searched for the end of an item.
+#: Bytes to read at once, and the maximum number of bytes to search for the end of an item.
 _PIECE: Final = 4 << 20
 _MOST_PIECE: Final = 64 << 20
-#: How much of the start and of the end of a file is searched for the fields around the items.
+#: Bytes at the start and at the end of a file that are searched for the fields before and after the items.
 _HEAD: Final = 1 << 16
 _TAIL: Final = 1 << 16
-#: How many ends are tried, in the file and in a piece.
+#: Maximum number of positions to try for the end of the items, and for the end of a piece.
 _TRIES: Final = 40
 _PIECE_TRIES: Final = 12
-#: The fields before the items: with values that hold no items themselves.
+#: The fields before the items. Their values contain no lists or nested objects.
 _BEFORE: Final = re.compile(
     rb'\s*\{(?:\s*"(?:apiVersion|kind)"\s*:\s*"[^"\\]*"\s*,|\s*"metadata"\s*:\s*\{[^{}\[\]]*\}\s*,)*\s*"items"\s*:\s*\['
 )
 _BETWEEN: Final = re.compile(rb"\}\s*,\s*(?=\{)")
-#: How many bytes at the start of an item are compared with those of the first one.
+#: Number of bytes of an item's start that are compared with the start of the first item.
 _OPENING: Final = 24
 _read_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class NotInPiecesError(Exception):
-    """The file is no large List, or is not JSON: read it as a whole."""
+    """The file cannot be read in pieces, as it is not a large List in JSON. Read it as a whole."""
 
 
 class ListFrame(NamedTuple):
-    """A List without its items, as JSON; and where the text of its items begins and ends."""
+    """A List without its items, as JSON; and the offsets in the file at which the text of its items begins and ends."""
 
     text: bytes
     start: int
@@ -48,7 +48,7 @@ class ListFrame(NamedTuple):
 
 
 def find_frame(file: BinaryIO, size: int) -> ListFrame:
-    """Return what is around the items.
+    """Find the items of the List in a file of ``size`` bytes.
 
     Raises  NotInPiecesError; OSError
     """
@@ -72,9 +72,9 @@ def find_frame(file: BinaryIO, size: int) -> ListFrame:
 
 
 def items_in(file: BinaryIO, frame: ListFrame) -> Iterator[list[msgspec.Raw]]:
-    """Yield the items of a List in parts.
+    """Yield the undecoded items of a List, some at a time.
 
-    Raises  NotInPiecesError if the text is no sequence of items; OSError
+    Raises  NotInPiecesError if the text is not a sequence of items; OSError
     """
     file.seek(frame.start)
     left = frame.end - frame.start
@@ -99,9 +99,9 @@ def items_in(file: BinaryIO, frame: ListFrame) -> Iterator[list[msgspec.Raw]]:
 
 
 def _first_items(text: bytes, opening: bytes) -> tuple[list[msgspec.Raw] | None, bytes]:
-    """Return the complete items at the start of a text, and the rest; None if no end of an item is found.
+    """Return the complete items at the start of a text, and the rest of it; None and the text if no item ends in it.
 
-    ``opening`` is how the first item starts; most items start like it.
+    ``opening`` is the start of the first item. Most items start with the same bytes, so such positions are tried first.
     """
     found = [(match.start() + 1, match.end()) for match in _BETWEEN.finditer(text, max(0, len(text) - _PIECE // 4))]
     alike = [one for one in found if text.startswith(opening, one[1])]

@@ -1,4 +1,4 @@
-"""Where the objects of input files are: file and line, for reports that point at manifests."""
+"""Find the file and line of each object in the input, for reports that refer to manifests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder(_NamedObject).decode
 
 
 def find_positions(sources: Iterable[InputFile]) -> dict[ObjectKey, FileLine]:
-    """Return where each object of the sources is. Of an object that is given twice, the first place counts."""
+    """Return the file and line of each object in the sources; the first one for an object that occurs twice."""
     found: dict[ObjectKey, FileLine] = {}
     for source in sources:
         for key, line in _positions(source):

@@ -1,4 +1,4 @@
-"""The objects inside a file: the kind of each, its undecoded content, and its position.
+"""Find the objects in a file: their kind, undecoded content and position.
 
 JSON is parsed only as far as needed: the items of a list stay bytes until their type is known, so that a dump of a large
 cluster is decoded in one step. ``moorage.api.manifests`` parses everything that is not valid JSON: YAML, streams of documents,
@@ -28,7 +28,7 @@ __all__ = ["MAX_LIST_DEPTH", "SERVER_VERSION", "FoundObject", "Payload", "find_o
 
 #: How deep lists may be nested.
 MAX_LIST_DEPTH: Final = 10
-#: The kind under which the version of an API server is found, as ``kubectl version`` prints it, with the field ``version``.
+#: The kind of the object that stands for the output of ``kubectl version``. Its field ``version`` is the API server's version.
 SERVER_VERSION: Final = "kubectl version"
 #: JSON up to this size may be written by hand and is checked for duplicate fields; larger JSON is a dump.
 _HAND_WRITTEN: Final = 1 << 20
@@ -44,7 +44,7 @@ class FoundObject(NamedTuple):
 
 
 def plain_object(found: FoundObject) -> dict[str, Any]:
-    """Return an object as plain data; empty if it cannot be read, which decoding reports."""
+    """Return an object as plain data; {} if it cannot be parsed. Decoding it reports the fault."""
     if isinstance(found.payload, dict):
         return found.payload
     try:
@@ -136,7 +136,7 @@ def _refuse_duplicates(data: bytes, where: str) -> None:
         for _ in read_json(data, where, strict=True):
             pass
     except JsonSyntaxError:
-        pass  # It may still be YAML; its parser reports faults.
+        pass  # It may still be YAML, whose parser reports faults.
 
 
 def _open(
@@ -156,7 +156,7 @@ def _open(
 def _open_items(
     items: Iterable[msgspec.Raw], first: int, where: str, inside: _Head | None, depth: int
 ) -> Iterator[FoundObject]:
-    """Yield the objects in items of a list, counted from ``first``; ``inside`` is what the list implies for them."""
+    """Yield the objects in items of a list, counted from ``first``; ``inside`` is the kind that the list implies for them."""
     for index, item in enumerate(items, first):
         at = f"{where}: items[{index}]"
         opening = _OPENING.match(item)
@@ -206,7 +206,7 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
 
 
 def _version_of(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the version of the API server in the output of ``kubectl version``, in YAML or as text; None in others."""
+    """Return the API server's version if ``data`` is the output of ``kubectl version``, in YAML or as text; None otherwise."""
     found = data.get("serverVersion")
     if isinstance(found, dict):
         return found
@@ -219,7 +219,7 @@ def _version(version: dict[str, Any], where: str) -> FoundObject:
 
 
 def _completed(head: _Head, implied: _Head | None, where: str) -> _Head:
-    """Return the head of an object, completed by its list.
+    """Return the apiVersion and kind of an object; what it lacks comes from its list.
 
     Raises  InputError if apiVersion or kind is still missing
     """
@@ -244,7 +244,7 @@ def _holds_known_items(head: _Head) -> bool:
 
 
 def _item_head(head: _Head) -> _Head | None:
-    """Return what a list implies for its items: a PodList holds pods, a List implies nothing."""
+    """Return the apiVersion and kind that a list implies for its items: Pod for a PodList, None for a List."""
     kind = (head.kind or "").removesuffix("List")
     return _Head(api_version=head.api_version, kind=kind) if kind else None
 

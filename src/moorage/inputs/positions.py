@@ -1,4 +1,4 @@
-"""The line of a field in a file, for messages: found by composing the file again, which is slow and only done for faults."""
+"""Find the line of a field in a file, for messages. This parses the file again, which is slow, so only faults use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.inputs.files import InputFile
 
 __all__ = ["line_of"]
 
-#: Larger files were not written by hand, and composing them takes seconds.
+#: Larger files were not written by hand, and parsing them takes seconds.
 _MOST_BYTES: Final = 1 << 20
 _PLACE: Final = re.compile(r"(?::(?P<line>\d+))?(?P<items>(?:: items\[\d+\])*)")
 
@@ -36,7 +36,7 @@ def line_of(source: InputFile, where: str, path: Sequence[str | int]) -> int | N
 
 @lru_cache(maxsize=4)
 def _root(data: bytes, line: int) -> yaml.Node | None:
-    """Return the document that starts on a line; the first one for 0."""
+    """Return the document that starts on a line, or the first one for line 0; None if there is none."""
     for node in _documents(data):
         if line in {0, node.start_mark.line + 1}:
             return node

@@ -77,7 +77,7 @@ class AffinityCounts:
 
     @property
     def is_first(self) -> bool:
-        """True if no pod that the pod wants to be near is placed, and the pod may be the first of its kind."""
+        """True if no placed pod matches the pod's affinity terms, but the pod itself does: it may be the first of its kind."""
         return self.matches_itself and not any(counts.any() for counts in self.wanted.values())
 
     def near_wanted(self, nodes: NodeView) -> BoolArray:

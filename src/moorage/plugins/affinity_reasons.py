@@ -44,9 +44,11 @@ def refusing_terms(state: AffinityCounts, nodes: NodeView) -> Iterator[tuple[str
 
 
 def explained(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
-    """Return what keeps the pod off one node: missing neighbours, pods that it keeps away from, pods that keep it away.
+    """Return why a node is rejected: no pod that matches an affinity term, pods that match an anti-affinity term of the pod,
+    or pods with an anti-affinity term that matches the pod.
 
-    Pods of one workload often do both; then their text is about the pod's own term, and ``terms`` names both.
+    Pods of one workload are often rejected by the same term both ways. Then the text is about the pod's own term, and
+    ``terms`` names both.
     """
     own = [*_missing(state, node), *_own(state, pod, node)]
     others = list(_others(state, pod, node))

@@ -1,4 +1,4 @@
-"""What would let a pod near others, or away from them: preferences instead of requirements, or evictions."""
+"""Changes that lift a rejection by InterPodAffinity: make a required term a preferred one, or evict pods."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _required(rules: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
 
 
 def _nearer(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer to soften the smallest sets of required affinity terms that leave terms which the node meets."""
+    """Offer to make required affinity terms preferred ones: each smallest set of terms without which the node fits."""
     terms = _required(pod.spec.affinity.pod_affinity) if pod.spec.affinity is not None else ()
     if len(terms) != len(state.affinity):
         return
@@ -57,7 +57,10 @@ def _nearer(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Rem
 
 
 def _first_again(state: AffinityCounts, node: NodeView) -> Iterator[Remedies]:
-    """Offer to evict the few pods that a pod wants to be near and is itself like: without them it may go anywhere."""
+    """Offer to evict all pods that match the affinity terms, if they are few and the pod matches its own terms.
+
+    Without them the pod is the first of its kind and fits any node with the labels.
+    """
     labelled = all(node.first.domain(term.topology_key) for term in state.affinity)
     if not (
         state.matches_itself and labelled and sum(int(held.sum()) for held in state.wanted.values()) <= FEW * len(state.wanted)
@@ -70,7 +73,10 @@ def _first_again(state: AffinityCounts, node: NodeView) -> Iterator[Remedies]:
 
 
 def _is_near(terms: Sequence[ResolvedTerm], pod: PodInfo, node: NodeView) -> bool:
-    """Say whether pods that all these terms take are in all their domains of the node, or the pod may be the first."""
+    """Return whether the node meets these affinity terms: each of its domains has a pod that matches all of them.
+
+    The node also meets them if no placed pod matches and the pod itself does.
+    """
     counts = node.table.pod_counts
     matcher = PodMatcher(tuple(term.match for term in terms))
     by_key = {term.topology_key: counts.by_domain(matcher, term.topology_key) for term in terms}
@@ -83,7 +89,7 @@ def _is_near(terms: Sequence[ResolvedTerm], pod: PodInfo, node: NodeView) -> boo
 
 
 def _apart(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer changes for each anti-affinity term of the pod that finds a pod in the node's domain."""
+    """Offer changes for each anti-affinity term of the pod that matches a pod in the node's domain."""
     terms = _required(pod.spec.affinity.pod_anti_affinity) if pod.spec.affinity is not None else ()
     for at, (match, key) in enumerate(state.anti_affinity):
         near = [(other, name) for other, name in pods_near(node, key) if match.matches(other.namespace, other.labels)]
@@ -97,7 +103,7 @@ def _apart(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Reme
 def _apart_for_others(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
     """Offer changes where the anti-affinity of placed pods keeps the pod out of the node's domain.
 
-    Pods of the pod's own workload have its terms, too, and a change of the workload softens them for all.
+    Pods of the same workload have the same terms, so making such a term a preferred one in the workload changes them all.
     """
     labels = state.snapshot.namespace_labels(pod.namespace)
     for key, counts in state.refusing.items():

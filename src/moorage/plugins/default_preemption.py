@@ -122,7 +122,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return Hold.because(UNDER_WAY, unresolvable=True) if self._handle.evicting_for(pod.uid) else None
 
     def wakes_on(self) -> Iterator[Wake]:
-        # PreEnqueue is all that this plugin rejects pods with. The plugins whose rejection the evictions cure wake the pod.
+        # This plugin rejects pods only at PreEnqueue. The plugins that the victims' deletion satisfies wake the pod.
         if self._gates["SchedulerAsyncPreemption"]:
             yield Wake(POD_DELETED, when=lambda pod, old, new: False, by_shape=True)
 
@@ -174,7 +174,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return self.candidates(attempt, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
 
     def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
-        """Find so many nodes on which evicting pods would help; see ``find_candidates``."""
+        """Find nodes on which evicting pods would help, as many as these limits ask for; see ``find_candidates``."""
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         return find_candidates(attempt, budgets, percentage, absolute, self._ranking)
 

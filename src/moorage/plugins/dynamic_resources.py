@@ -268,7 +268,7 @@ class DynamicResources(
             yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
 
     def _filter_claims(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
-        """Do the same for a pod that has claims alone, which requests the same of every node."""
+        """Run ``filter`` for a pod that has claims and no extended resources, so it requests the same of every node."""
         refused: BoolArray | None = None
         for rows, reason, is_error in self._rejected(wanted, wanted.shape, nodes, None, NODES_WORTH * self._budget):
             refused = rows if refused is None else refused | rows

@@ -14,16 +14,16 @@ from moorage.state.view import NodeView
 __all__ = ["can_be_evicted", "evict", "evict_all", "evict_any", "evict_enough", "pods_near"]
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
-#: How many sets of pods are offered for one term.
+#: The most sets of pods that are offered for one term.
 MOST: Final = 24
-#: … where many pods would each be enough alone.
+#: The most single pods that are offered, if there are more than ``FEW`` pods and one of them is enough.
 MOST_ALONE: Final = 3
-#: Up to so many pods, every minimal set is found.
+#: For up to this many pods, every minimal set is found.
 FEW: Final = 8
 
 
 def can_be_evicted(pod: PodInfo) -> bool:
-    """Return False for pods that are leaving, and for those that come back to their node at once."""
+    """Return False for terminating pods, and for mirror pods and DaemonSet pods, which return to their node at once."""
     if pod.terminating or _MIRROR in pod.metadata.annotations:
         return False
     return not any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
@@ -53,7 +53,7 @@ def evict_any(held: Sequence[tuple[PodInfo, str]], count: int, term: str = "") -
 
 
 def evict_enough(held: Iterable[tuple[PodInfo, int]], need: int, node: str, term: str = "") -> Iterator[Remedies]:
-    """Offer sets of pods that free ``need`` together; each pod is given with what it frees. No pod of a set is needless."""
+    """Offer sets of pods that free ``need`` together; no smaller part of a set would. ``held``: pods with what each frees."""
     freeing = sorted(((pod, amount) for pod, amount in held if amount > 0 and can_be_evicted(pod)), key=lambda one: -one[1])
     if sum(amount for _, amount in freeing) < need:
         return

@@ -15,7 +15,7 @@ from moorage.state.view import NodeView
 
 __all__ = ["remedies_of_full_node", "remedies_of_ignoring", "remedies_of_shortage"]
 
-#: With less than one part in so many free, an eviction may cost less than the part of the request that goes.
+#: If the free amount is less than the request divided by this, one eviction and a smaller reduction are offered too.
 _MUCH: Final = 4
 
 
@@ -28,7 +28,7 @@ def remedies_of_full_node(node: NodeView) -> Iterator[Remedies]:
 
 
 def _evict_and_shrink(less: Change, free: int, node: NodeView) -> Iterator[Remedies]:
-    """Offer to evict one pod and to request what is free then, where little is free with it."""
+    """Offer to evict one pod and to reduce the request to what is free without that pod."""
     one, resource = node.first, less.path.removeprefix("requests.")
     held = sorted(((pod.requests.get(resource, 0), pod) for pod in one.pods if can_be_evicted(pod)), key=lambda held: -held[0])
     for amount, pod in held[:FEW]:
@@ -43,7 +43,7 @@ def remedies_of_ignoring(resource: str, pod: PodInfo) -> Iterator[Remedies]:
 
 
 def remedies_of_shortage(resource: str, count: int, requested: int, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer changes where ``count`` of a resource does not fit. ``requested``: what the pod requests of it."""
+    """Offer changes for a node on which ``count`` of a resource does not fit; ``requested`` is the pod's own request."""
     one = node.first
     offered, taken = one.allocatable(resource), one.requested(resource)
     free = max(0, offered - taken)

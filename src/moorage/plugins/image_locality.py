@@ -63,7 +63,7 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
         return images_of_pod(pod)
 
     def version_of(self, table: NodeTable) -> tuple[int, int]:
-        """Return a value that differs once nodes or their images do: an image counts by the share of nodes that have it."""
+        """Return a value that changes with the nodes and their images: the share of nodes with an image counts."""
         return table.changes.layout, table.changes.images
 
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:

@@ -104,7 +104,7 @@ def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntA
 
 
 def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
-    """Return that a pod without terms that no placed pod's term selects is idle, until terms or namespaces change."""
+    """Return idle for a pod without terms if no term of a placed pod selects it, until terms or namespaces change."""
     logs = (*snapshot.table.held_terms, snapshot.changes_of(Namespace))
     if pod.has_affinity:
         return Idle(now=False, until=logs)

@@ -11,7 +11,7 @@ __all__ = ["NoPreScoreError"]
 
 
 class NoPreScoreError(AttemptError):
-    """Score needs what PreScore computes, and PreScore is disabled. ``failed`` is how the plugin words it."""
+    """Score needs the state of PreScore, and PreScore is disabled. ``failed``: the plugin's words for it."""
 
     def __init__(self, plugin: str, failed: str = "failed to read") -> None:
         cause = f'{failed} "PreScore{plugin}" from cycleState: not found'

@@ -101,13 +101,13 @@ def signature(pod: PodInfo) -> Signature:
 
 
 def _only_nodes(pod: PodInfo) -> frozenset[str] | None:
-    """Return the names of the only nodes that PreFilter leaves, if it narrows the nodes."""
+    """Return the names of the nodes that PreFilter narrows the search to; None if it does not narrow it."""
     required = _affinity(pod).required_during_scheduling_ignored_during_execution
     return None if required is None else nodes_named(required)
 
 
 def _only_node(pod: PodInfo) -> str | None:
-    """Return the node that the pod's affinity names, if it holds nothing else, as that of a DaemonSet's pod does."""
+    """Return the node name in the pod's affinity if there is nothing else in it, as in DaemonSet pods; None otherwise."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None:
         return None
@@ -207,7 +207,7 @@ class NodeAffinity(
             raise AttemptError(self.name, f'running PreScore plugin "{self.name}": {error}') from error
 
     def score(self, preferred: tuple[PreferredTerm, ...] | PodInfo, nodes: NodeView) -> IntArray:
-        if isinstance(preferred, PodInfo):  # PreScore is switched off
+        if isinstance(preferred, PodInfo):  # PreScore is disabled
             preferred = preferred_terms(preferred)
         sums = nodes.zeros()
         for weight, term in (*self._added_preferred, *preferred):

@@ -17,7 +17,7 @@ __all__ = ["explained", "refusing_terms"]
 
 
 def refusing_terms(pod: PodInfo, nodes: NodeView, added: NodeSelectorMatcher | None) -> Iterator[tuple[str, BoolArray]]:
-    """Yield each thing that is required of nodes, with the rows that lack it; ``added`` is required of every pod."""
+    """Yield the name of each requirement and a mask of the rows that do not meet it; ``added``: the profile's own affinity."""
     if added is not None:
         yield ADDED_AFFINITY, ~rows_matching(added, nodes)
     required = required_node_affinity(pod)
@@ -36,7 +36,7 @@ def refusing_terms(pod: PodInfo, nodes: NodeView, added: NodeSelectorMatcher | N
 
 
 def explained(pod: PodInfo, node: Node, added: NodeSelectorMatcher | None) -> Detail | None:
-    """Return what a node lacks: labels first, then the expressions of the required term that is nearest to matching."""
+    """Return the requirements that a node does not meet: labels first, then expressions of the term with the fewest unmet."""
     said: list[tuple[str, str]] = []
     if added is not None and not added.matches(node.labels, node.name):
         said.append((ADDED_AFFINITY, _lacking(_nearest(added, node), node)))
@@ -60,7 +60,7 @@ def _only_term(matcher: NodeSelectorMatcher) -> NodeTerm | None:
 
 
 def _nearest(matcher: NodeSelectorMatcher, node: Node) -> list[Requirement]:
-    """Return what the node lacks of the term of which it lacks least; nothing if no term can be parsed."""
+    """Return the unmet requirements of the term that has the fewest; an empty list if no term can be parsed."""
     lacks = [
         [one for one in term.requirements if not one.matches(node.labels.get(one.key))]
         + [one for one in term.fields if not one.matches(node.name if one.key == "metadata.name" else "")]

@@ -1,4 +1,4 @@
-"""What would make a node match: a label on the node, or one requirement less of the pod."""
+"""Changes that make a node match a pod's node affinity: a label on the node, or a requirement removed from the pod."""
 
 from __future__ import annotations
 

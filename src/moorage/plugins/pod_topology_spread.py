@@ -214,7 +214,7 @@ class PodTopologySpread(
         return pod.keep((self, "default", required), self._owners.of(snapshot), compute)
 
     def _idle(self, pod: PodInfo, snapshot: Snapshot) -> Idle:
-        """Return that pods without constraints are idle: neither their own, nor default ones for their services and owners."""
+        """Return idle for a pod without constraints, own or default, until its services or owners change."""
         logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS] if self._defaults else ()
         if pod.spec.topology_spread_constraints:
             return Idle(now=False, until=logs)
@@ -227,7 +227,7 @@ class PodTopologySpread(
     def _counted(
         self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
     ) -> tuple[CountedConstraint, ...]:
-        """Return what constraints of one kind count, cached for equal pods."""
+        """Return a ``CountedConstraint`` for each constraint, cached for equal pods."""
 
         def compute() -> tuple[CountedConstraint, ...]:
             return counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)

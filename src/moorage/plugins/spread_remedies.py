@@ -1,4 +1,4 @@
-"""What would let a pod into a domain that is too full for a spread constraint."""
+"""Changes that let a pod into a domain that is too full for a spread constraint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would let a pod onto a node with taints: removing the taint, or adding a toleration."""
+"""Changes that let a pod onto a node with taints: removing the taint, or adding a toleration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tolerate(pod_key: str, taint: Taint, term: str) -> Change:
 
 
 def remedies_of_cordon(node: Node, term: str = CORDON) -> Iterator[Change]:
-    """Offer to uncordon a node. A pod that tolerated cordons would come back to nodes that are being drained."""
+    """Offer to uncordon a node. A toleration is not offered: a pod with one would return to nodes that are being drained."""
     yield Change("node", "uncordon", f"node/{node.name}", "unschedulable", True, False, term=term)
 
 

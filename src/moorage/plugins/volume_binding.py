@@ -214,7 +214,7 @@ class BoundVolumes(
             except VolumeBindingError as error:
                 raise AttemptError(self.name, f"binding volumes: {error}") from error
             if bound:
-                # From now on the watched objects decide. If they revert, the reservation must not still hold.
+                # From now on only the watched objects count: if they revert, no reservation may hide that.
                 snapshot.index(Assumptions).release(pod.uid)
             return bound
 

@@ -83,7 +83,10 @@ def why_zone(wanted: Iterable[tuple[str, frozenset[str]]], node: NodeInfo) -> De
 
 
 def why_held(pod: PodInfo, clashing: Iterable[PodInfo], claims: Iterable[str], node: NodeView) -> Detail | None:
-    """Return who holds the pod's disks on the node, ``clashing``, or its claims for one pod anywhere."""
+    """Return which pods prevent sharing: the ``clashing`` pods, which use its disks on the node, or users of ``claims``.
+
+    ``claims`` are the pod's ReadWriteOncePod claims; their users may be on any node.
+    """
     holders = [other.key for other in clashing]
     if holders:
         return Detail(f"disk held by {', '.join(holders[:3])}")
@@ -100,7 +103,7 @@ def _uses(other: PodInfo, claim: str) -> bool:
 
 
 def why_attached(counts: Iterable[tuple[str, int, int, int]]) -> Detail | None:
-    """Return how full the node is of volumes, given each driver with the volumes held, added and allowed."""
+    """Return the drivers whose volume limit the pod would exceed. ``counts``: driver, volumes attached, added and allowed."""
     said: list[str] = []
     numbers: dict[str, int] = {}
     for driver, held, added, limit in counts:

@@ -1,4 +1,4 @@
-"""What would help a pod with volumes: another claim, a new volume, or evictions."""
+"""Changes that lift a rejection by a volume plugin: another claim, a new volume, or evictions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ZONE_LABELS: Final = frozenset(
     for group in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")
     for name in ("zone", "region")
 )
-#: How many other claims, or pods to evict, are offered.
+#: The most claims, or pods to evict, that are offered.
 MOST: Final = 8
 
 
@@ -43,7 +43,7 @@ def other_claims(pod: PodInfo, node: NodeView) -> Iterator[Change]:
 
 
 def _is_usable(claim: PersistentVolumeClaim, snapshot: Snapshot, node: NodeInfo) -> bool:
-    """Return whether a claim is bound to a volume that the node reaches, or gets one where its first pod is placed."""
+    """Return whether a claim is bound to a volume that the node can access, or waits for its first consumer."""
     if not claim.spec.volume_name:
         kind = snapshot.objects(StorageClass).get(class_of_claim(claim))
         if kind is None or kind.provisioner == _NO_PROVISIONER:
@@ -66,7 +66,7 @@ def _zones(volume: PersistentVolume) -> list[tuple[str, str]]:
 
 
 def remedies_of_volumes(pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer a new volume for the claims that have none, made for this node; or other claims."""
+    """Offer to create a volume on this node for each unbound claim; or other claims."""
     claims = node.snapshot.objects(PersistentVolumeClaim)
     wanted = [claims[use.key] for use in pod.volumes.claims if use.key in claims] if pod.volumes is not None else []
     unbound = [claim for claim in wanted if not claim.spec.volume_name]
@@ -79,7 +79,10 @@ def remedies_of_volumes(pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
 
 
 def remedies_of_holders(pod: PodInfo, node: NodeView, clashes: Iterator[PodInfo], alone: frozenset[str]) -> Iterator[Remedies]:
-    """Offer to evict the pods that hold the pod's disks here, and those anywhere that use its claims for one pod only."""
+    """Offer to evict the ``clashes``, which use the pod's disks here, and all pods that use its claims ``alone``.
+
+    ``alone`` are the names of the pod's ReadWriteOncePod claims.
+    """
     yield from evict_all(((other, node.first.name) for other in clashes), "disk")
     if alone:
         table = node.table

@@ -114,7 +114,7 @@ class VolumeRestrictions(
 
 
 def disk_remedies(pod: PodInfo, node: NodeView, alone: frozenset[str] = frozenset()) -> Iterator[Remedies]:
-    """Offer to evict the pods that hold the pod's disks on a node, and those anywhere that use its claims in ``alone``."""
+    """Offer to evict the pods on a node that use the pod's disks, and the pods on any node that use its claims ``alone``."""
     return remedies_of_holders(pod, node, clashing_pods(pod, node), alone)
 
 

@@ -35,7 +35,7 @@ class InFlightClaim:
 
 
 class Ledger:
-    """Counts claims per device, and consumed capacity in nano-units. Valid claims hold a device together only by shares."""
+    """Counts claims per device, and consumed capacity in nano-units. Several valid claims hold one device only by shares."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

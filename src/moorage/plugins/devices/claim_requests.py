@@ -40,8 +40,8 @@ _HINT: Final = (
 
 
 class AskError(Exception):
-    """A claim or a class is invalid and the attempt ends. ``claim`` is the index of the claim that the text is about; the text
-    then continues the claim's name. None if it is about no claim.
+    """A claim or a class is invalid and the attempt ends. ``claim`` is the index of the claim that the text is about, and the
+    message begins with that claim's name. None if the text is about no claim.
     """
 
     def __init__(self, text: str, claim: int | None = None) -> None:

@@ -15,7 +15,7 @@ class DeviceRules(NamedTuple):
 
     ``pools``              which pools can be used
     ``not_owner``          the text about a claim that was made for another pod
-    ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone calls for the newest of kube-scheduler's allocators
+    ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone selects the newest of kube-scheduler's allocators
     ``names_subrequests``  the text about capacities names the alternative, rather than the request
     ``names_devices``      the text about a selector that fails names the device
     """

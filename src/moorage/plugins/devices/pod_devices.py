@@ -130,7 +130,7 @@ class PodDevices:
 
     @property
     def shape(self) -> Shape | None:
-        """The shape of the claims to allocate, which is the same on all nodes without extended resources; None without any."""
+        """The shape of the claims to allocate, the same on all nodes if there are no extended resources; None if no claims."""
         claims = self.to_allocate
         return self._shape([claim.spec for claim in claims]) if claims else None
 

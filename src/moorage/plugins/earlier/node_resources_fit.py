@@ -115,7 +115,7 @@ class NodeResourcesFitV131(NodeResourcesFitV132):
         return super().score(to_score, SidecarUsageView.of(nodes))
 
 
-#: What Filter is given up to 1.29 for a pod that it rejects because of its sidecars.
+#: The Filter state, up to 1.29, of a pod that Filter rejects because of its sidecars.
 _WITH_SIDECARS: Final = (RequestedResource("sidecars", 0),)
 
 

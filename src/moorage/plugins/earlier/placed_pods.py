@@ -18,14 +18,14 @@ __all__ = ["WokenByPlacedPods", "for_placed_pods"]
 
 
 class WokenByPlacedPods(EnqueueExtensions):
-    """The first base of a plugin whose events of other pods are those of placed ones alone."""
+    """A mixin whose ``wakes_on`` ignores events of other pods unless they are placed. List it before the plugin's class."""
 
     def wakes_on(self) -> Iterator[Wake]:
         return for_placed_pods(super().wakes_on())  # type: ignore[safe-super]  # of the plugin, the next base
 
 
 def for_placed_pods(wakes: Iterable[Wake]) -> Iterator[Wake]:
-    """Yield what wakes pods; of events of other pods, those of placed ones alone."""
+    """Yield the wakes with hints that ignore events of other pods unless these are placed."""
     for wake in wakes:
         is_of_pods = wake.event.resource is Resource.POD and wake.when is not None
         yield replace(wake, when=_if_placed(wake.when)) if is_of_pods and wake.when is not None else wake

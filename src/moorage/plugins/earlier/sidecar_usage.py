@@ -1,4 +1,4 @@
-"""What scoring counted of placed pods with sidecars up to 1.31.
+"""The CPU and memory of placed pods with sidecars, as scoring counted them up to 1.31.
 
 NodeResourcesFit scores CPU and memory with a default for each container that requests none. Of a pod's init containers, only
 the one that needs the most, with the sidecars before it, counts, where that is more than all containers together.
@@ -23,7 +23,10 @@ __all__ = ["SidecarUsage", "SidecarUsageView"]
 
 
 class SidecarUsage:
-    """How much less CPU and memory of each row count than in the current release. An index: get it from ``Snapshot.index``."""
+    """By row, how much less CPU and memory counted up to 1.31 than in the current release.
+
+    An index: get it from ``Snapshot.index``.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._table = snapshot.table
@@ -49,7 +52,7 @@ class SidecarUsage:
 
 
 def excess_of(pod: PodInfo) -> tuple[int, int]:
-    """Return by how much the CPU and memory that count for scoring today exceed those that counted up to 1.31."""
+    """Return how much less of the pod's CPU (in millicores) and memory (in bytes) scoring counted up to 1.31 than today."""
     if not any(container.restart_policy == "Always" for container in pod.spec.init_containers):
         return 0, 0
     cpu = _counted(pod, "cpu", DEFAULT_CPU_MILLI)

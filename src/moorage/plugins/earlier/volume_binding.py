@@ -91,7 +91,7 @@ class VolumeBindingArgsV132(PluginArgs, frozen=True):
 
 
 class _ScoredV132(BoundVolumesV133):
-    """The options and texts up to 1.32, and how the claims that are matched score."""
+    """The options and texts up to 1.32, and the scores of nodes by the volumes matched there."""
 
     Args = VolumeBindingArgsV132
     reuse = BoundVolumes.reuse
@@ -151,7 +151,10 @@ class VolumeBindingV128(VolumeBindingV129):
 
 
 def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:
-    """Return the host names that all volumes which name any have in common; None if none does, or a volume is missing.
+    """Return the host names that all volumes share, volumes without host names left out.
+
+    None if no volume names hosts, or a volume is missing.
+
 
     Source  kube-scheduler 1.28.8, volumebinding/binder.go, GetEligibleNodes; volume/util, GetLocalPersistentVolumeNodeNames
     """

@@ -1,7 +1,7 @@
-"""A cache of what the pods on each row use together, such as volumes; a thing that several pods use counts once.
+"""A cache of the volumes that the pods on each row use; a volume that several pods use counts once.
 
-A row is recomputed when its pods or its node change, and rows whose pods have volumes when an object changes that decides what
-the volumes are. Rows of a what-if are recomputed every time.
+A row is recomputed when its pods or its node change. Rows whose pods have volumes are also recomputed when an object changes
+that their volumes depend on. Rows of a what-if are recomputed every time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class RecomputedRow(NamedTuple, Generic[V]):
-    """A recomputed row: what it held before, and what it holds now."""
+    """A recomputed row: the volumes in use on it before and now."""
 
     row: int
     before: frozenset[V]
@@ -28,7 +28,7 @@ class RecomputedRow(NamedTuple, Generic[V]):
 
 
 class HeldVolumes(Generic[V]):
-    """``on_row``: the rows that hold anything, and what they hold."""
+    """The volumes in use by row. ``on_row`` has the rows on which any are in use."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class HeldVolumes(Generic[V]):
         *decisive: type[Object],
         by_node: type[Object] | None = None,
     ) -> None:
-        """Compute a row from ``held_by``, called with each of its pods and the row.
+        """``held_by`` returns the volumes that one pod uses on a row.
 
-        A change of a ``decisive`` kind affects every row; of kind ``by_node``, only the row of the node of that name.
+        A change of a ``decisive`` object affects every row; one of a ``by_node`` object only the row of the node of that name.
         """
         self._held_by = held_by
         self._decisive = decisive
@@ -52,7 +52,7 @@ class HeldVolumes(Generic[V]):
         self.on_row: dict[int, frozenset[V]] = {}
 
     def follow(self, snapshot: Snapshot) -> tuple[list[RecomputedRow[V]], bool]:
-        """Return the recomputed rows, and whether all rows were recomputed because the earlier values are useless."""
+        """Return the recomputed rows, and whether all earlier values are void and all rows were recomputed."""
         table = snapshot.table
         rows = table.changes.since(self._position)
         objects = tuple(snapshot.changes_of(kind).position for kind in self._decisive)

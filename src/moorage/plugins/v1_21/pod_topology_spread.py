@@ -92,7 +92,7 @@ class _Spread:
         return self.counts + self.own - least > self.constraint.max_skew
 
     def as_today(self) -> Spread:
-        """Return the same counts in today's form."""
+        """Return the same counts as the current plugin's ``Spread``."""
         return Spread(self.constraint, None, self.domains, self.counts, self.own)
 
     def shifted(self, other: PodInfo, node: NodeInfo, by: int) -> _Spread:

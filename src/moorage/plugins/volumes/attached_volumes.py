@@ -86,7 +86,7 @@ class AttachedVolumes:
         self._stale = in_what_ifs
 
     def _note_changes(self) -> bool:
-        """Collect the rows to recount; return False if the change logs no longer tell."""
+        """Collect the rows to recount; return False if all rows must be: the change logs no longer have all changes."""
         if self._table.changes.moved != self._moved:
             return False
         rows = self._table.changes.since(self._position)
@@ -159,7 +159,7 @@ class AttachedVolumes:
         return RowVolumes(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
 
     def _migrated_on(self, row: int) -> frozenset[str]:
-        """Return the in-tree plugins that a row migrates. Rows without a CSINode have no limit, so they may as well be all."""
+        """Return the in-tree plugins that a row counts as migrated: all, since rows without a CSINode have no limit."""
         del row
         return _ALL
 

@@ -92,7 +92,7 @@ class VolumeSearch:
         return Chosen(tuple([one.claim for one in self._choices]), which, self._offers, offers)
 
     def _of_only_claim(self, nodes: NodeView) -> IntArray | None:
-        """Return the volumes of a claim that is the pod's only one and has none reserved; None if it is not so."""
+        """Return the volumes for a pod with a single claim that has no reserved volumes; None for any other pod."""
         first = self._choices[0]
         if len(self._choices) > 1 or first.reserved or first.free is None:
             return None
@@ -117,7 +117,7 @@ class VolumeSearch:
 
 
 def _is_taken(numbers: IntArray | int, taken: IntArray) -> BoolArray:
-    """Return for each row whether a number is taken there already."""
+    """Return for each row whether an earlier claim has taken the volume with this number there."""
     found: BoolArray = np.any(taken == numbers, axis=0)
     return found
 

@@ -27,7 +27,7 @@ class ActiveQueue:
         self._heap: LazyHeap[QueuedPod] = LazyHeap()
         #: ``pop`` removes and returns the first pod, ``peek`` returns it; None if there is none.
         self.pop, self.peek = self._heap.pop, self._heap.peek
-        #: The entries of the pods by UID, for their number.
+        #: UID → heap entry, to test membership and to count the pods.
         self.entries = self._heap.entries
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ class BackoffQueue:
         return queued.backoff_until
 
     def holds(self, queued: QueuedPod, now: float) -> bool:
-        """Return True while the pod must wait: up to and including the end of its backoff, or the whole window of that end."""
+        """Return True while the pod must wait: until after its backoff ends, with ``pop_early`` until after that window."""
         return self.until(queued) >= (floor(now) if self._pop_early else now)
 
     def push(self, queued: QueuedPod) -> None:
@@ -99,7 +99,7 @@ class BackoffQueue:
                 yield first
 
     def pop_early(self, may: Callable[[QueuedPod], bool] | None = None) -> QueuedPod | None:
-        """Remove and return the next pod before its backoff ends; skip pods that met an error or that ``may`` denies."""
+        """Remove and return the next pod before its backoff ends; skip pods that failed with an error or fail ``may``."""
         if not self._pop_early:
             return None
         passed_over: list[QueuedPod] = []

@@ -1,7 +1,7 @@
 """A heap from which any member can be removed: its entry is emptied in place and skipped when it reaches the top.
 
-Members are mostly pushed in order. Those are kept in a row, from which the first is taken in constant time; the others are in a
-heap. Empty entries are removed once they outnumber the full ones, so that churn does not grow memory.
+Most members are pushed in ascending order. Those are kept in a deque, whose first entry is taken in constant time; the others
+are in a heap. Empty entries are removed once they outnumber the others, so that churn does not grow memory.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class LazyHeap(Generic[T]):
     def __init__(self) -> None:
         #: ``[key, order, serial number, item, name]``; the item is None once the member was removed.
         self._heap: list[list[Any]] = []
-        #: Entries of the same form, in order: each was not before the last one when it was pushed.
+        #: Entries of the same form, in ascending order.
         self._row: deque[list[Any]] = deque()
-        #: By name. Always the same mapping; read it only.
+        #: Name → entry. Always the same mapping; do not change it.
         self.entries: dict[str, list[Any]] = {}
         self._serial = 0
 

@@ -43,7 +43,10 @@ class HintOutcome(Enum):
 
 
 def wakes_of(plugin: Plugin) -> tuple[Wake, ...]:
-    """Return what wakes pods that ``plugin`` rejected: its ``wakes_on``, or any event; nothing if it cannot reject pods."""
+    """Return the events that wake pods that ``plugin`` rejected: its ``wakes_on``, or else any event.
+
+    Empty if it cannot reject pods.
+    """
     if _REJECTING_POINTS.isdisjoint(points_of(plugin)):
         return ()
     wakes = declared_wakes(plugin)
@@ -56,7 +59,7 @@ def is_for_everyone(event: ClusterEvent) -> bool:
 
 
 class Interest:
-    """The plugins that one kind of event concerns: scheduler name → plugin → its hints; a hint of None always says yes.
+    """The plugins that one kind of event concerns: scheduler name → plugin → its hints; None stands for a hint of True.
 
     ``each``: the plugins with a hint that has to run for each pod, not once for a shape.
     """
@@ -106,7 +109,7 @@ class Hints:
         self._interest: dict[tuple[Resource | str, Action], Interest | None] = {}
 
     def interest(self, event: ClusterEvent) -> Interest | None:
-        """Return which plugins an event concerns, other than one for every pod; None if it concerns none."""
+        """Return which plugins an event concerns; None if none. Do not call it for an event ``is_for_everyone``."""
         kind = (event.resource, event.action)
         try:
             return self._interest[kind]
@@ -131,7 +134,7 @@ class Hints:
     def outcomes(
         self, interest: Interest, groups: Iterable[ShapeGroup], event: ClusterEvent, old: Any, new: Any
     ) -> Iterator[tuple[QueuedPod, HintOutcome | None]]:
-        """Yield the pods that an event may move, with the outcome; None if the hints have to run for the pod itself."""
+        """Yield the pods that an event may move, each with its outcome; None if the caller must call ``outcome`` for it."""
         subjects = {obj.uid for obj in (old, new) if isinstance(obj, PodInfo)}
         for group in groups:
             one = group.other_than(subjects) if interest.goes_by_shape(group) else None
@@ -142,7 +145,10 @@ class Hints:
                 yield from ((queued, None if uid in subjects else outcome) for uid, queued in group.pods.items())
 
     def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> HintOutcome:
-        """Run the hints of the plugins that rejected the pod. An event for every pod with a pod in ``new`` is for that pod."""
+        """Run the hints of the plugins that rejected the pod and return the outcome.
+
+        An event ``is_for_everyone`` moves every pod; if ``new`` is a pod, only that one.
+        """
         if not queued.unschedulable_plugins and not queued.pending_plugins:
             return HintOutcome.AFTER_BACKOFF
         if is_for_everyone(event):

@@ -50,7 +50,7 @@ class Nominator:
             self._stale.add(name)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """Follow an update of the pod. If neither version names a node, keep the nomination recorded here."""
+        """Apply an update of the pod. If neither version names a node, keep the nomination recorded here."""
         unsaid = not old.status.nominated_node_name and not new.status.nominated_node_name
         self.nominate(new, self.node_by_uid.get(old.uid) if unsaid else None)
 

@@ -30,7 +30,7 @@ class QueueProfile:
     """The parts of a profile that the queue uses.
 
     ``pre_enqueue``  PreEnqueue plugins with their names, in running order
-    ``wakes``        plugin → what wakes the pods that it rejected
+    ``wakes``        plugin → the events that wake the pods it rejected
     """
 
     pre_enqueue: tuple[tuple[str, PreEnqueue], ...] = ()

@@ -110,7 +110,7 @@ class SchedulingQueue:
         return self._to_active(self._enter(pod, now), _POD_ADDED, now)
 
     def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
-        """Follow an update of a pod that is not assumed. Add the pod if it is not in the queue.
+        """Apply an update of a pod that is not assumed. Add the pod if it is not in the queue.
 
         An unschedulable pod moves if a hint of a plugin that rejected it says so. If the update clears a nomination, pods of
         the same priority or below may take the room that was kept for the pod.
@@ -288,9 +288,9 @@ class SchedulingQueue:
         return self._move(queued, outcome, _ATTEMPT_FAILED, now)
 
     def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> HintOutcome:
-        """Decide from the events that arrived during the attempt; None: they were not logged, so any event may have arrived.
+        """Return where a failed pod goes. ``missed``: the events during its attempt; None if they were not logged.
 
-        A pod of a group is always retried after its backoff: events wake pods, and no event is known to wake a group.
+        A pod of a group is always retried after its backoff: plugins name events that help a pod, not those that help a group.
         """
         if missed is None or not queued.rejecters or self._goes_with_a_group(queued):
             return HintOutcome.AFTER_BACKOFF
@@ -341,7 +341,7 @@ class SchedulingQueue:
         self, parked: list[QueuedPod], known: Mapping[QueuedPod, HintOutcome | None], event: ClusterEvent, old: Any, new: Any,
         now: float, only: Callable[[PodInfo], bool] | None,
     ) -> int:  # fmt: skip
-        """Move pods by their ``known`` outcomes; those without one are decided by their hints."""
+        """Move pods by their ``known`` outcomes; run the hints of pods without one. Return how many pods moved."""
         moved = 0
         label = str(event)
         for queued in parked:
@@ -362,7 +362,7 @@ class SchedulingQueue:
             if queued is None or queued.place is QueuePlace.ACTIVE:
                 continue
             if queued.place is QueuePlace.IN_FLIGHT:
-                if not self._goes_with_a_group(queued):  # those are retried anyway
+                if not self._goes_with_a_group(queued):  # pods of groups are always retried
                     self._in_flight.record(FORCE_ACTIVATE, None, pod)
                 continue
             from_backoff = queued.place is QueuePlace.BACKOFF

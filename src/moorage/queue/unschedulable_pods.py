@@ -141,7 +141,7 @@ class Unschedulable:
         return list(found)
 
     def in_order(self, pods: Iterable[QueuedPod], rejecters: Iterable[Rejecter]) -> list[QueuedPod]:
-        """Return those in here, by the first of ``rejecters`` that rejected each, then in the order they were added."""
+        """Return those of ``pods`` that are in here, by the first of ``rejecters`` that rejected each, then by age."""
         rank = {rejecter: number for number, rejecter in enumerate(rejecters)}
         ranked = []
         for queued in pods:

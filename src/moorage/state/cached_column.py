@@ -23,7 +23,7 @@ class KeptColumn:
 
     def __init__(self, columns: Callable[[NodeView], IntArray], single: Callable[[NodeInfo], int]) -> None:
         self._columns, self._single = columns, single
-        #: It grows and moves with the table's rows.
+        #: A column of the table, so it grows and moves with its rows. None until it is first computed.
         self._column: Column | None = None
         self._position = 0
 
@@ -41,7 +41,7 @@ class KeptColumn:
             self._column.view[:] = self._columns(nodes.snapshot.nodes)
         elif len(changed) <= _FEW:
             for row in changed:
-                if row < len(nodes.table):  # else it was removed
+                if row < len(nodes.table):  # otherwise the row was removed
                     self._column.cells[row] = self._single(nodes.one(row))
         else:
             rows = np.array(changed, dtype=np.intp)

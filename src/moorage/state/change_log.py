@@ -13,7 +13,7 @@ __all__ = ["ChangeLog", "RowLog"]
 class RowLog:
     """Rows in the order they changed. A reader keeps a ``position``."""
 
-    #: Number of entries kept at least; a reader that is further behind must read every row.
+    #: The least number of entries that are kept; a reader that is further behind must read every row.
     keep = 65_536
 
     def __init__(self, keep: int | None = None) -> None:
@@ -39,7 +39,7 @@ class RowLog:
         return None if position < self._dropped else self._rows[position - self._dropped :].tolist()
 
     def many_since(self, position: int) -> npt.NDArray[np.intp] | None:
-        """Return each of them once, in ascending order; faster for many rows."""
+        """Return the same as ``since``, each row once, in ascending order; faster for many rows."""
         if position < self._dropped:
             return None
         rows = np.frombuffer(self._rows[position - self._dropped :], dtype=np.intp)

@@ -107,7 +107,7 @@ class ClusterState:
         return before
 
     def _confirm(self, pod: PodInfo, node: str) -> bool:
-        """Replace the assumed pod by the confirmed one, if both count the same and are equal as victims."""
+        """Replace the assumed pod by the confirmed one, if both have equal requests and rank equally as victims."""
         assumed = self._placed[pod.uid][0]
         row = self.table.row_of.get(node)
         alike = pod.priority == assumed.priority and pod.status.start_time == assumed.status.start_time

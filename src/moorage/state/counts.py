@@ -54,7 +54,7 @@ class PodMatcher(NamedTuple):
         return all(term.matches(pod.namespace, pod.labels) for term in self.terms)
 
 
-#: Changes of one matcher's counts that are logged; a reader that is further behind reads every row.
+#: The most changes that are logged for one matcher; a reader that is further behind reads every row.
 _CHANGES_KEPT = 1024
 
 
@@ -99,7 +99,7 @@ class _LabelClass:
 class PodCounts:
     """How many pods a matcher selects, kept current for every matcher that was read.
 
-    Remove a pod before the labels of its row change, and add it again after.
+    Before the labels of a row change, remove its pods, and add them again afterwards.
     """
 
     def __init__(self, space: RowSpace, labels: LabelColumns, capacity: int = 4096) -> None:
@@ -113,7 +113,7 @@ class PodCounts:
         self._filed = SelectorIndex[PodMatcher]()
         self._keeping = False
         self._emptied: list[LabelClassKey] = []
-        #: The label keys by whose values pods were ever counted.
+        #: The label keys of all topologies for which pods were ever counted.
         self.keys: set[str] = set()
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class PodCounts:
         return self._counted(matcher).column.view
 
     def changes_of(self, matcher: PodMatcher) -> RowLog:
-        """Return the log of the rows whose number of matching pods changed; another log after the matcher was dropped."""
+        """Return the log of the rows whose number of matching pods changed. A new log if the matcher was dropped meanwhile."""
         counted = self._counted(matcher)
         if counted.changes is None:
             counted.changes = RowLog(_CHANGES_KEPT)
@@ -247,7 +247,7 @@ def _filed_under(matcher: PodMatcher) -> tuple[frozenset[str] | None, Selector]:
     return (matcher.terms[0].namespaces, matcher.terms[0].selector) if matcher.terms else (None, Selector())
 
 
-#: For how many sets of labels the terms that select such pods are cached.
+#: The most sets of labels for which the selecting terms are cached.
 _SELECTIONS_REMEMBERED = 4096
 
 
@@ -269,8 +269,8 @@ class _Holders:
 class HeldTerms:
     """How many pods hold a term, in each domain of its topology, for one kind of term (required anti-affinity, …).
 
-    Remove a pod before the labels of its row change, and add it again after. ``position`` grows whenever a term gets its first
-    holder or loses its last one.
+    Before the labels of a row change, remove its pods, and add them again afterwards. ``position`` grows whenever a term gets
+    its first holder or loses its last one.
     """
 
     def __init__(self, labels: LabelColumns) -> None:
@@ -283,7 +283,7 @@ class HeldTerms:
         self._emptied: list[HeldTerm] = []
         #: The topology keys of all terms that were ever held.
         self.keys: set[str] = set()
-        #: By labels: ``position`` and the namespace's labels at the time, and the terms that select such pods.
+        #: Labels of a pod → the terms that select such pods, with the ``position`` and namespace labels they are valid for.
         self._selecting: dict[LabelClassKey, tuple[int, Mapping[str, str], tuple[HeldTerm, ...]]] = {}
         self.position = 0
 

@@ -1,7 +1,7 @@
-"""One row for each distinct room: what plugins that read only sums answer for these rows, they answer for all.
+"""One row for each distinct room: plugins that read only sums run on these rows, and their answers hold for all rows.
 
-Machines come in few sizes and copies fill them equally, so a large cluster has few distinct rooms. The rows are followed from
-one call to the next. While most rooms differ nothing is followed.
+Machines come in few sizes and replicas fill them equally, so a large cluster has few distinct rooms. From one call to the next
+only changed rows are read again. While most rooms differ, no rooms are tracked.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from moorage.state.rooms import Rooms
 
 __all__ = ["DistinctRooms", "RoomRows"]
 
-#: Clusters with fewer rows than this are judged as a whole: each call into NumPy has a fixed cost.
+#: In clusters with fewer rows than this, running on all rows is as fast: each call into NumPy has a fixed cost.
 _WORTH_IT: Final = 1024
 
 
 class RoomRows(NamedTuple):
-    """``rows`` has one row of each distinct room, and perhaps others; ``which`` is the index in it of each row's room.
+    """``rows`` has a row for each distinct room; ``which`` has, for each row of the table, its room's index in ``rows``.
+
+    ``rows`` may contain rows that no entry of ``which`` refers to.
 
     Shapes  rows (rooms,); which (rows,)
     """
@@ -33,7 +35,7 @@ class RoomRows(NamedTuple):
 
 
 class DistinctRooms:
-    """The distinct rooms of one table. Each has an index; an index is used again once no row has its room."""
+    """The distinct rooms of one table. Each has an index, which is reused for another room once no row has this one."""
 
     def __init__(self, space: RowSpace, changes: ChangeLog, rooms: Rooms) -> None:
         self._space = space
@@ -42,7 +44,7 @@ class DistinctRooms:
         #: The index of each row's room, up to date for the first ``_followed`` rows.
         self._index = space.column(np.intp)
         self._followed = 0
-        #: By index: a row, the room's number, and how many rows have it.
+        #: By a room's index: one of its rows, the room's number, and the number of its rows.
         self._rows = array("q")
         self._number_of: list[int] = []
         self._held: list[int] = []
@@ -53,7 +55,7 @@ class DistinctRooms:
         self._paused_until = 0
 
     def find(self) -> RoomRows | None:
-        """Return the rows; None if there are too many distinct rooms to gain by it. No what-if may be open."""
+        """Return the rows; None if there are so many distinct rooms that it saves nothing. No what-if may be open."""
         rows, changes = self._space.rows, self._changes
         if rows < _WORTH_IT or changes.position < self._paused_until:
             return None
@@ -96,7 +98,7 @@ class DistinctRooms:
                 self._rows[at] = int((self._index.view == at).argmax())
 
     def _open(self, number: int, row: int) -> int:
-        """Give a room that no row had an index."""
+        """Return a new index for a room that no row had before; ``row`` is the first that has it."""
         if self._free:
             at = self._free.pop()
             self._rows[at], self._number_of[at], self._held[at] = row, number, 0
@@ -109,7 +111,7 @@ class DistinctRooms:
         return at
 
     def _leave(self, at: int) -> None:
-        """Note that a row has another room now."""
+        """Count one row less for the room with this index; free the index if that was the last row."""
         self._held[at] -= 1
         if not self._held[at]:
             del self._index_of[self._number_of[at]]

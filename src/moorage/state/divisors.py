@@ -12,8 +12,8 @@ from moorage.state.columns import Column, RowSpace
 
 __all__ = ["DivisorColumns", "Divisors"]
 
-#: Below this (64 TiB, in bytes) a hundred times as much is below 2**53, and no quotient of such numbers that is below a whole
-#: number up to a hundred is as close to it as half the distance of neighbouring floats.
+#: For amounts below this (64 TiB, in bytes), ``100 * amount`` is exact in float64, and a quotient of such amounts that is less
+#: than a whole number up to 100 never rounds up to it.
 _EXACT = 1 << 46
 
 
@@ -29,7 +29,7 @@ class Divisors(NamedTuple):
 
 
 class DivisorColumns:
-    """The divisors of the resources that were asked for. ``allocatable(resource)`` is the column they are computed from."""
+    """The divisors of the resources passed to ``of``, computed from the column ``allocatable(resource)``."""
 
     def __init__(self, space: RowSpace, allocatable: Callable[[str], Column]) -> None:
         self._space = space
@@ -51,7 +51,7 @@ class DivisorColumns:
         return found
 
     def add(self, row: int) -> None:
-        """Follow a node that was added with its resources."""
+        """Add the row of a new node to all divisors."""
         for resource, (_, everywhere, exact) in self._found.items():
             offered, column = self._allocatable(resource).cells[row], self._columns[resource]
             column.cells[row] = max(offered, 1)

@@ -1,4 +1,4 @@
-"""Pods that are assumed while their group is tried, and whose affinity terms and claims do not count yet for its other pods.
+"""Pods that are assumed while their group is tried, and whose affinity terms and claims its other pods ignore.
 
 kube-scheduler keeps lists of the nodes that hold pods with affinity, and with required anti-affinity, and looks for the terms
 of placed pods on these nodes alone. It does not update the lists while a group is tried. So the terms of an assumed pod do not

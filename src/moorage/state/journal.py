@@ -8,7 +8,7 @@ __all__ = ["Journal"]
 class Journal:
     """Keys of objects of one kind in the order they were added, updated or deleted. A reader keeps a ``position``."""
 
-    #: Number of entries kept at least; a reader that is further behind must read all objects.
+    #: The least number of entries that are kept; a reader that is further behind must read all objects.
     keep = 65_536
 
     def __init__(self) -> None:

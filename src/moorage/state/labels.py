@@ -121,13 +121,13 @@ class LabelColumn(InternedColumn[str | None]):
 
     @property
     def held(self) -> BoolArray:
-        """For each of ``values`` whether a row holds it, including absence; read-only."""
+        """For each of ``values``, absence included, whether a row holds it; shape (values,), read-only."""
         held = self._held
         return self._count_held() if held is None or len(held) < len(self.values) else held
 
     @property
     def domains(self) -> BoolArray:
-        """The same with False for absence, which is no domain; read-only."""
+        """``held`` with False for absence, which is no domain; shape (values,), read-only."""
         held = self.held
         if self._domains is None:
             self._domains = held.copy()

@@ -48,7 +48,7 @@ class NodeTree:
             del self._zones[zone]
 
     def update(self, old: Node, new: Node) -> None:
-        """Move a node to its new zone, if its labels changed it."""
+        """Move a node to its new zone, if its zone labels changed."""
         if zone_of(old.labels) != zone_of(new.labels):
             self.remove(old)
             self.add(new)

@@ -87,7 +87,7 @@ class PodInfo:
         return b"claims" + _ENCODER.encode((self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status))
 
     def waiting_shape(self) -> bytes:
-        """Return the shape without the conditions, whose times and messages differ between pods that wait for a node."""
+        """Return the shape without the pod's conditions, whose times and messages differ between pods that wait for a node."""
         meta, status = self.pod.metadata, self.pod.status
         if status.conditions:
             status = replace(status, conditions=())
@@ -98,9 +98,9 @@ class PodInfo:
         self.__dict__.update(twin.facts_of_shape())
 
     def merge(self, twin: PodInfo) -> None:
-        """Replace spec, status, labels and owners by those of a pod of the same shape: equal objects are in memory once.
+        """Replace spec, status, labels and owners by those of a pod of the same shape, so that memory holds them once.
 
-        The fields are set in the frozen ``pod``, which many hold; no reader can tell equal values apart.
+        This writes to the frozen ``pod``, which other objects refer to; the new values equal the old ones.
         """
         pod, its = self.pod, twin.pod
         if pod.spec is its.spec:
@@ -112,7 +112,7 @@ class PodInfo:
         self.spec, self.status, self.labels = its.spec, its.status, its.metadata.labels
 
     def facts_of_shape(self) -> dict[str, Any]:
-        """Return the data derived so far that all pods of the same shape share, by attribute."""
+        """Return, by attribute, the data computed so far that is the same for all pods of the shape."""
         its = self.__dict__
         facts: dict[str, Any] = {fact: its[fact] for fact in _OF_SHAPE if fact in its}
         if its.get("volumes", self) is None:  # no pod of the shape has a volume that matters
@@ -122,7 +122,7 @@ class PodInfo:
     def keep(self, what: Hashable, version: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that depends on the pod's shape and on data of this ``version``; computed once per shape.
 
-        ``work_out`` runs again when the version differs. ``what`` identifies the value among all that are kept.
+        ``work_out`` computes the value, and runs again when the version differs. ``what`` is the key of the value.
         """
         held = self._kept.get(what)
         if held is None or held[0] != version:

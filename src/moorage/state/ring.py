@@ -19,15 +19,15 @@ class Ring:
     def __init__(
         self, rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64], place_of: npt.NDArray[np.intp] | None = None
     ) -> None:
-        """``rows`` and their ``hashes``, sorted by hash, and the places of the rows if they are known."""
+        """``rows`` and their ``hashes`` are sorted by hash; ``place_of`` is computed if the caller does not have it."""
         self.rows = rows
         self._sorted = hashes
-        self._hashes = hashes.data  # which bisect reads faster than the array
+        self._hashes = hashes.data  # bisect reads a memoryview faster than an array
         if place_of is None:
             place_of = np.empty(len(self.rows), dtype=np.intp)
             place_of[self.rows] = np.arange(len(self.rows))
         self.place_of = place_of
-        #: ``rows`` and ``place_of`` as memory, which is faster to read one value of.
+        #: ``rows`` and ``place_of`` as memoryviews, from which one value is read faster than from an array.
         self.row_at: memoryview = self.rows.data
         self.place_at: memoryview = self.place_of.data
 

@@ -1,4 +1,4 @@
-"""Rooms: what plugins that read only sums can read of a row, as one number.
+"""Rooms: all that plugins which read only sums can read of a row, as one number.
 
 A node's room is its allocatable resources and the sums of its pods' requests. Rows with equal numbers have equal rooms, so one
 answer of such a plugin stands for all of them.
@@ -14,7 +14,7 @@ from moorage.state.columns import Column, RowSpace
 
 __all__ = ["Rooms"]
 
-#: Rooms that keep their number; when there are more, all rows are numbered again.
+#: The most rooms whose numbers are remembered. When there are more, a room that occurs again gets a new number.
 _KEPT: Final = 65_536
 
 
@@ -22,7 +22,7 @@ class Rooms:
     """The room of each row. Numbers are never reused, and two numbers may stand for equal rooms."""
 
     def __init__(self, space: RowSpace, changes: RowLog, sums: Sequence[Column]) -> None:
-        """``sums``: the numbers of allocatable sets and the sums of requests; it may grow."""
+        """``sums``: the columns that make up a room: the number of the allocatable set, and sums of requests. It may grow."""
         self._space = space
         self._changes = changes
         self._sums = sums

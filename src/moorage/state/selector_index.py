@@ -70,7 +70,7 @@ class SelectorIndex(Generic[T]):
         return [(place, list(self._filed[place])) for place in sorted(self._filed)]
 
     def save(self, namespaces: frozenset[str] | None, selector: Selector) -> Callable[[], None]:
-        """Return a function that restores, as they are now, the items under the keys of these arguments, and their order."""
+        """Return a function that restores the present items, and their order, under the index keys of these arguments."""
         before = {place: dict(self._filed.get(place, ())) for place in places(namespaces, selector)}
 
         def restore() -> None:
@@ -83,7 +83,7 @@ class SelectorIndex(Generic[T]):
         return restore
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
-        """Yield, once each, the items that may select such a pod. The caller must check each: some do not."""
+        """Yield the items that may select such a pod, each once. The caller must check each item."""
         yield from self.under((namespace, ANYWHERE), labels)
 
     def under(self, namespaces: Iterable[str], labels: Mapping[str, str]) -> Iterator[T]:

@@ -33,7 +33,7 @@ from moorage.state.volume_use import VolumeUse
 
 __all__ = ["ImageHolders", "NodeTable"]
 
-#: More changes of rows than this between two uses of the ring, and it is sorted again.
+#: If more rows than this change between two uses of the ring, it is sorted again.
 _RING_CHANGES = 8
 #: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.
 _OFFERS_REMEMBERED = 4096
@@ -87,7 +87,7 @@ class NodeTable:
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
         self._ring: Ring | None = None
-        #: What happened to the rows since the ring was up to date.
+        #: The changes to apply to the ring before it is used again.
         self._ring_changes: list[Callable[[Ring], Ring]] = []
         self._ring_domains: dict[LabelColumn, npt.NDArray[np.intp]] = {}
         self._ring_version = self._ring_layout = -1
@@ -167,7 +167,7 @@ class NodeTable:
         return ids
 
     def _follow_labels(self) -> None:
-        """Take in the labels of updated nodes, or drop what is known of labels after nodes were added or removed."""
+        """Update ``_ring_domains`` for the labels of updated nodes; clear it after nodes were added or removed."""
         changes = self.changes
         rows = changes.updates.since(self._ring_updates) if self._ring_layout == changes.layout else None
         if rows is None:
@@ -350,7 +350,7 @@ class NodeTable:
     # -- undoing changes of nodes -------------------------------------------------------------------------------------
 
     def put_back(self, row: int, node: Node) -> None:
-        """Add a node at a row that was its row before; the node that took the row when it was removed moves to the end."""
+        """Add a removed node at its former row; the node that has the row now moves to the end."""
         last = self.add_node(node)
         if row == last:
             return
@@ -388,7 +388,7 @@ class NodeTable:
         keeps = other is not None and other.status.images == node.status.images
         names = {name for each in (node, other) if each for image in each.status.images for name in image.names}
         images = {name: self.images[name] for name in names if name in self.images}
-        if keeps:  # an image that no other node has gets its size again
+        if keeps:  # only images that no other node has lose their size with this node
             images = {name: image for name, image in images.items() if len(image.rows) == 1}
             names = set(images)
         held = {name: ImageHolders(image.size, set(image.rows)) for name, image in images.items()}

@@ -152,7 +152,7 @@ class NodeView:
     """Some rows of a node table, as columns. ``rows`` indexes any full-length column: ``column[view.rows]``."""
 
     __slots__ = ("rows", "snapshot", "table")
-    #: False for views that show other values than the table's.
+    #: False for views whose values differ from the table's.
     is_true: ClassVar[bool] = True
 
     def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
@@ -218,7 +218,7 @@ class NodeView:
         return self.take(self.table.divisors(resource).amounts)
 
     def exact_divisors(self, resource: str) -> npt.NDArray[np.float64] | None:
-        """Return the same if percentages computed with it round down correctly; None if they may not."""
+        """Return ``divisors`` if percentages computed with them round down correctly; None if they may not."""
         divisors = self.table.divisors(resource)
         return self.take(divisors.amounts) if divisors.exact else None
 
@@ -323,7 +323,7 @@ class NodeView:
 
 
 class FewRows(NodeView):
-    """Some rows, each column of which is copied once. Use it only while the table does not change."""
+    """A view of some rows that copies each column at most once. Use it only while the table does not change."""
 
     __slots__ = ("_taken",)
 

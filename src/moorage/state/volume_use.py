@@ -32,7 +32,7 @@ class VolumeUse:
     def __init__(self) -> None:
         #: claim → row → number of volumes of pods there that name it
         self._claims: dict[str, dict[int, int]] = {}
-        #: the same for ephemeral claims, which are created for one pod
+        #: the same for ephemeral claims, each of which is created for one pod
         self._ephemeral: dict[str, dict[int, int]] = {}
         self._disks: dict[DiskKey, _Holders] = {}
         self._pods: dict[int, dict[str, PodInfo]] = {}

@@ -91,7 +91,7 @@ def test_a_pod_read_as_deleted_that_reappears_is_bound():
         stage.spoil("WATCH pods", error=LOST)
         then = stage.api.store.version
         stage.world.delete_pod("p", grace=0)
-        await stage.until(lambda: any("does not know of it any more" in line for line in stage.recording.reports), 20)
+        await stage.until(lambda: any("acknowledged it and then lost it" in line for line in stage.recording.reports), 20)
         await dies(stage, then, stage.api.store.version + 10)
         await stage.placed("p", within_s=60)
 

@@ -11,7 +11,7 @@ from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
 from tests.runtime.test_loop import binds, node, placed, pod, running
 
-TOOK = "the API server took it and does not know of it any more"
+TOOK = "the API server acknowledged it and then lost it; retrying"
 
 
 def after_a_deaf_bind(meanwhile, seconds=60.0, faults=()):

@@ -195,4 +195,4 @@ def test_an_allocation_lost_before_its_watch_event_is_repeated():
 
     known, reports, before = run_virtually(main())
     assert known["default/c"] == before
-    assert reports == ["ResourceClaim default/c: the API server took a write and does not know of it any more"]
+    assert reports == ["ResourceClaim default/c: the API server acknowledged a write and then lost it"]

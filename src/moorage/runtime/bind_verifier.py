@@ -3,9 +3,9 @@
 A successful bind counts as done, and its pod stays assumed until a watch confirms it. If the API server restarts without its
 last writes, no watch ever does: its lists show no change. So ``Confirmer`` reads a pod that is still assumed after some
 seconds; if it is on no node, it counts as a new pod. Likewise, if a victim is not being deleted, its preemptor is tried again;
-and if another object is older than the answer to our write, that answer no longer counts.
+and if another object is older than the answer to our write, that answer is dropped.
 
-The bind of an extender is confirmed by nothing but its reply, as in kube-scheduler, since the extender may bind later.
+The bind of an extender is not checked, as in kube-scheduler, since the extender may bind later than it replies.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ __all__ = ["Confirmer"]
 _FIRST_S, _LONGEST_S = 10.0, 60.0
 #: The pause between two reads, so that a slow watch causes few requests.
 _BETWEEN_S = 0.05
-#: The least wait, so that a burst of writes is checked in a burst.
+#: The shortest wait before the next reads, so that objects that are due at about the same time are read together.
 _LEAST_S = 0.1
+_LOST = "the API server acknowledged it and then lost it; retrying"
 
 
 @dataclass(slots=True, eq=False)
@@ -69,8 +70,8 @@ class _Answered:
 
 
 class Confirmer:
-    """Reads objects whose change no watch has delivered. Lost changes go to the inbox; preemptors of lost evictions are
-    retried. ``report`` gets a line for each.
+    """Reads objects whose change no watch has delivered. It puts lost binds and writes into the inbox, and retries the
+    preemptors of lost evictions. ``report`` gets a line for each lost change.
     """
 
     def __init__(
@@ -146,11 +147,11 @@ class Confirmer:
         except ClusterError:
             later = True
         if self._is_settled(taken, later=later):
-            self._report(f"{taken.key[0]}: the API server took a write and does not know of it any more")
+            self._report(f"{taken.key[0]}: the API server acknowledged a write and then lost it")
             self._inbox.put_now(WriteLost(taken.obj, found))
 
     def _is_settled(self, taken: _Taken | _Answered, *, later: bool) -> bool:
-        """Return whether the change is certainly lost. ``later``: it is not, or unknown; check again unless confirmed."""
+        """Return True if the change is lost. ``later``: it is not lost, or the read failed: check again, unless confirmed."""
         if not self._is_open(taken):
             if self._taken.get(taken.key) is taken:
                 del self._taken[taken.key]
@@ -172,10 +173,10 @@ class Confirmer:
         if not self._is_settled(taken, later=later):
             return
         if taken.preemptor is not None:
-            self._report(f"evict {pod.key} for {taken.preemptor.key}: the API server took it and does not know of it any more")
+            self._report(f"evict {pod.key} for {taken.preemptor.key}: {_LOST}")
             self._scheduler.retry(taken.preemptor)
             return
-        self._report(f"bind {pod.key} to {taken.node}: the API server took it and does not know of it any more")
+        self._report(f"bind {pod.key} to {taken.node}: {_LOST}")
         self._inbox.put_now(Gone(pod.pod))
         if found is not None and found.uid == pod.uid:
             self._inbox.put_now(Seen(found))

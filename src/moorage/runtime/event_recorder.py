@@ -1,9 +1,9 @@
 """The event recorder: write Events (``kubectl get events``) in the background.
 
 A repeated event of one object becomes a series: the recorder writes the first two occurrences at once, the count of later ones
-every half hour, and a last count after six minutes without one. Events wait in a bounded queue; events that do not fit are
-dropped and counted. A few are written at a time, those of one object in order; while the API server cannot be reached, the
-recorder retries these and the others wait.
+every half hour, and a last count after six minutes without an occurrence. Events wait in a bounded queue; events that do not
+fit are dropped and counted. A few are written at a time, those of one object in order. While the API server cannot be reached,
+the recorder retries these few, and the other events wait.
 
 Source  client-go/tools/events/event_broadcaster.go
 """
@@ -44,7 +44,7 @@ _LOOK_S = 0.01
 
 @dataclass(slots=True)
 class _Series:
-    """An event that was written or is queued, and when it happened last, on the loop's clock."""
+    """An event that was written or is queued, and the time of its last occurrence in seconds on the loop's clock."""
 
     event: EventRecord
     last_s: float
@@ -97,7 +97,7 @@ class Recorder:
             self._end(self._series.popitem(last=False)[1])
 
     def _end(self, series: _Series) -> None:
-        """Write the last count of a series that is over; a count of two is already written."""
+        """Queue the last count of a series that has ended; a count of up to two is already written."""
         if series.event.count > 2:
             self._put(series.event)
 
@@ -151,7 +151,7 @@ class Recorder:
                 self._writing -= len(events)
 
     async def _written(self, events: list[EventRecord]) -> list[tuple[EventRecord, ClusterError | None]]:
-        """Write events in one go. Return those that are left, with the error of a try that failed."""
+        """Write events together. Return those that are not written, each with the error of its try, None if not tried."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         failed: list[tuple[EventRecord, ClusterError | None]] = []
         left = len(events)
@@ -191,7 +191,7 @@ class Recorder:
 
 
 def _first_occurrences(lane: deque[EventRecord]) -> list[EventRecord]:
-    """Remove and return the first events of a lane that are no series, at most as many as are written in one go."""
+    """Remove and return events from the front of a lane up to the first series, at most ``_AT_ONCE``."""
     events: list[EventRecord] = []
     while lane and lane[0].count == 1 and len(events) < _AT_ONCE:
         events.append(lane.popleft())
@@ -199,7 +199,7 @@ def _first_occurrences(lane: deque[EventRecord]) -> list[EventRecord]:
 
 
 def _wait_s(error: ClusterError) -> float | None:
-    """Return after how long to try again; None if the API server refused the event."""
+    """Return the seconds to wait before the next try; None if the API server refused the event."""
     if error.retry_after_s is not None:
         return error.retry_after_s
     if error.status == 401:  # the credentials have expired
@@ -208,7 +208,7 @@ def _wait_s(error: ClusterError) -> float | None:
 
 
 def _key(note: EventNote) -> tuple[str, ...]:
-    """Return the key of a series: every field of a note but its text."""
+    """Return the key of a series: every field of a note except its text."""
     pod, related = note.regarding, note.related
     about = (pod.uid, pod.namespace, pod.name, pod.metadata.resource_version)
     return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)

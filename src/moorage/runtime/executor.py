@@ -1,6 +1,6 @@
 """The executor of the engine's work: binds, evictions, writes and plugins' own I/O, each piece of work in its own task.
 
-A bind whose reply is lost may have happened. So after a failed bind the executor reads the pod back: if the pod is on the
+A bind whose reply is lost may have succeeded. So after a failed bind the executor reads the pod back: if the pod is on the
 wanted node, the bind succeeded, whatever the reply was. In the same way it reads a claim back before its devices are released.
 
 Work can be cancelled. That ends waiting and a plugin's own I/O. It does not end a request that has been sent: the executor
@@ -293,7 +293,7 @@ class EffectExecutor:
         self._note_bound(pod, node)
 
     async def _finish_bind(self, effect: BindPod, work: Work, failed: ClusterError) -> None:
-        """Continue after a bind that failed: send it again if the API server asks for that, else find out what happened."""
+        """Continue after a bind that failed: send it again if the API server asks for that, else read the pod back."""
         if failed.status == 401 or failed.retry_after_s is not None:
             await asyncio.sleep(failed.retry_after_s or 0.0)
             self._insist(work)
@@ -455,7 +455,8 @@ class EffectExecutor:
         return True
 
     async def _write_again(self, writes: Sequence[Write]) -> None:
-        """Repeat writes that succeeded but that no watch has delivered. If a write was kept, the repeat is a conflict."""
+        """Repeat writes that succeeded but that no watch has delivered. If the API server still has a write, the repeat fails
+        with a conflict and changes nothing."""
         for write in writes:
             if write.base is not None and self._scheduler.known(write.obj) == write.base:
                 with suppress(ClusterError):
@@ -467,7 +468,7 @@ async def _awaited(run: Callable[[], Awaitable[Any]]) -> None:
 
 
 def _said(error: ClusterError | ExtenderError) -> str:
-    """Return the server's message for a bind that it certainly rejected, else ""."""
+    """Return the server's message if it rejected the bind; "" if the bind may have succeeded."""
     return error.said if isinstance(error, ClusterError) and not error.may_have_happened else ""
 
 
@@ -478,7 +479,7 @@ def _is_marked(pod: Pod, mark: PodCondition) -> bool:
 
 
 def _at_once(work: Work) -> Iterator[Sequence[Effect]]:
-    """Yield effects to perform at the same time: batches of evictions, then the last effect, so that its end ends them all."""
+    """Yield the effects in groups to perform at the same time: batches of evictions; the last effect is always alone."""
     if len(work.effects) == 1:
         yield work.effects
         return

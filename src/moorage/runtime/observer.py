@@ -99,7 +99,7 @@ UNMEASURED: Measures | None = None
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """Who sees what the scheduler does: ``report`` gets one line for each error it survives; the log and the metrics, all."""
+    """The observers of a scheduler: ``report`` gets a line for each error it survives; log and metrics get everything."""
 
     report: Callable[[str], None] = lambda line: None
     log: Log = SILENT

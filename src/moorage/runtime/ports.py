@@ -26,7 +26,7 @@ WallClock = Callable[[], str]
 
 
 class Clocks(NamedTuple):
-    """The clocks of the runtime. ``unix`` gives seconds since 1970, for plugins that compare timestamps; None: none does."""
+    """The clocks of the runtime. ``unix`` gives seconds since 1970, for plugins that compare timestamps; None if none do."""
 
     monotonic: Clock
     wall: WallClock

@@ -1,4 +1,4 @@
-"""What the parts of the runtime may ask the scheduler: its copies of objects, its assumed pods, the work it still wants."""
+"""The part of the scheduler that the runtime reads: its copies of objects, its assumed pods, and the work it still wants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SchedulerView:
         return self.is_assumed(uid) and self._scheduler.binding_of(uid) is None
 
     def stays(self, uid: str) -> bool:
-        """Return whether a pod exists and is not terminating."""
+        """Return whether the scheduler knows the pod and it is not terminating."""
         pod = self._scheduler.cluster.pod(uid)
         return pod is not None and not pod.terminating
 

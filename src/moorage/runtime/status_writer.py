@@ -1,6 +1,6 @@
 """The scheduler's status writes: pod conditions and nominated nodes, pod group conditions, and Events.
 
-Status writes never slow a bind. Unsent changes of one pod's status are merged into one; for Events see ``recording``.
+Status writes never slow a bind. Unsent changes of one pod's status are merged into one; for Events see ``event_recorder``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moorage.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange,
 __all__ = ["StatusWriter", "failure_condition", "in_seconds"]
 
 _STATUS_WRITERS = 4
-#: The longest message of a condition; where the API checks that, it takes no longer ones.
+#: The longest message of a condition, in characters; the API rejects longer ones where it checks their length.
 MOST_MESSAGE = 32_768
 
 

@@ -1,4 +1,4 @@
-"""What is left on each device of each node: the devices' capacity minus what the pods on the node were given."""
+"""The free amount of each device of each node: the device's capacity minus the amounts assigned to the pods on the node."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["DeviceTable", "device_table", "present"]
 
-#: The devices of a pod without any: what it takes of each, and their numbers.
+#: The value of ``taken_by`` for a pod without devices.
 _NONE: Final[tuple[int, tuple[int, ...]]] = (0, ())
-#: How much is kept of pods before those that are gone are looked for.
+#: The least number of cached entries of pods at which entries of deleted pods are searched for.
 _LEAST_KEPT: Final = 128
-#: How many different amounts are numbered before numbers are given out again.
+#: The most distinct amounts that get a number; if there are more, numbering starts again from 0.
 _MOST_NUMBERS: Final = 1 << 20
 
 
 class DeviceTable:
-    """The milli left on every device. It follows the node table: a row is added up again when its node or pods change.
+    """The free milli of every device. It follows the node table: a row is summed again when its node or pods change.
 
-    Nothing computed within a what-if is kept, because a what-if is undone afterwards.
+    Nothing computed within a what-if is cached, because a what-if is undone afterwards.
     """
 
     def __init__(self, table: NodeTable | None = None) -> None:
         self._table = None if table is None else ref(table)
         #: UID → devices of pods whose annotation does not show them yet.
         self.assumed: dict[str, tuple[int, ...]] = {}
-        #: Chooses the device of a share by a score; set by the plugin FGDScore.
+        #: Chooses the device of a pod that requests part of a device; the plugin FGDScore sets it.
         self.chooser: Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int] | None = None
         self._known: dict[str, tuple[dict[str, str], tuple[int, tuple[int, ...]]]] = {}
         self._rows: list[list[int]] = []
-        #: By number: what is present on nodes, in ascending order. ``_numbers`` has the number of each row.
+        #: Number → the free amounts of a node's devices, as ``present`` returns them. ``_numbers`` has the number of each row.
         self._present: list[tuple[int, ...]] = []
         self._number_of: dict[tuple[int, ...], int] = {}
         self._numbers: IntArray = np.zeros(0, dtype=np.int64)
-        #: How often numbers were given out again; what is kept by number is void then.
+        #: How often numbering has started again; data cached by number is then invalid.
         self.numbering = 0
         self._left: IntArray = np.zeros((0, 1), dtype=np.int64)
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._layout = -1
         self._position = 0
-        #: Rows that a pod on them got devices of, or gave them back, since they were added up.
+        #: Rows on which devices were assigned or released since the row was last summed.
         self._stale: set[int] = set()
-        #: When more is kept of pods than this, what is kept of pods that are gone is dropped.
+        #: If there are more cached entries of pods than this, those of deleted pods are dropped.
         self._most_kept = _LEAST_KEPT
 
     def left(self, nodes: NodeView) -> IntArray:
-        """Return the milli left, shape (nodes, devices); 0 for devices that a node does not have. Read-only."""
+        """Return the free milli of each device, shape (nodes, devices); 0 for devices that a node does not have. Read-only."""
         if not nodes.is_true or nodes.table.rows_in_what_ifs:
             return _as_array([self._added_up(node) for node in nodes])
         self._follow(nodes.table)
@@ -63,7 +63,7 @@ class DeviceTable:
         return left
 
     def totals(self, nodes: NodeView) -> IntArray:
-        """Return the milli left on all devices of each node together. Read-only."""
+        """Return the free milli of all devices of each node together, shape (nodes,). Read-only."""
         if not nodes.is_true or nodes.table.rows_in_what_ifs:
             return np.array([sum(self._added_up(node)) for node in nodes], dtype=np.int64)
         self._follow(nodes.table)
@@ -71,11 +71,14 @@ class DeviceTable:
         return totals
 
     def present(self, nodes: NodeView) -> list[tuple[int, ...]]:
-        """Return for each node the milli left on the devices that have any, in ascending order."""
+        """Return for each node the free milli of the devices that have any, in ascending order."""
         return [self._present[number] for number in self.numbers(nodes).tolist()]
 
     def numbers(self, nodes: NodeView) -> IntArray:
-        """Return for each node the number of what ``present`` says of it: equal amounts have equal numbers. Read-only."""
+        """Return for each node a number that stands for its amounts as ``present`` returns them; shape (nodes,). Read-only.
+
+        Equal amounts have equal numbers; ``with_number`` returns the amounts.
+        """
         if not nodes.is_true or nodes.table.rows_in_what_ifs:
             self._limit_numbers()
             return np.array([self._number(present(self._added_up(node))) for node in nodes], dtype=np.int64)
@@ -84,11 +87,11 @@ class DeviceTable:
         return numbers
 
     def with_number(self, number: int) -> tuple[int, ...]:
-        """Return the amounts of a number, in ascending order."""
+        """Return the amounts that a number from ``numbers`` stands for, in ascending order."""
         return self._present[number]
 
     def _limit_numbers(self) -> None:
-        """Give out numbers again from 0 if there are too many; then all rows are added up again."""
+        """Start numbering again from 0 if there are too many numbers; all rows are then summed again."""
         if len(self._present) > _MOST_NUMBERS:
             self._number_of, self._present, self._layout = {}, [], -1
             self.numbering += 1
@@ -101,11 +104,11 @@ class DeviceTable:
         return found
 
     def present_on(self, node: NodeInfo) -> tuple[int, ...]:
-        """Return the milli left on the devices of a node that have any, in ascending order."""
+        """Return the free milli of the devices of a node that have any, in ascending order."""
         return self._present[self._numbers.item(node.row)] if self._is_current() else present(self._added_up(node))
 
     def of(self, node: NodeInfo) -> list[int]:
-        """Return the milli left on each device of a node. Read-only."""
+        """Return the free milli of each device of a node. Read-only."""
         return self._rows[node.row] if self._is_current() else self._added_up(node)
 
     def _is_current(self) -> bool:
@@ -117,7 +120,7 @@ class DeviceTable:
         return True
 
     def _follow(self, table: NodeTable) -> None:
-        """Add up the rows again that changed."""
+        """Sum the changed rows again."""
         changes = table.changes
         if self._position == changes.position and self._layout == changes.layout and not self._stale:
             return
@@ -154,7 +157,7 @@ class DeviceTable:
         return left
 
     def taken_by(self, pod: PodInfo) -> tuple[int, tuple[int, ...]]:
-        """Return what a pod takes of each of its devices, and their numbers."""
+        """Return the milli that a pod uses on each of its devices, and the devices' indexes; (0, ()) if it has none."""
         annotations = pod.metadata.annotations
         known = self._known.get(pod.uid)
         if known is not None and known[0] is annotations:
@@ -174,18 +177,18 @@ class DeviceTable:
         return _NONE if request is None or not devices else (request.milli, devices)
 
     def assign(self, pod: PodInfo, devices: tuple[int, ...], row: int) -> None:
-        """Give devices to a pod that was just assumed on the node of a row."""
+        """Assign devices to a pod that was just assumed on the node of a row."""
         self._forget_gone()
         self.assumed[pod.uid] = devices
         self._known.pop(pod.uid, None)
         self._stale.add(row)
 
     def _forget_gone(self) -> None:
-        """Once in a while, drop what is kept of pods that are on no node. No plugin is called when a placed pod ends."""
+        """Drop the entries of pods that are on no node, once there are many: no plugin is called when a placed pod ends."""
         if len(self.assumed) + len(self._known) <= self._most_kept:
             return
         table = None if self._table is None else self._table()
-        if table is None or table.rows_in_what_ifs:  # pods that a what-if takes away come back
+        if table is None or table.rows_in_what_ifs:  # pods that a what-if removed will return
             return
         present = {uid for pods in table.pods for uid in pods}
         self.assumed = {uid: devices for uid, devices in self.assumed.items() if uid in present}
@@ -193,7 +196,7 @@ class DeviceTable:
         self._most_kept = max(_LEAST_KEPT, 2 * (len(self.assumed) + len(self._known)))
 
     def give_back(self, pod: PodInfo, row: int | None) -> None:
-        """Take the devices of a pod back that leaves its node; ``row`` is None if the node is gone."""
+        """Release the devices of a pod that leaves its node; ``row`` is None if the node is deleted."""
         self.assumed.pop(pod.uid, None)
         self._known.pop(pod.uid, None)
         if row is not None:
@@ -201,7 +204,7 @@ class DeviceTable:
 
 
 def present(left: Sequence[int]) -> tuple[int, ...]:
-    """Return what is left on the devices that have anything left, in ascending order."""
+    """Return the free amounts that are not 0, in ascending order."""
     return tuple(sorted([milli for milli in left if milli]))
 
 

@@ -1,10 +1,10 @@
 """FGDScore: prefer nodes whose fragmentation grows least when the pod is placed there (fragmentation gradient descent).
 
-Score     ``100 * sigmoid((F before - F after) / 1000)``, truncated; F is the fragment amount of the node in milli. For a share,
-          every device is tried, and the best score counts
-Args      ``typicalPods``: what usually comes, as ``fragmentation.typical_pods`` gives it
-Speed     the fragment amount depends on a node's devices, its model, and on which typical pods its CPU is enough for. It is
-          computed once for each devices and model (a form) and each step of CPU; no other node changes when a pod is placed
+Score     ``100 * sigmoid((F before - F after) / 1000)``, truncated; F is the fragment amount of the node in milli. For a pod
+          that requests part of a device, every device is tried, and the best score counts
+Args      ``typicalPods``: the classes of pods that make up the workload, as ``fragmentation.typical_pods`` returns them
+Speed     the fragment amount depends on the free amounts of a node's devices and their model (together called a form), and on
+          which typical pods the node has enough CPU for (a step of CPU). It is computed once for each form and step
 Source    "Beware of Fragmentation" (USENIX ATC 2023); hkust-adsl/kubernetes-scheduler-simulator 8f3d641, fgd-score.go
 """
 
@@ -29,10 +29,10 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["FGDScore", "FGDScoreArgs", "TypicalPodArgs"]
 
-#: How many forms of nodes are kept, and scores for each request of devices. A run of ten thousand pods meets some ten thousand
-#: forms and a hundred thousand scores.
+#: The most forms of nodes that are cached, and the most scores for each request of devices. A run of ten thousand pods needs
+#: about ten thousand forms and a hundred thousand scores.
 _MOST_KEPT: Final = 1 << 20
-#: Amounts are computed for so many steps of CPU together: few of the steps of a form are asked for.
+#: Amounts are computed for this many steps of CPU together, not for all: few steps of a form are ever needed.
 _STEPS_AT_ONCE: Final = 8
 
 
@@ -52,27 +52,27 @@ class FGDScoreArgs(PluginArgs, frozen=True):
     typical_pods: tuple[TypicalPodArgs, ...] = ()
 
 
-#: A pod as far as its devices go: milli per device, devices.
+#: A pod's request of devices: milli per device, number of devices.
 _Wanted = tuple[int, int]
-#: A node as far as its devices go: the milli left on those that have any, in ascending order; its model.
+#: The devices of a node: the free milli of those that have any, in ascending order; their model.
 _Form = tuple[tuple[int, ...], str]
 
 
 class _Score(NamedTuple):
-    """The score of a node, and the amounts left of the devices that reach it."""
+    """The score of a node, and the free amounts of the devices that give it this score."""
 
     score: int
     values: tuple[int, ...] = ()
 
 
 class _Forms:
-    """Forms of nodes as numbers, with their fragment amounts by steps of the milli-CPU left."""
+    """Forms of nodes as numbers, with their fragment amounts by the step of the free CPU."""
 
     def __init__(self, model: FragmentModel) -> None:
         self._model = model
         self._numbers: dict[_Form, int] = {}
         self._forms: list[_Form] = []
-        #: By form and part of the steps of CPU.
+        #: (form, group of steps) → the amount at each of the ``_STEPS_AT_ONCE`` steps of the group.
         self._amounts: dict[tuple[int, int], list[float]] = {}
         self._placed: dict[tuple[_Wanted, int], list[tuple[int, int]]] = {}
 
@@ -95,7 +95,7 @@ class _Forms:
         return found[at]
 
     def score(self, wanted: _Wanted, number: int, step: int, step_after: int) -> _Score:
-        """Return the score of a node; the steps are those of its milli-CPU left, before the pod is placed and after."""
+        """Return the score of a node. ``step`` and ``step_after``: of its free CPU before and after placing the pod."""
         placed = self._after(wanted, number)
         before = self._amount(number, step)
         scores = [int(100 / (1 + math.exp((self._amount(after, step_after) - before) / WHOLE))) for _, after in placed]
@@ -103,7 +103,7 @@ class _Forms:
         return _Score(best, tuple(value for (value, _), score in zip(placed, scores, strict=True) if score == best))
 
     def _after(self, wanted: _Wanted, number: int) -> list[tuple[int, int]]:
-        """Return the amounts left of the devices that a pod may take, each with the number of the node's form afterwards."""
+        """Return the free amounts of the devices that the pod may get, each with the number of the node's form afterwards."""
         found = self._placed.get((wanted, number))
         if found is None:
             left, model = self._forms[number]
@@ -127,7 +127,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         self._steps: list[int] = self._model.cpu_steps.tolist()
         self._base = len(self._steps) + 1
         self._devices = DeviceTable()
-        #: That of the devices when ``_form_of`` was filled.
+        #: The ``numbering`` of the device table that ``_form_of`` is valid for.
         self._numbering = self._devices.numbering
         self._forget()
 
@@ -170,7 +170,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         return self._score_of(pod, cpu, self._devices.present_on(node), node).score
 
     def device_of(self, pod: PodInfo, request: GpuRequest, left: Sequence[int], node: NodeInfo) -> int:
-        """Return the device that gave the node its score; the pod is assumed on the node already."""
+        """Return the index of the device that gave the node its score; the pod is assumed on the node already."""
         cpu = node.allocatable("cpu") - node.requested("cpu") + pod.requests.get("cpu", 0)
         values = self._score_of(pod, cpu, present(left), node).values
         return next(device for device, milli in enumerate(left) if milli in values)
@@ -186,10 +186,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         return found
 
     def _known(self, wanted: _Wanted) -> dict[int, _Score]:
-        """Return the known scores for a request of devices.
-
-        The key is a number of three digits to ``_base``: the node's form, its step of CPU before, and after.
-        """
+        """Return the cached scores for a request of devices, by ``(form * base + step before) * base + step after``."""
         known = self._scores.setdefault(wanted, {})
         if len(known) <= _MOST_KEPT and len(self._forms) <= _MOST_KEPT:
             return known
@@ -199,7 +196,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
     def _forget(self) -> None:
         self._forms = _Forms(self._model)
         self._scores: dict[_Wanted, dict[int, _Score]] = {}
-        #: The number of what is present on a node and that of its model → its form.
+        #: (number of a node's free amounts << 32) | number of its model → its form.
         self._form_of: dict[int, int] = {}
         self._models: dict[str, int] = {}
 
@@ -210,9 +207,9 @@ def _wanted(pod: PodInfo) -> _Wanted:
 
 
 def _placements(wanted: _Wanted, left: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return what may be left on the devices after a pod, with the amount before on the device that it takes.
+    """Return each way to place a pod: the free amount of the device it gets, and the free amounts of all devices afterwards.
 
-    Whole devices are the unused ones, which are last. A pod without a choice has one entry, with amount 0.
+    A request of whole devices gets unused ones, which are last. A pod without a choice has one entry, with amount 0.
     """
     milli, count = wanted
     if milli == WHOLE:

@@ -1,8 +1,8 @@
-"""Fragmentation of GPUs: how much of what is left cannot be used by the pods that usually come.
+"""Fragmentation of GPUs: how much of the free GPU capacity the typical pods of a workload cannot use.
 
-``typical_pods`` takes the classes of pods that cover a workload, with their frequencies. ``fragments`` adds up, for each node,
-the milli left in seven cases; ``amount`` is all but what a typical pod can use. Arithmetic is float64, in the order of the
-classes.
+``typical_pods`` returns the classes of pods that make up most of a workload, with their frequencies. ``fragments`` divides the
+free milli of each node into seven cases by whether typical pods can use them; ``amount`` sums all cases but SATISFIED.
+Arithmetic is float64, in the order of the classes.
 
 Source  "Beware of Fragmentation" (USENIX ATC 2023), section 4; hkust-adsl/kubernetes-scheduler-simulator 8f3d641
 """
@@ -25,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Case(IntEnum):
-    """Whether a class of pods can run on a node, and what is lacking."""
+    """Whether a class of pods can run on a node, and which resource is short if not."""
 
     LACK_BOTH = 0
     LACK_GPU = 1
@@ -42,7 +42,7 @@ CASES: Final = ("q1_lack_both", "q2_lack_gpu", "q3_satisfied", "q4_lack_cpu", "x
 _ALL: Final = slice(None)
 _SATISFIED, _LACK_GPU = int(Case.SATISFIED), int(Case.LACK_GPU)
 _LOST: Final = [int(case) for case in Case if case is not Case.SATISFIED]
-#: The case by four answers, the last one counting least: requests GPU, may use the model, fits the GPUs, fits the CPU.
+#: The case, indexed by four bits from high to low: requests GPU, may use the model, fits the GPUs, fits the CPU.
 _CASE_OF: Final = np.array(
     [
         *(Case.XR_LACK_CPU, Case.XL_SATISFIED) * 4,
@@ -54,7 +54,7 @@ _CASE_OF: Final = np.array(
 
 
 class PodClass(NamedTuple):
-    """Pods that request the same: milli-CPU, milli per device, devices, and the allowed models as written (``A|B``)."""
+    """Pods with equal requests: milli-CPU, milli per device, number of devices, and the allowed models as written (``A|B``)."""
 
     cpu_milli: int
     gpu_milli: int
@@ -68,9 +68,9 @@ class TypicalPod(NamedTuple):
 
 
 def typical_pods(pods: Iterable[PodClass], *, covered: float = 0.95) -> tuple[TypicalPod, ...]:
-    """Return the most frequent classes that cover a share of all pods, with frequencies that sum to 1.
+    """Return the most frequent classes that together make up the share ``covered`` of all pods; frequencies sum to 1.
 
-    Equal counts are in descending order of the class. If every class was taken, frequencies are shares of all pods.
+    Classes with equal counts are in descending order. At least one class is returned if there are pods.
     """
     counts = Counter(pods)
     total = counts.total()
@@ -86,7 +86,7 @@ def typical_pods(pods: Iterable[PodClass], *, covered: float = 0.95) -> tuple[Ty
 
 
 class FragmentModel:
-    """Typical pods as columns. ``models`` of nodes are given as texts, "" for nodes without a model."""
+    """Typical pods as columns. In its methods ``models`` are names of GPU models, "" for nodes without a model."""
 
     def __init__(self, typical: Sequence[TypicalPod]) -> None:
         self.typical = tuple(typical)
@@ -96,13 +96,13 @@ class FragmentModel:
         self._frequency = np.array([one.frequency for one in typical], dtype=np.float64)
         self._allowed = [frozenset(model for model in one.pod.gpu_models.split("|") if model) for one in typical]
         self._on_gpu = np.where(self._milli > 0, 2, 0)
-        #: The milli-CPU that classes request, ascending. Between two of them, more CPU makes no difference.
+        #: The distinct milli-CPU requests of the classes, ascending. Between two of them, more free CPU makes no difference.
         self.cpu_steps: IntArray = np.unique(self._cpu)
         self._fits_cpu_at = np.concatenate(([-1], self.cpu_steps)) >= self._cpu[:, None]
         self._access: dict[str, BoolArray] = {}
 
     def access(self, model: str) -> BoolArray:
-        """Return which typical pods may use a model of GPU."""
+        """Return a mask of the typical pods that may use a model of GPU."""
         found = self._access.get(model)
         if found is None:
             found = np.array([not allowed or model in allowed for allowed in self._allowed], dtype=bool)
@@ -110,10 +110,10 @@ class FragmentModel:
         return found
 
     def fragments(self, cpu: IntArray, left: IntArray, models: Sequence[str]) -> FloatArray:
-        """Return the milli left in each case, shape (nodes, 7).
+        """Return the free milli in each case, shape (nodes, 7).
 
-        ``cpu``   milli-CPU left, shape (nodes,)
-        ``left``  milli left on each device, shape (nodes, devices)
+        ``cpu``   free milli-CPU, shape (nodes,)
+        ``left``  free milli of each device, shape (nodes, devices)
         """
         by_model = {model: self.access(model) for model in set(models)}
         may = np.array([by_model[model] for model in models], dtype=np.int64).reshape(len(models), len(self.typical)).T
@@ -129,7 +129,7 @@ class FragmentModel:
         satisfied = case == _SATISFIED
         parts[:, _SATISFIED] = np.where(satisfied, self._frequency[:, None] * (total - useless), 0.0)
         parts[:, _LACK_GPU] += np.where(satisfied, self._frequency[:, None] * useless, 0.0)
-        found: FloatArray = np.add.reduce(parts, axis=0).T  # along the first axis NumPy adds one after the other
+        found: FloatArray = np.add.reduce(parts, axis=0).T  # along the first axis NumPy adds in order
         return found
 
     def amounts(self, cpu: IntArray, left: IntArray, models: Sequence[str]) -> FloatArray:
@@ -137,10 +137,10 @@ class FragmentModel:
         return amount(self.fragments(cpu, left, models))
 
     def amounts_by_cpu(self, left: Sequence[int], model: str, steps: slice = _ALL) -> list[float]:
-        """Return the fragment amounts of a node by the milli-CPU left, for all or some ``steps``.
+        """Return the fragment amounts of a node at all or some ``steps`` of its free CPU.
 
-        Item i is the amount if as many as i of ``cpu_steps`` are at most the milli-CPU left. The arithmetic is that of
-        ``amounts``.
+        Item i is the amount while exactly i of ``cpu_steps`` are at most the free milli-CPU. The results are those of
+        ``amounts``, to the last bit.
         """
         devices = np.sort(np.array(left, dtype=np.int64))
         too_small = np.searchsorted(devices, self._milli)
@@ -156,13 +156,13 @@ class FragmentModel:
         count = fits_cpu.shape[1]
         cells = np.where(fits_cpu, case[:, None], _CASE_OF[2 * kind][:, None]) * count + np.arange(count)
         weights = np.where(fits_cpu, with_cpu[:, None], whole[:, None])
-        # bincount adds one class after the other, as ``fragments`` does; nothing is in the case SATISFIED
+        # bincount adds the classes in order, as ``fragments`` does; the case SATISFIED stays empty
         by_case = np.bincount(cells.ravel(), weights.ravel(), len(CASES) * count).reshape(len(CASES), count)
         found: list[float] = np.add.reduce(by_case, axis=0).tolist()
         return found
 
 
 def amount(fragments: FloatArray) -> FloatArray:
-    """Return the fragment amount of each row of ``fragments``: all cases but what typical pods can use."""
+    """Return the fragment amount of each row of ``fragments``: the sum of all cases but SATISFIED."""
     found: FloatArray = np.add.reduce(fragments.T[_LOST], axis=0)
     return found

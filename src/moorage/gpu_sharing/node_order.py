@@ -1,8 +1,8 @@
-"""Break ties between nodes by a fixed order: the number with which a node's name begins, ``0042-worker``.
+"""Break ties between nodes by a fixed order: the number at the start of a node's name, as in ``0042-worker``.
 
-kube-scheduler draws one of the best nodes for each pod; an experiment may want one order for the whole run. Two plugins score
-the number's two digits to base 101, so that with weights 101 and 1 their sum orders all nodes; the plugin that decides gets a
-weight of at least ``WEIGHT``.
+kube-scheduler picks one of the best nodes at random for each pod; an experiment may need one order for the whole run. Scores
+are 0-100, so two plugins score the two digits of the number in base 101: with the weights 101 and 1 their sum orders all nodes.
+The plugin whose ties they break needs a weight of at least ``WEIGHT``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moorage.state.view import NodeView
 __all__ = ["WEIGHT", "NodeOrderHigh", "NodeOrderLow"]
 
 _BASE: Final = 101
-#: More than both plugins together can give.
+#: One more than the highest weighted sum of both plugins.
 WEIGHT: Final = _BASE * 100 + 100 + 1
 _LAST: Final = _BASE * _BASE - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
@@ -49,7 +49,7 @@ def _number(name: str) -> int:
 
 
 class NodeOrderHigh(ScorePlugin[PodInfo], Reusable):
-    """The first digit of the number; weight 101."""
+    """Scores the high digit of the number; give it weight 101."""
 
     name = "NodeOrderHigh"
     reuse = _BY_NAME
@@ -62,7 +62,7 @@ class NodeOrderHigh(ScorePlugin[PodInfo], Reusable):
 
 
 class NodeOrderLow(ScorePlugin[PodInfo], Reusable):
-    """The second digit of the number; weight 1."""
+    """Scores the low digit of the number; give it weight 1."""
 
     name = "NodeOrderLow"
     reuse = _BY_NAME

@@ -1,8 +1,9 @@
-"""OpenGpuShare: fit pods on parts of GPUs, and give each its devices.
+"""OpenGpuShare: fit pods on parts of GPUs, and assign devices to each pod.
 
 Reads     a pod's annotations ``alibabacloud.com/gpu-milli``, ``gpu-count``, ``gpu-card-model`` and ``gpu-index``; a node's
           ``alibabacloud.com/gpu-count`` and its label ``alibabacloud.com/gpu-card-model``; the devices of the pods on it
-Rejects   nodes without enough devices that have enough left; evicting pods may help, unless the model or the number is wrong
+Rejects   nodes with too few devices that have enough free; evicting pods may help, unless the node has too few devices or
+          another model
 Writes    the annotation ``alibabacloud.com/gpu-index`` before the pod is bound, so that the devices survive a restart
 Source    hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/simulator/plugin/open-gpu-share.go
 """
@@ -58,10 +59,11 @@ WRONG_MODEL: Final = "node(s) had another model of GPU"
 
 
 class OpenGpuShareArgs(PluginArgs, frozen=True):
-    """How a share gets its device.
+    """How to choose the device of a pod that requests part of one.
 
-    ``gpu_sel_method``  ``best``: least left, ``worst``: most left, ``random``; ``FGDScore``: the one that gave the score
-    ``seed``            of the draws of ``random``
+    ``gpu_sel_method``  ``best``: the device with the least free, ``worst``: the most free, ``random``; ``FGDScore``: the one
+                        that gave the node its score
+    ``seed``            the seed of ``random``
     """
 
     gpu_sel_method: Literal["best", "worst", "random", "FGDScore"] = "best"

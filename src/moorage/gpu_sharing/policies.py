@@ -1,6 +1,6 @@
 """The policies that FGD is compared with: BestFit, DotProduct, GpuPacking, GpuClustering and Random.
 
-Each is a Score plugin of its own, meant to be the one that decides in its profile. Amounts are those before the pod is placed.
+Each is a Score plugin, meant to be the only one in its profile. Amounts are those before the pod is placed.
 
 Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/simulator/plugin
 """
@@ -35,7 +35,7 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingScore", "RandomScore", "RandomScoreArgs"]
 
-#: The largest node of the trace, against which amounts are scaled.
+#: The CPU (milli) and GPU (milli) of the largest node of the trace, by which amounts are divided.
 MAX_CPU: Final = 128_000
 MAX_GPU: Final = 8_000
 
@@ -43,7 +43,7 @@ _BY_NODE: Final = Reuse(Scope.NODE_PODS, signature=score_signature)
 
 
 class _DeviceScore(ScorePlugin[PodInfo], Attachable):
-    """What all policies have: the table of devices."""
+    """The base of all policies: the table of devices."""
 
     def __init__(self) -> None:
         self._devices = DeviceTable()
@@ -58,7 +58,7 @@ def _cpu_left(nodes: NodeView) -> npt.NDArray[np.float64]:
 
 
 class DotProductScore(_DeviceScore, Reusable):
-    """Prefers nodes where what is left and what is requested point apart: a large product is bad."""
+    """Prefers nodes with a small dot product of the free and the requested amounts of CPU and GPU."""
 
     name = "DotProductScore"
     reuse = _BY_NODE
@@ -72,7 +72,7 @@ class DotProductScore(_DeviceScore, Reusable):
 
 
 class BestFitScore(_DeviceScore, ScoreExtensions[PodInfo]):
-    """Prefers nodes with the least left after the pod; scores are stretched to 0-100 over the feasible nodes."""
+    """Prefers nodes with the least CPU and GPU left with the pod; normalizes to 0-100 over the feasible nodes."""
 
     name = "BestFitScore"
 
@@ -92,14 +92,14 @@ class BestFitScore(_DeviceScore, ScoreExtensions[PodInfo]):
 
 
 class GpuClusteringScore(_DeviceScore, ScoreNodePlugin[PodInfo], Reusable):
-    """Prefers nodes whose GPU pods are of the pod's class: shares, or the same number of whole devices."""
+    """Prefers nodes whose GPU pods are of the pod's class: parts of a device, or the same number of whole devices."""
 
     name = "GpuClusteringScore"
     reuse = _BY_NODE
 
     def __init__(self) -> None:
         super().__init__()
-        #: By row: the list of what is left on the devices, and the classes of the pods then.
+        #: Row → the free amounts, a list that the device table replaces when pods change, and the classes of the pods.
         self._classes: dict[int, tuple[list[int], frozenset[str]]] = {}
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
@@ -126,7 +126,7 @@ class GpuClusteringScore(_DeviceScore, ScoreNodePlugin[PodInfo], Reusable):
         return 75 if len(classes) == 1 else 50
 
     def _classes_on(self, node: NodeInfo) -> frozenset[str]:
-        """Return the classes of the GPU pods on a node. The table of devices has another list once its pods changed."""
+        """Return the classes of the GPU pods on a node; cached while the device table has the same list for the node."""
         left = self._devices.of(node)
         known = self._classes.get(node.row)
         if known is None or known[0] is not left:
@@ -143,7 +143,7 @@ def _request_of(pod: PodInfo) -> GpuRequest | None:
 
 
 class GpuPackingScore(_DeviceScore, ScoreNodePlugin[PodInfo], Reusable):
-    """Prefers devices in use over unused devices of nodes in use, and these over nodes without any use."""
+    """Prefers devices in use, then unused devices of nodes in use, then unused nodes."""
 
     name = "GpuPackingScore"
     reuse = _BY_NODE
@@ -166,7 +166,7 @@ class GpuPackingScore(_DeviceScore, ScoreNodePlugin[PodInfo], Reusable):
 
 @lru_cache(1 << 16)
 def _packing(milli: int, count: int, present: tuple[int, ...], devices: int) -> int:
-    """Score a node. ``present`` is what is left on the devices that have any, in ascending order."""
+    """Score a node. ``present`` are the free milli of the devices that have any, in ascending order."""
     unused = present.count(WHOLE)
     if unused == devices:
         return max(33 - unused, unused)
@@ -178,13 +178,13 @@ def _packing(milli: int, count: int, present: tuple[int, ...], devices: int) -> 
 
 
 class RandomScoreArgs(PluginArgs, frozen=True):
-    """``seed``: of the draws."""
+    """``seed``: the seed of the random choices."""
 
     seed: int = 0
 
 
 class RandomScore(PreScorePlugin[str], ScorePlugin[str]):
-    """Draws one of the feasible nodes."""
+    """Prefers one feasible node at random."""
 
     name = "RandomScore"
     Args = RandomScoreArgs

@@ -1,4 +1,4 @@
-"""What a pod requests of GPUs, and which devices it was given, by its annotations.
+"""A pod's GPU request and the devices assigned to it, as its annotations say.
 
 Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/type/open-gpu-share
 """
@@ -31,13 +31,13 @@ _INDEX: Final = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})*")
 
 
 class InvalidRequestError(ValueError):
-    """Annotations that do not describe a request; the text says which, what was found and what would be valid."""
+    """Annotations are not a valid request; the text names the annotation, its value and what would be valid."""
 
 
 class GpuRequest(Struct, frozen=True):
-    """A request of ``count`` devices with ``milli`` left on each. ``models`` are the allowed ones; (): any.
+    """A request of ``milli`` on each of ``count`` devices. ``models`` are the allowed models; empty: any.
 
-    ``index`` are the devices that the pod requires, if it names them.
+    ``index`` are the indexes of the devices that the pod requires; empty: any.
     """
 
     milli: int

@@ -142,11 +142,13 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         cpu = nodes.allocatable("cpu") - nodes.requested("cpu")
         before, after = np.searchsorted(self._model.cpu_steps, (cpu, cpu - pod.needs.nonzero_cpu), side="right")
         keys = ((forms * self._base + before) * self._base + after).tolist()
-        cases = zip(forms.tolist(), before.tolist(), after.tolist(), strict=True)
-        for key, case in zip(keys, cases, strict=True):
-            if key not in known:
-                known[key] = self._forms.score(wanted, *case)
-        return np.array([known[key].score for key in keys], dtype=np.int64)
+        scores = list(map(known.get, keys))
+        if None in scores:
+            for key, case in zip(keys, zip(forms.tolist(), before.tolist(), after.tolist(), strict=True), strict=True):
+                if key not in known:
+                    known[key] = self._forms.score(wanted, *case).score
+            scores = list(map(known.get, keys))
+        return np.array(scores, dtype=np.int64)
 
     def _forms_of(self, nodes: NodeView) -> IntArray:
         """Return the number of each node's form."""
@@ -158,34 +160,38 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         models = [value or "" for value in labels.values]
         numbers = np.array([self._models.setdefault(model, len(self._models)) for model in models], dtype=np.int64)
         keys = (amounts << 32 | numbers[nodes.ids(labels)]).tolist()
-        names = list(self._models)
-        for key in keys:
-            if key not in self._form_of:
-                form = self._devices.with_number(key >> 32), names[key & 0xFFFF_FFFF]
-                self._form_of[key] = self._forms.number(form)
-        return np.array([self._form_of[key] for key in keys], dtype=np.int64)
+        forms = list(map(self._form_of.get, keys))
+        if None in forms:
+            names = list(self._models)
+            for key in keys:
+                if key not in self._form_of:
+                    form = self._devices.with_number(key >> 32), names[key & 0xFFFF_FFFF]
+                    self._form_of[key] = self._forms.number(form)
+            forms = list(map(self._form_of.get, keys))
+        return np.array(forms, dtype=np.int64)
 
     def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
+        known = self._known(wanted := _wanted(pod))
         cpu = node.allocatable("cpu") - node.requested("cpu")
-        return self._score_of(pod, cpu, self._devices.present_on(node), node).score
+        case = form, before, after = self._case(pod, cpu, self._devices.present_on(node), node)
+        key = (form * self._base + before) * self._base + after
+        score = known.get(key)
+        if score is None:
+            score = known[key] = self._forms.score(wanted, *case).score
+        return score
 
     def device_of(self, pod: PodInfo, request: GpuRequest, left: Sequence[int], node: NodeInfo) -> int:
         """Return the index of the device that gave the node its score; the pod is assumed on the node already."""
         cpu = node.allocatable("cpu") - node.requested("cpu") + pod.requests.get("cpu", 0)
-        values = self._score_of(pod, cpu, present(left), node).values
+        values = self._forms.score(_wanted(pod), *self._case(pod, cpu, present(left), node)).values
         return next(device for device, milli in enumerate(left) if milli in values)
 
-    def _score_of(self, pod: PodInfo, cpu: int, left: tuple[int, ...], node: NodeInfo) -> _Score:
-        known = self._known(wanted := _wanted(pod))
+    def _case(self, pod: PodInfo, cpu: int, left: tuple[int, ...], node: NodeInfo) -> tuple[int, int, int]:
+        """Return the number of a node's form, and its steps of CPU before the pod is placed and after."""
         form = self._forms.number((left, node.labels.get(GPU_MODEL, "")))
-        before, after = bisect_right(self._steps, cpu), bisect_right(self._steps, cpu - pod.needs.nonzero_cpu)
-        key = (form * self._base + before) * self._base + after
-        found = known.get(key)
-        if found is None:
-            found = known[key] = self._forms.score(wanted, form, before, after)
-        return found
+        return form, bisect_right(self._steps, cpu), bisect_right(self._steps, cpu - pod.needs.nonzero_cpu)
 
-    def _known(self, wanted: _Wanted) -> dict[int, _Score]:
+    def _known(self, wanted: _Wanted) -> dict[int, int]:
         """Return the cached scores for a request of devices, by ``(form * base + step before) * base + step after``."""
         known = self._scores.setdefault(wanted, {})
         if len(known) <= _MOST_KEPT and len(self._forms) <= _MOST_KEPT:
@@ -195,7 +201,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
 
     def _forget(self) -> None:
         self._forms = _Forms(self._model)
-        self._scores: dict[_Wanted, dict[int, _Score]] = {}
+        self._scores: dict[_Wanted, dict[int, int]] = {}
         #: (number of a node's free amounts << 32) | number of its model → its form.
         self._form_of: dict[int, int] = {}
         self._models: dict[str, int] = {}

@@ -14,6 +14,7 @@ import moorage
 from moorage.errors import InputError
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.learning import PlacementEnv
+from moorage.learning.chosen_placements import ChosenPlacements
 from moorage.learning.gymnasium_import import require_gymnasium
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo
@@ -117,6 +118,44 @@ def test_equal_seeds_give_equal_episodes_on_used_and_fresh_environments():
     assert first[0][-1][-1] > 5.0  # time passes
     shuffled = PlacementEnv(nodes(), PODS, shuffle=True)
     assert episode(shuffled, seed=1)[0] != episode(shuffled, seed=2)[0]
+
+
+@pytest.mark.parametrize(("shuffle", "max_steps"), [(False, None), (True, None), (False, 7)])
+def test_an_episode_that_begins_again_is_as_on_a_fresh_environment(shuffle, max_steps):
+    def made():
+        placed = [pod("old", "2", nodeName="n3")]
+        return PlacementEnv([*nodes(), *placed], PODS, shuffle=shuffle, max_steps=max_steps)
+
+    def at_random(seed):
+        draw = np.random.default_rng(seed)
+        return lambda observation: int(draw.choice(np.flatnonzero(observation["action_mask"])))
+
+    env = made()
+    env.reset(seed=0)
+    used = env.simulation
+    for seed in range(5):
+        fresh = made()
+        assert episode(env, at_random(seed), seed) == episode(fresh, at_random(seed), seed)
+        assert env.simulation is used
+        assert env.simulation.pods == fresh.simulation.pods
+        assert list(env.simulation.newest_first()) == list(fresh.simulation.newest_first())
+        for name in ("cpu", "memory"):
+            columns = [one.simulation.scheduler.cluster.table.requested(name).view.tolist() for one in (env, fresh)]
+            assert columns[0] == columns[1]
+
+
+def test_plain_pods_are_put_back_without_events(monkeypatch):
+    env = PlacementEnv(nodes(), [pod(f"a{at}") for at in range(30)], shuffle=True)
+    first = episode(env, seed=1)
+    monkeypatch.setattr(ChosenPlacements, "_restore", None)
+    assert episode(env, seed=1) == first
+    assert first[1]["pending"]
+
+
+def test_pods_that_wait_at_the_beginning_wait_in_every_episode():
+    env = PlacementEnv([*nodes(2), pod("early", "1")], [pod("late", "1")])
+    for _ in range(3):
+        assert {step[0] for step in episode(env)[0]} == {"default/early", "default/late"}
 
 
 def test_an_illegal_action_costs_a_penalty_and_the_pod_waits_for_an_event():

@@ -34,6 +34,8 @@ __all__ = ["CachedClass", "Feasible", "Quick", "SplitSteps"]
 
 #: Stands in for the score of a refused room.
 _REFUSED = -1
+#: Tables of so many rows are judged row by row where a room's verdict stands for its rows.
+_SMALL_TABLE = 16
 #: Rooms whose verdict one class caches.
 _ROOMS_KEPT = 4096
 
@@ -151,7 +153,7 @@ class CachedClass:
         """Judge the rows of the last ``behind`` changes. Return False if the change log no longer has them."""
         changes, position = snapshot.table.changes, self._position
         self._position, self._rows = changes.position, None
-        if behind > FEW:
+        if behind > FEW and (self._rooms is None or len(self.allowed) > _SMALL_TABLE):
             rows = changes.many_since(position)
             if rows is None:
                 return False

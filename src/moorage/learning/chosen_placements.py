@@ -6,6 +6,8 @@ waits for ``place``. Pods of pod groups are not offered: the engine places them 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,8 +15,11 @@ from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.pod_class import Feasible, Quick
 from moorage.cycle.search_scope import SearchScope
+from moorage.engine.facts import Seen
 from moorage.framework.profile import Profile
 from moorage.laboratory.feasibility import fitting_rows
+from moorage.queue import QueuePlace
+from moorage.simulator.pod_record import PodRecord
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -53,6 +58,9 @@ class ChosenPlacements(SimulatedCluster):
         #: The engine's number of facts after a placement that needs nothing else; -1 after anything else.
         self._facts = -1
         self._unscored: dict[str, Profile] = {}
+        #: The pods that came first in the last episode, by UID, if they can be put back; and how many pods there were then.
+        self._first: dict[str, PodInfo] = {}
+        self._population = 0
 
     def next_choice(self) -> OpenChoice | None:
         """Let time pass until a pod that fits somewhere is first in the queue; None: nothing more can happen."""
@@ -115,16 +123,78 @@ class ChosenPlacements(SimulatedCluster):
 
     # -- beginning again -------------------------------------------------------------------------------------------------
 
-    def restore(self, kept: frozenset[str]) -> bool:
+    def begin(self, pods: Sequence[Pod]) -> None:
+        """Begin an episode with pods that come at once."""
+        self.tell([Seen(pod) for pod in pods])
+        self._first, self._population = self._untried(pods), len(self._pods)
+
+    def begin_again(self, kept: frozenset[str], pods: Sequence[Pod]) -> bool:
+        """Begin another episode, with the pods of the UIDs ``kept``, which have nodes, and with pods that come at once.
+
+        Return False if the state cannot be that of the beginning: a pod to keep is gone, or more than pods was changed.
+        """
+        if kept <= self._pods.keys() and self._put_back(pods):
+            return True
+        if not self._restore(kept):
+            return False
+        self.begin(pods)
+        return True
+
+    def _untried(self, pods: Sequence[Pod]) -> dict[str, PodInfo]:
+        """Return the pods in the queue, by UID, if ``_put_back`` can put them back; else nothing."""
+        queue, cluster = self.scheduler.queue, self.scheduler.cluster
+        if cluster.groups is not None or queue.nominated or len(queue) != len(pods):
+            return {}
+        found = [queue.get(pod.metadata.uid) for pod in pods]
+        first: dict[str, PodInfo] = {}
+        for pod, queued in zip(pods, found, strict=True):
+            active = queued is not None and queued.place is QueuePlace.ACTIVE and not queued.attempts
+            if queued is None or not active or queued.pod.pod is not pod or not _is_plain(pod):
+                return {}
+            first[queued.uid] = queued.pod
+        return first
+
+    def _put_back(self, pods: Sequence[Pod]) -> bool:
+        """Take the pods of the last episode from their nodes and back into the queue. Return False if others are to come."""
+        first, scheduler, state = self._first, self.scheduler, self.scheduler.state
+        infos = [info for pod in pods if (info := first.get(pod.metadata.uid)) is not None and info.pod is pod]
+        if not infos or not len(infos) == len(pods) == len(first):
+            return False
+        if len(self._pods) != self._population or not first.keys() <= self._pods.keys():
+            return False  # other pods came, or some ended or were evicted
+        if self._waiting_work or state.bindings.by_uid or scheduler.queue.nominated:
+            return False
+        self._clear()
+        queue, cluster = scheduler.queue, scheduler.cluster
+        for info in infos:
+            uid = info.uid
+            if cluster.remove_pod(uid) is None:
+                queue.delete(info, 0.0)
+            del self._pods[uid]
+            self._arrivals += 1
+            self._pods[uid], self._came[uid] = info.pod, self._arrivals
+            self.records[uid] = PodRecord(info.pod, 0.0)
+            queue.put_back(info, 0.0)
+        self.arrived += len(infos)
+        state.facts += 2 * len(infos)
+        state.revision += 2 * len(infos)
+        return True
+
+    def _clear(self) -> None:
+        """Forget what was to happen, and what happened. Time begins at 0."""
+        self._facts, self._may_fit, self.now = -1, "", 0.0
+        self._events.clear()
+        for book in (self.durations, self.records, self.victims, self._last_attempts, self._timeouts):
+            book.clear()
+
+    def _restore(self, kept: frozenset[str]) -> bool:
         """Delete all pods but those of these UIDs, and forget what was to happen. Time begins at 0.
 
         Return False if the state cannot be that of the beginning: a pod to keep is gone, or more than pods was changed.
         """
         if not kept <= self._pods.keys() or self._waiting_work or self.scheduler.state.bindings.by_uid:
             return False
-        self._facts = -1
-        self._events.clear()
-        self.durations.clear()
+        self._clear()
         placed = self.scheduler.cluster.uids
         for uid in [uid for uid, pod in self._pods.items() if uid not in kept and not (uid in placed and _is_plain(pod))]:
             self.delete(uid)
@@ -135,9 +205,6 @@ class ChosenPlacements(SimulatedCluster):
         for pod in gone:
             del self._pods[pod.metadata.uid], self._came[pod.metadata.uid]
             self._named.pop((pod.metadata.namespace, pod.metadata.name), None)
-        for book in (self.records, self.victims, self._last_attempts, self._timeouts):
-            book.clear()
-        self._may_fit, self.now = "", 0.0
         return True
 
 

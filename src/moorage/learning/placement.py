@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, Unpack
 
 import gymnasium
@@ -30,6 +31,7 @@ Observation: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]
 #: What an illegal action costs.
 PENALTY: Final = 1.0
 _RESOURCES: Final = ("cpu", "memory", PODS)
+_time_of: Final = attrgetter("time_s")
 
 
 class PlacementEnv(gymnasium.Env[Observation, np.int64]):
@@ -73,7 +75,8 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         given = read_given(flat_objects(list(objects)), custom=kinds_named(self._options))
         self._objects: tuple[Object, ...] = tuple(objects_of(create_pods(given, quota=self._options.quota).cluster))
         self._loaded = load_options(self._options)
-        self._arrivals, self._reward, self._resources = arrivals, reward, tuple(resources)
+        self._arrivals = arrivals if callable(arrivals) else _as_arrivals(arrivals)
+        self._reward, self._resources = reward, tuple(resources)
         self._max_steps, self._shuffle = max_steps, shuffle
         nodes = sum(isinstance(obj, Node) for obj in self._objects)
         self.max_nodes = max_nodes or nodes
@@ -81,7 +84,10 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             raise InputError(
                 f"max_nodes: {self.max_nodes} actions do not suffice for {nodes} nodes; there is at least one node"
             )
-        self._kept = frozenset(obj.metadata.uid for obj in self._objects if isinstance(obj, Pod))
+        there = [obj for obj in self._objects if isinstance(obj, Pod)]
+        self._kept = frozenset(pod.metadata.uid for pod in there)
+        #: Whether the pods of the beginning have nodes: no episode places them.
+        self._stay = all(pod.spec.node_name for pod in there)
         self._simulation: ChosenPlacements | None = None
         self._choice: OpenChoice | None = None
         self._features: NodeFeatures
@@ -106,23 +112,25 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
-        simulation = self._simulation
-        if simulation is None or not simulation.restore(self._kept):
-            simulation = self._simulation = self._made()
-            self._features = NodeFeatures(simulation.scheduler.cluster.table, self._resources, self.max_nodes)
+        arrivals = self._drawn()
+        simulation = self._begun([arrival.pod for arrival in arrivals if arrival.time_s <= 0])
         self._steps = self._placed = 0
-        now: list[Seen] = []
-        for arrival in self._drawn():
-            duration_s = arrival.duration_s
-            if duration_s is not None:
-                simulation.durations[arrival.pod.metadata.uid] = duration_s
-            if arrival.time_s <= 0:
-                now.append(Seen(arrival.pod))
-            else:
+        for arrival in arrivals:
+            if arrival.duration_s is not None:
+                simulation.durations[arrival.pod.metadata.uid] = arrival.duration_s
+            if arrival.time_s > 0:
                 simulation.at(arrival.time_s, Seen(arrival.pod))
-        simulation.tell(now)
         self._choice = simulation.next_choice()
         return self._observation(), self._info()
+
+    def _begun(self, pods: Sequence[Pod]) -> ChosenPlacements:
+        """Return the simulation at its beginning, with the pods that come at once."""
+        simulation = self._simulation
+        if simulation is None or not self._stay or not simulation.begin_again(self._kept, pods):
+            simulation = self._simulation = self._made()
+            self._features = NodeFeatures(simulation.scheduler.cluster.table, self._resources, self.max_nodes)
+            simulation.begin(pods)
+        return simulation
 
     def _made(self) -> ChosenPlacements:
         made, _ = prepare(self._options, simulation=ChosenPlacements, loaded=self._loaded)
@@ -132,11 +140,10 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return made
 
     def _drawn(self) -> list[Arrival]:
-        given = self._arrivals(self.np_random) if callable(self._arrivals) else self._arrivals
-        found = [one if isinstance(one, Arrival) else Arrival(0.0, one) for one in given]
+        found = _as_arrivals(self._arrivals(self.np_random)) if callable(self._arrivals) else self._arrivals
         if self._shuffle:
             found = [found[at] for at in self.np_random.permutation(len(found)).tolist()]
-        return sorted(found, key=lambda arrival: arrival.time_s)
+        return sorted(found, key=_time_of)
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         choice, simulation = self._choice, self.simulation
@@ -184,3 +191,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         if self._choice is None:
             info |= {"placed": self._placed, "pending": len(simulation.scheduler.queue)}
         return info
+
+
+def _as_arrivals(given: Iterable[Pod | Arrival]) -> list[Arrival]:
+    return [one if isinstance(one, Arrival) else Arrival(0.0, one) for one in given]

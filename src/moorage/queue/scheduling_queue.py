@@ -109,6 +109,13 @@ class SchedulingQueue:
             return self.update(known.pod, pod, now)
         return self._to_active(self._enter(pod, now), _POD_ADDED, now)
 
+    def put_back(self, pod: PodInfo, now: float) -> None:
+        """Add a pod that is in no place and was active, untried and not nominated in the present state before."""
+        queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order(), initial_attempt=now)
+        queued.initial_order = self._next_order()
+        self._active.push(queued)
+        self._count("active", _POD_ADDED)
+
     def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
         """Apply an update of a pod that is not assumed. Add the pod if it is not in the queue.
 

@@ -37,7 +37,7 @@ class Rooms:
         if position != self._position:
             changed = self._changes.since(self._position)
             self._position = position
-            for row in range(self._space.rows) if changed is None else changed:
+            for row in range(self._space.rows) if changed is None else dict.fromkeys(changed):
                 if row < self._space.rows:
                     self._column.cells[row] = self._number(tuple([column.cells[row] for column in self._sums]))
         return self._column

@@ -71,11 +71,12 @@ class KeptScores:
         states = self._ask_pre_score(found, pod, view.snapshot)
         kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
         self._one_row = kept
-        self._must_sum_up = any(step.normalize is not None for step, _ in kept)
+        #: True if a plugin normalizes its scores.
+        self.must_sum_up = any(step.normalize is not None for step, _ in kept)
         # Copies if the arrays are written to below: a plugin may keep its own.
-        copies = self._must_sum_up
+        copies = self.must_sum_up
         #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
-        self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
+        self.by_room = not self.must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
         #: The rows that the first raw scores belong to; None: all rows.
         self._stand_in = stand_in if self.by_room and kept else None
         view = view if self._stand_in is None else self._stand_in.view
@@ -210,7 +211,7 @@ class KeptScores:
     def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
         """Score one row again and return the weighted sum of the scores that depend on pods, for ``set_row``."""
         worth = 0
-        for (step, single), (weight, _) in () if self._must_sum_up else zip(self._one_row, self._weighed, strict=True):
+        for (step, single), (weight, _) in () if self.must_sum_up else zip(self._one_row, self._weighed, strict=True):
             state = self._state(step, pod)
             if single is None:
                 score = int(scored(step, state, snapshot.nodes.at(row))[0])
@@ -225,7 +226,7 @@ class KeptScores:
         """Update one row's total from its ``worth_of_row``; None if the row is refused. The node's own part is unchanged."""
         if worth is None:
             self._write(self._ring.place_at[row], REFUSED)
-        elif self._must_sum_up:
+        elif self.must_sum_up:
             self.rescore(snapshot.nodes.at(row), self._allowed[row : row + 1], pod)
         else:
             part = self._part
@@ -249,7 +250,7 @@ class KeptScores:
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
-        if not self._must_sum_up:
+        if not self.must_sum_up:
             self.set_rows(view.row_numbers, self._worths_of(view, allowed, pod), allowed)
             return
         for (step, _), (_, raw) in zip(self._one_row, self._weighed, strict=True):

@@ -200,7 +200,10 @@ class Cycle:
         if cache is None:
             cache = self._classes[profile] = ClassCache(profile)
         try:
-            quick = cache.decide(pod, snapshot, nominated, self.seed)
+            quick = None
+            if snapshot.table.changes.removals and not nominated:
+                quick = cache.decide_without(pod, snapshot, self.seed)
+            quick = quick or cache.decide(pod, snapshot, nominated, self.seed)
         except PluginError:  # the full path reports the node, and whether the error ends the attempt
             return None
         if quick is None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorage.cycle.removed_rows import GONE, MovedRows
 from moorage.framework.plugin_runner import are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
@@ -176,26 +177,46 @@ class NodePart:
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
+    @property
+    def arrangement(self) -> int:
+        """The arrangement of nodes whose rows these are (see ``ChangeLog``)."""
+        return self._seen.arrangement
+
     def follow(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge the rows again whose nodes were updated. Return False if the part must be computed again."""
         if self._is_current and self._seen.version != snapshot.table.changes.nodes:
             self._is_current = False  # also if a plugin raises
             rows = self._seen.updated(snapshot.table)
-            self._is_current = rows is not None and self._update(rows, pod, snapshot)
+            self._is_current = rows is not None and self._update(rows, rows, pod, snapshot)
         return self._is_current
 
-    def _update(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
+    def follow_without(self, moved: MovedRows, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Do the same where nodes were removed for a while; the rows stay as they were. False: the part cannot be used."""
+        updated = self._seen.updated_without(snapshot.table) if self._is_current else None
+        if not updated:
+            return updated is not None
+        self._is_current = False  # also if a plugin raises
+        present = moved.present(updated, len(self.allowed))
+        self._seen.owed.update(row for row, at in present.items() if at == GONE)
+        left = {row: at for row, at in present.items() if at != GONE}
+        rows, at = (np.fromiter(numbers, dtype=np.intp, count=len(left)) for numbers in (left, left.values()))
+        self._is_current = self._update(rows, at, pod, snapshot)
+        return self._is_current
+
+    def _update(self, rows: npt.NDArray[np.intp], at: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the nodes that are ``at`` some rows of the table, for the ``rows`` of this part."""
         found = ask_pre_filters(self._steps.pre_filter, pod, snapshot)
         if not found.agrees_with(self.skipped, self.narrowed, refused=self.refused):
             return False
         self.states = found.states
-        view = NodeView(snapshot, rows)
-        allowed = np.ones(len(rows), dtype=bool) if self.narrowed is None else self.narrowed[rows]
+        view = NodeView(snapshot, at)
         if len(rows) <= FEW:
-            allowed &= [self._lets(pod, snapshot, row) for row in rows.tolist()]
+            for row, now in zip(rows.tolist(), at.tolist(), strict=True):
+                self.allowed[row] = (self.narrowed is None or self.narrowed[row]) and self._lets(pod, snapshot, now)
         else:
+            allowed = np.ones(len(rows), dtype=bool) if self.narrowed is None else self.narrowed[rows]
             close_refused(allowed, self._filters(), self.states, pod, view)
-        self.allowed[rows] = allowed
+            self.allowed[rows] = allowed
         scoring = self._scoring(pod, snapshot)
         if {step.name for step, _ in scoring} != {*self._alike, *self._summed, *(one.step.name for one in self.varying)}:
             return False
@@ -219,7 +240,8 @@ class NodePart:
             return True
         raw = scored(step, state, view)
         if step.name in self._alike:
-            return bool((raw == self._alike[step.name]).all())
+            alike = self._alike[step.name]
+            return raw.tolist() == [alike] * len(raw) if len(raw) <= FEW else bool((raw == alike).all())
         for one in self.varying:
             if one.step is step:
                 one.raw[rows] = raw
@@ -248,21 +270,33 @@ class _Seen:
             step.name: step.reuse.other_nodes for step in (*steps.pre_filter, *steps.filter, *steps.pre_score, *steps.score)
         }
         self._others = [other_nodes for other_nodes in named.values() if other_nodes is not None]
+        #: Rows that were updated and removed, to be judged when they are back.
+        self.owed: set[int] = set()
         self._note(table)
 
     def _note(self, table: NodeTable) -> None:
-        self.version, self._layout = table.changes.nodes, table.changes.layout
+        self.version, self.arrangement = table.changes.nodes, table.changes.arrangement
         self._position = table.changes.updates.position
         self._versions = [version(table) for version in self._others]
+
+    def updated_without(self, table: NodeTable) -> list[int] | None:
+        """Return the same where nodes were removed, under the numbers that the rows had when they were updated."""
+        if any(version(table) != before for version, before in zip(self._others, self._versions, strict=True)):
+            return None
+        rows = table.changes.updates.since(self._position)
+        self._position = table.changes.updates.position
+        return rows
 
     def updated(self, table: NodeTable) -> npt.NDArray[np.intp] | None:
         """Return the rows updated since the last call; None if the answers for other rows may have changed too."""
         rows = table.changes.updates.since(self._position)
-        layout, versions = self._layout, self._versions
+        arrangement, versions = self.arrangement, self._versions
         self._note(table)
-        if rows is None or layout != self._layout or versions != self._versions:
+        if rows is None or arrangement != self.arrangement or versions != self._versions:
             return None
-        return np.array(sorted(set(rows)), dtype=np.intp)
+        changed = np.array(sorted(self.owed.union(rows)), dtype=np.intp)
+        self.owed.clear()
+        return changed
 
 
 class NodeParts:

@@ -7,7 +7,7 @@ cached ones.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from moorage.cycle.cached_scores import KeptScores, Representatives
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.node_verdicts import FEW, NodePart, Steps, ask_pre_filters, both, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
+from moorage.cycle.removed_rows import GONE, moved_rows
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, refuses, scored
@@ -94,7 +95,7 @@ class CachedClass:
         self._is_current = True
         #: True once a second pod of the class has been decided.
         self.asked_again = False
-        self._nodes_seen = snapshot.table.changes.nodes
+        self._nodes_seen, self._arrangement = snapshot.table.changes.nodes, snapshot.table.changes.arrangement
         self._updates_seen = snapshot.table.changes.updates.position
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
@@ -157,45 +158,54 @@ class CachedClass:
             rows = changes.many_since(position)
             if rows is None:
                 return False
-            self._judge_rows(rows if len(rows) < len(self.allowed) else np.unique(rows), pod, snapshot)
-            return True
-        few = changes.since(position)
+            rows = rows[: rows.searchsorted(len(self.allowed))]  # the others are gone
+            if len(rows) > FEW:
+                self._judge_rows(rows, pod, snapshot)
+                return True
+            few: list[int] | None = rows.tolist()
+        else:
+            few = changes.since(position)
         if few is None:
             return False
         for row in dict.fromkeys(few):
-            self._judge_row(row, pod, snapshot)
+            if row < len(self.allowed):
+                self._judge_row(row, pod, snapshot)
         return True
 
     def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Update the answers of plugins that read only nodes, for updated nodes. False: the class must be computed again."""
-        changes, before = snapshot.table.changes, self._own
+        changes = snapshot.table.changes
         updated = changes.updates.since(self._updates_seen)
-        if updated is None or not self._part.follow(pod, snapshot):
+        if self._arrangement != changes.arrangement or updated is None:
             return False
-        found = ask_pre_filters(self._pre_filters, pod, snapshot)
-        if not found.agrees_with(before.skipped, before.narrowed, refused=before.refused):
+        if not self._part.follow(pod, snapshot) or not self._ask_again(pod, snapshot):
             return False
-        self._states = {**self._part.states, **found.states}
-        if found.narrowed is not None:
-            self._nodes_allow[updated] = self._part.allowed[updated] & found.narrowed[updated]
-        if self._found_by_all is not None:
-            self._found_by_all = PreFiltered(self._states, self._skips)
-        if not self._scores.follow_nodes(self._states, pod, snapshot):
-            return False
+        narrowed = self._own.narrowed
+        if narrowed is not None:
+            self._nodes_allow[updated] = self._part.allowed[updated] & narrowed[updated]
         self._nodes_seen, self._updates_seen = changes.nodes, changes.updates.position
         return True
 
-    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
+    def _ask_again(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Run PreFilter and PreScore again. Return False if they answer otherwise than before."""
+        before, found = self._own, ask_pre_filters(self._pre_filters, pod, snapshot)
+        if not found.agrees_with(before.skipped, before.narrowed, refused=before.refused):
+            return False
+        self._states = {**self._part.states, **found.states}
+        if self._found_by_all is not None:
+            self._found_by_all = PreFiltered(self._states, self._skips)
+        return self._scores.follow_nodes(self._states, pod, snapshot)
+
+    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot, at: int | None = None) -> None:
+        """Judge a row again; ``at`` is the row of its node now, if it is another."""
+        at = row if at is None else at
         if not self._nodes_allow_cells[row]:
-            if self._allowed_cells[row]:  # its node was updated
-                self._count -= 1
-                self._allowed_cells[row] = False
-                self._scores.set_row(row, None, snapshot, pod)
+            self._close(row, pod, snapshot)  # if its node was updated
             return
         if self._rooms is None:
-            worth = self._asked_about(row, pod, snapshot)
+            worth = self._asked_about(at, pod, snapshot)
         else:
-            found = self._worth_of_room(row, pod, snapshot, self._rooms)
+            found = self._worth_of_room(at, pod, snapshot, self._rooms)
             worth = None if found == _REFUSED else found
         allowed = worth is not None
         if allowed is not self._allowed_cells[row]:
@@ -290,6 +300,47 @@ class CachedClass:
             pod, nominated, snapshot.table, self.allowed,
             lambda row, rivals: self._fits_beside(rivals, row, pod, snapshot, found),
         )  # fmt: skip
+
+    def decide_without(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Return the decision where an open transaction removed nodes; None if the class has to be made for the others.
+
+        The rows of the removed nodes are refused, and all arrays stay as they are for the time when the nodes are back.
+        """
+        changes, scores = snapshot.table.changes, self._scores
+        if self._found_by_all is None or self._refused or scores.in_ring is None or scores.must_sum_up:
+            return None
+        noted = changes.since(self._position)
+        moved = moved_rows(changes.removals, self._arrangement)
+        if noted is None or moved is None or not self._is_current or not self._part.follow_without(moved, pod, snapshot):
+            return None
+        self._position, self._rows, self.asked_again = changes.position, None, True
+        present = moved.present(noted, len(self.allowed))
+        if not self._knows_rooms(present.values(), snapshot) and not self._ask_again(pod, snapshot):
+            self._is_current = False
+            return None
+        for row, at in present.items():
+            if at == GONE:
+                self._close(row, pod, snapshot)
+            else:
+                self._judge_row(row, pod, snapshot, at)
+        if not self._count or not scores.is_sound:
+            return None
+        best = scores.first_best(ring_position(pod.uid, seed))
+        return Quick(moved.now.get(best, best), self._count, self._found_by_all)
+
+    def _knows_rooms(self, rows: Iterable[int], snapshot: Snapshot) -> bool:
+        """Return whether no plugin has to be asked about these rows."""
+        known = self._rooms
+        if known is None:
+            return False
+        cells = snapshot.table.rooms.followed().cells
+        return all(row == GONE or cells[row] in known for row in rows)
+
+    def _close(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
+        if self._allowed_cells[row]:
+            self._count -= 1
+            self._allowed_cells[row] = False
+            self._scores.set_row(row, None, snapshot, pod)
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
         """Return the rows that no Filter plugin refuses where no pod is nominated."""

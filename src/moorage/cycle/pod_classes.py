@@ -141,6 +141,21 @@ class ClassCache:
         known = self._find(pod, snapshot)
         return None if known is None else known.decide(pod, snapshot, nominated, seed)
 
+    def decide_without(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide where an open transaction removed nodes and no pod is nominated; None: call ``decide``."""
+        if not self._pays or self._narrow.concerns(pod):
+            return None
+        try:
+            key = self._signer.sign(pod, snapshot).key
+        except TypeError:  # a signature that cannot be hashed
+            return None
+        known = self._classes.pop(key, None)
+        if known is None:
+            return None
+        quick = known.decide_without(pod, snapshot, seed)
+        self._classes[key] = known
+        return quick
+
     def _find(self, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:
         """Return the pod's class, up to date; None if it has none. Sets ``_decided`` to its key if the class is cached."""
         self._decided = None

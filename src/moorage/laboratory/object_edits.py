@@ -126,6 +126,8 @@ class ObjectEdits:
         else:
             before = [self._inventory.get(change.target)]
         after = apply(before, change)
+        if len(before) == len(after) == 1 and before[0].uid == after[0].uid:
+            return ObjectEdit((Told(tuple(Seen(obj) for obj in after if obj is not before[0])),))
         if change.verb == "add-node":
             known = {id(node) for node in before}
             return self._told(self._admitted([node for node in after if id(node) not in known]))

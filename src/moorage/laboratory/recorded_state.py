@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from moorage.api.core import Namespace, Node, Service
 from moorage.api.meta import Object
@@ -21,6 +21,8 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["RecordedClusterState"]
 
+#: So many removals of nodes are undone in what is known of a class of pods; after more of them it is made again.
+_REMOVALS_FOLLOWED: Final = 16
 #: A pod with its node.
 _Placed = tuple[PodInfo, str]
 
@@ -65,11 +67,13 @@ class RecordedClusterState(ClusterState):
             return super().set_node(node)
         row = self.table.row_of.get(node.name)
         if row is None:
-            self.log.add(partial(self._unadd_node, node.name, self.table.save_order(), dict(self._nowhere.get(node.name, {}))))
+            nowhere = dict(self._nowhere.get(node.name, {}))
+            self.log.add(partial(self._unadd_node, node.name, self.table.save_order(node), nowhere))
         else:
             old, save = self.table.nodes[row], self.table.save_node(row, node)
             moves = zone_of(old.labels) != zone_of(node.labels)
-            self.log.add(partial(self._unset_node, old, save, self.table.save_order() if moves else None))
+            order = self.table.save_order(old, node) if moves else None
+            self.log.add(partial(self._unset_node, old, save, order))
         return super().set_node(node)
 
     def _unadd_node(self, name: str, order: Callable[[], None], nowhere: dict[str, PodInfo]) -> None:
@@ -86,17 +90,21 @@ class RecordedClusterState(ClusterState):
 
     def remove_node(self, name: str) -> Node | None:
         row = self.table.row_of.get(name)
-        if row is not None and self.log.is_open:
-            table = self.table
-            saved = (table.save_node(row), table.save_order(), table.volume_use.save_order(row))
-            self.log.add(partial(self._put_node_back, row, table.nodes[row], table.pods[row].copy(), saved))
-        return super().remove_node(name)
+        if row is None or not self.log.is_open:
+            return super().remove_node(name)
+        table = self.table
+        node, before, last = table.nodes[row], table.changes.arrangement, len(table) - 1
+        removals = (*table.changes.removals, (before, row, last))
+        saved = (table.save_pods(row), table.save_node(row), table.save_order(node))
+        self.log.add(partial(self._put_node_back, row, node, saved))
+        super().remove_node(name)
+        if len(removals) <= _REMOVALS_FOLLOWED:
+            table.changes.removals = removals
+        return node
 
-    def _put_node_back(self, row: int, node: Node, pods: dict[str, PodInfo], saved: tuple[Callable[[], None], ...]) -> None:
+    def _put_node_back(self, row: int, node: Node, saved: tuple[Callable[[], None], ...]) -> None:
         self.table.put_back(row, node)
         self._nowhere.pop(node.name, None)
-        for pod in pods.values():
-            self.table.add_pod(row, pod)
         for restore in saved:
             restore()
 

@@ -42,7 +42,7 @@ class PodImages(NamedTuple):
 class _ScoreCache:
     """Scores of all rows by the pod's images, valid while the table's version is ``version``."""
 
-    version: tuple[int, int]
+    version: tuple[int, int] | None
     scores: dict[PodImages, IntArray] = field(default_factory=dict)
 
 
@@ -62,9 +62,12 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
     def images(self, pod: PodInfo) -> PodImages:
         return images_of_pod(pod)
 
-    def version_of(self, table: NodeTable) -> tuple[int, int]:
-        """Return a value that changes with the nodes and their images: the share of nodes with an image counts."""
-        return table.changes.layout, table.changes.images
+    def version_of(self, table: NodeTable) -> tuple[int, int] | None:
+        """Return a value that changes with the nodes and their images: the share of nodes with an image counts.
+
+        None while no node has an image.
+        """
+        return (table.changes.layout, table.changes.images) if table.images else None
 
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         return image_scores(table, images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,10 @@ class ChangeLog(RowLog):
     other row in place; ``images`` the updates that change a node's images, so that data derived from images alone stays valid
     while other things change; ``nodes`` the times any node was added, removed or updated. ``updates`` logs the rows whose
     nodes were updated in place.
+
+    ``arrangement`` is a number for which nodes are in which rows. Unlike ``layout``, it is the earlier one again once all that
+    happened to nodes since was undone. ``removals``: the nodes that an open transaction removed, if it added none, each as the
+    arrangement before, the row, and the last row, which took its place.
     """
 
     def __init__(self) -> None:
@@ -64,3 +69,21 @@ class ChangeLog(RowLog):
         self.images = 0
         self.nodes = 0
         self.updates = RowLog()
+        self.arrangement = 0
+        self.removals: tuple[tuple[int, int, int], ...] = ()
+        self._arrangements = 0
+
+    def rearranged(self) -> None:
+        """Note that a node was added or removed."""
+        self.layout += 1
+        self._arrangements += 1
+        self.arrangement, self.removals = self._arrangements, ()
+
+    def save_arrangement(self) -> Callable[[], None]:
+        """Return a function to call once all nodes are in their rows again as they are now."""
+        arrangement, removals = self.arrangement, self.removals
+
+        def restore() -> None:
+            self.arrangement, self.removals = arrangement, removals
+
+        return restore

@@ -67,13 +67,15 @@ class RowSpace:
     def swap(self, row: int, other: int) -> None:
         """Exchange two rows."""
         for column in self._columns:
-            column.data[[row, other]] = column.data[[other, row]]
+            cells = column.cells
+            cells[row], cells[other] = cells[other], cells[row]
 
     def remove(self, row: int) -> int:
         """Remove a row: the last row moves into its place. Return the index that moved (``row`` itself if it was last)."""
         last = self.rows - 1
         for column in self._columns:
-            column.data[row] = column.data[last]
-            column.data[last] = 0
+            cells = column.cells
+            cells[row] = cells[last]
+            cells[last] = 0
         self.rows = last
         return last

@@ -7,7 +7,7 @@ once. Sets (of taints, of features) are interned as single values in the same wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -209,11 +209,13 @@ class LabelColumns:
             column.come(row, labels.get(key))
 
     def replace(self, row: int, labels: Mapping[str, str]) -> None:
-        self._forget(self.by_row[row])
-        self._there.update(labels.keys())
+        before = self.by_row[row]
+        self._forget(before.keys() - labels.keys())
+        self._there.update(labels.keys() - before.keys())
         self.by_row[row] = labels
-        for key, column in self._columns.items():
-            column.change(row, labels.get(key))
+        for key in {key for key, _ in before.items() ^ labels.items()}:
+            if key in self._columns:
+                self._columns[key].change(row, labels.get(key))
 
     def remove(self, row: int) -> None:
         """Remove a row's labels; the last row's labels move into its place (the ``RowSpace`` moves the columns)."""
@@ -229,7 +231,7 @@ class LabelColumns:
         """Exchange the labels of two rows (the ``RowSpace`` moves the columns)."""
         self.by_row[row], self.by_row[other] = self.by_row[other], self.by_row[row]
 
-    def _forget(self, labels: Mapping[str, str]) -> None:
+    def _forget(self, labels: Iterable[str]) -> None:
         for key in labels:
             self._there[key] -= 1
             if not self._there[key]:

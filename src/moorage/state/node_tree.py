@@ -10,7 +10,7 @@ Source  kube-scheduler 1.21 and 1.36, internal/cache/node_tree.go and cache.go, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, zip_longest
 
 from moorage.api.core import Node
@@ -53,12 +53,12 @@ class NodeTree:
             self.remove(old)
             self.add(new)
 
-    def save(self) -> Callable[[], None]:
-        """Return a function that restores the order of names as it is now."""
-        zones = {zone: dict(names) for zone, names in self._zones.items()}
+    def save(self, zones: Collection[Zone | None]) -> Callable[[], None]:
+        """Return a function that restores the order as it is now, after names in these zones changed."""
+        order, saved = tuple(self._zones), {zone: dict(self._zones[zone]) for zone in zones if zone in self._zones}
 
         def restore() -> None:
-            self._zones = zones
+            self._zones = {zone: saved[zone] if zone in saved else self._zones[zone] for zone in order}
 
         return restore
 

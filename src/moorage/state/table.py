@@ -204,7 +204,7 @@ class NodeTable:
         self._offer_resources(row, node)
         self._divisors.add(row)
         self._describe(row, node)
-        self.changes.layout += 1
+        self.changes.rearranged()
         return row
 
     def update_node(self, node: Node) -> int:
@@ -218,7 +218,7 @@ class NodeTable:
         if node.labels != self.nodes[row].labels:
             if zone_of(node.labels) != zone_of(self.nodes[row].labels):
                 self.rows_in_turn()  # holds until a node is added or removed
-            self._tree.update(self.nodes[row], node)
+                self._tree.update(self.nodes[row], node)
             self._relabel(row, node.labels)
         offers_else = node.status.allocatable != self.nodes[row].status.allocatable
         self.nodes[row] = node
@@ -248,8 +248,8 @@ class NodeTable:
     def _relabel(self, row: int, labels: Mapping[str, str]) -> None:
         """Change a row's labels. Where pods are counted by a label that changes, those on the row are counted again."""
         before = self.labels.of(row)
-        changed = [key for key in (*before, *labels) if before.get(key) != labels.get(key)]
-        if not any(key in counts.keys for counts in (self.pod_counts, *self.held_terms) for key in changed):
+        changed = {key for key, _ in before.items() ^ labels.items()}
+        if all(changed.isdisjoint(counts.keys) for counts in (self.pod_counts, *self.held_terms)):
             self.labels.replace(row, labels)
             return
         for pod in self.pods[row].values():
@@ -262,8 +262,9 @@ class NodeTable:
         """Remove a node; return the pods that were on it, which the table no longer counts."""
         row = self.row_of[name]
         pods = list(self.pods[row].values())
-        for pod in pods:
-            self.remove_pod(row, pod)
+        for pod in pods:  # their sums go with the row
+            self._release(row, pod)
+        self.changes.note(row)
         self._tree.remove(self.nodes[row])
         self._drop_images(row, self.nodes[row])
         last = len(self) - 1
@@ -281,9 +282,9 @@ class NodeTable:
             self.changes.note(row)
         self._change_ring(lambda ring: ring.without(row))
         self._divisors.clear()
-        self.changes.layout += 1
         self.changes.moved += 1
         self.changes.nodes += 1
+        self.changes.rearranged()
         return pods
 
     def _offer_resources(self, row: int, node: Node) -> None:
@@ -366,15 +367,42 @@ class NodeTable:
         self.changes.moved += 1
         self.changes.note(row)
 
-    def save_order(self) -> Callable[[], None]:
-        """Return a function that restores the order of nodes, once the same nodes are in the same rows again."""
-        tree, arrived = self._tree.save(), self._arrived
+    def save_pods(self, row: int) -> Callable[[], None]:
+        """Return a function that counts the pods of a row again, once its node is back without them."""
+        pods, volumes = self.pods[row].copy(), self.volume_use.save_order(row)
+        sums = [(column, column.cells[row]) for column in self._sums if column is not self._offer]
+
+        def restore() -> None:
+            self.pods[row] = pods
+            for column, held in sums:
+                column.cells[row] = held
+            for pod in pods.values():
+                for port in pod.host_ports:
+                    self._claim(row, port, 1)
+                self._count(row, pod)
+                if pod.volumes is not None:
+                    self.volume_use.add(row, pod)
+            volumes()
+            self.changes.note(row)
+
+        return restore
+
+    def save_order(self, *nodes: Node) -> Callable[[], None]:
+        """Return a function that restores the order of nodes, once the same nodes are in the same rows again.
+
+        ``nodes``: the earlier and later versions of those that are added, removed or updated
+        """
+        tree, arrived = self._tree.save({zone_of(node.labels) for node in nodes}), self._arrived
+        arrangement, ring = self.changes.save_arrangement(), None if self._ring_changes else self._ring
         in_turn = None if self._in_turn is None or self._in_turn[0] != self.changes.layout else self._in_turn[1]
 
         def restore() -> None:
             tree()
             self._arrived = arrived
             self._in_turn = None if in_turn is None else (self.changes.layout, in_turn)
+            self._ring = ring
+            self._ring_changes.clear()
+            arrangement()
 
         return restore
 
@@ -441,6 +469,14 @@ class NodeTable:
         for port in pod.host_ports:
             self._claim(row, port, by)
         self.changes.note(row)
+
+    def _release(self, row: int, pod: PodInfo) -> None:
+        """Stop counting a pod by what it holds, in all but the sums of its row."""
+        for port in pod.host_ports:
+            self._claim(row, port, -1)
+        self._uncount(row, pod)
+        if pod.volumes is not None:
+            self.volume_use.remove(row, pod)
 
     def _shifts_of(self, needs: PodRequests) -> list[tuple[Column, int]]:
         """Return the columns of sums that a pod with these requests counts in, with its amounts."""

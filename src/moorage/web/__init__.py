@@ -1,5 +1,6 @@
-"""The web interface: what a browser reads and asks over HTTP, and answers as HTML files.
+"""The web interface: the data and questions of a browser over HTTP, and reports as HTML files.
 
 ``rows`` and ``mirror`` hold the cluster; ``hub`` sends its changes; ``sessions`` admits browsers; ``questions``
-answers them in other processes; ``site`` routes requests. A browser makes no change to a cluster.
+answers them in other processes; ``site`` routes requests. ``commands`` is the only module that changes the cluster, if
+``--ui-write`` allows it.
 """

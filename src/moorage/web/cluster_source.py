@@ -1,4 +1,4 @@
-"""A cluster of the laboratory as the source of the map: it does not change."""
+"""A cluster of the laboratory, which does not change, as the source of the map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ClusterSource", "snapshot_of"]
 
 
 class ClusterSource:
-    """The nodes and pods of a cluster as they are when it is made."""
+    """The nodes and pods of a cluster at the time when the source is created."""
 
     live = False
 
@@ -59,7 +59,7 @@ class ClusterSource:
 
 
 def snapshot_of(cluster: Cluster, at: str) -> dict[str, Any]:
-    """Return the snapshot of a cluster, for a file."""
+    """Return the snapshot document of a cluster, to embed in a file."""
     source, mirror = ClusterSource(cluster), Mirror()
     for node in source.nodes():
         mirror.put_node(node)

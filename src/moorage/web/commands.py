@@ -1,7 +1,7 @@
-"""The request that changes the cluster: a kubectl command that a page shows and its reader confirms.
+"""The request that changes the cluster: run a kubectl command that a page shows and the user confirms.
 
 The server makes kubectl's requests for it in the name of the session's user, so that authorization, admission and validation
-apply as for any client. It answers only where writing is allowed (``moorage up --ui-write``). Each command is reported.
+apply as for any client. The request is refused unless ``moorage up --ui-write`` allows it. Each command is reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CommandBody(msgspec.Struct, rename="camel"):
 
 
 class CommandRoute:
-    """Adds the request to a site. ``report`` gets a line for each command; without ``perform`` all are refused."""
+    """Adds the route to a site. ``report`` gets a line for each command; if ``perform`` is None, all are refused."""
 
     def __init__(self, site: Site, perform: _Perform | None, report: Callable[[str], None] | None) -> None:
         self._perform, self._report = perform, report or _LOG.info
@@ -63,7 +63,7 @@ class CommandRoute:
         return act
 
     def _log_command(self, visitor: Visitor, body: CommandBody, outcome: str) -> None:
-        """Report a command. Dry runs change nothing: they are not reported."""
+        """Report a command, unless it is a dry run, which changes nothing."""
         if not body.dry_run:
             name, command, said = (clip(one, _MOST_SHOWN) for one in (visitor.name, body.command, outcome))
             self._report(f"web interface: {name}: {command}: {said}")

@@ -70,7 +70,7 @@ class StoreSource:
         self.scheduler = scheduler
         self._on_change: Callable[[str, str, Make | None], None] | None = None
         self.notes = notes
-        #: Grows with each change of a kind that questions read; only while followed.
+        #: Number of changes to objects that questions read. It counts only while the store is followed.
         self.changes = 0
         self.is_followed = False
         self.release = CURRENT.name if scheduler is None else scheduler.gates.release
@@ -159,7 +159,7 @@ class StoreInputs:
             await asyncio.to_thread(_write_list, path, records)
             old, self._path, self._written = self._path, path, changes
             if old is not None:
-                # A process that still starts with it waits at most this long.
+                # A process that is being started with the old file opens it within this time.
                 asyncio.get_running_loop().call_later(_STARTS_S, partial(old.unlink, missing_ok=True))
         return ("-f", "-", *self._options), self._path
 
@@ -178,11 +178,11 @@ def _private(path: str, flags: int) -> int:
 
 
 class EmbeddedSite:
-    """The web interface as the embedded server calls it.
+    """The web interface of the embedded server; implements ``WebSite``.
 
-    ``answer`` runs the command that answers a question, with ``options`` for the scheduler; without it there are no questions.
-    ``on_change`` allows pages to change the cluster, and gets a line for each command; without it they cannot.
-    ``profiles`` are the scheduler's without measurements, and ``measured`` returns the time of plugins.
+    ``answer`` runs the command that answers a question, with ``options`` for the scheduler; None disables questions.
+    ``on_change`` allows pages to change the cluster, and gets a line for each command; None forbids it. ``profiles`` are the
+    scheduler's profiles without measurements; ``measured`` returns how long plugins took.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class EmbeddedSite:
         return await self._request(HTTPRequest(method, path, query, JSON, media, body, visitor.user, _AGENT))
 
     def show(self, scheduler: Scheduler) -> None:
-        """Show the scheduler that replaces the first one."""
+        """Show another scheduler, which replaces the first one."""
         source, turns, setup = self._shown
         source.scheduler = setup.scheduler = scheduler
         if turns is not None:

@@ -1,7 +1,8 @@
-"""The hub: follow the cluster while browsers look at it, and send its changes to them at most four times a second.
+"""The hub: follow the cluster while browsers are connected, and send them its changes at most four times a second.
 
-Frames lie in one ring that all readers share. A reader holds its position only, so a slow one costs no memory: when the ring
-has left it behind, it gets a reset and reads the snapshot again. Nothing is followed while no browser is connected.
+All readers share one ring buffer of frames. Each reader keeps only its position, so a slow reader costs no memory: once the
+ring has overwritten its next frame, it gets a reset event and reads the snapshot again. Nothing is followed while no browser is
+connected.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ __all__ = ["FRAME_S", "Hub", "Source"]
 
 #: Seconds between two frames.
 FRAME_S: Final = 0.25
-#: Maximum number of frames and of their rows in the ring.
+#: Maximum number of frames, and of rows in all frames, in the ring.
 MOST_FRAMES: Final = 256
 MOST_ROWS: Final = 50_000
-#: Maximum number of objects that one frame follows; the others wait for the next.
+#: Maximum number of changed objects in a frame; the others wait for the next one.
 _MOST_CHANGES: Final = 4000
-#: Objects that are read before other tasks run, and pending pods whose queue state is looked up for a frame.
+#: Number of objects to read before other tasks run, and of pending pods whose queue state is updated in each frame.
 _CHUNK: Final = 100
 _QUEUE_LOOKUPS: Final = 1000
-#: Seconds after which the hub stops following if no browser asks for anything.
+#: Seconds without a request after which the hub stops following.
 IDLE_S: Final = 60.0
-#: Seconds between two signs of life on a stream without changes.
+#: Seconds between two keep-alive comments on a stream without changes.
 _QUIET_S: Final = 15.0
-#: Encoded frames and snapshots that are kept for other readers.
+#: Number of encoded frames and snapshots that are cached for other readers.
 _KEPT_FRAMES: Final = 16
 _KEPT_SNAPSHOTS: Final = 4
 #: Seconds after which the typical shapes of pods, and the groups of nodes, are computed again.
@@ -59,7 +60,7 @@ Make = Callable[[], Node | Pod]
 
 
 class Source(Protocol):
-    """Where the cluster comes from. ``live`` is False for a cluster that does not change."""
+    """Provides the nodes and pods of a cluster. ``live`` is False for a cluster that does not change."""
 
     release: str
     live: bool
@@ -69,12 +70,12 @@ class Source(Protocol):
     def pods(self) -> Iterator[Pod]: ...
 
     def follow(self, on_change: Callable[[str, str, Make | None], None]) -> None:
-        """Call ``on_change`` for each change of a node or pod: its kind, its key, and how to read it; None if it is gone."""
+        """Call ``on_change(kind, key, read)`` for each change of a node or pod. ``read`` returns it; None if it was deleted."""
 
     def unfollow(self) -> None: ...
 
     def queue_state(self, uid: str) -> QueueState:
-        """Return what the scheduler's queue knows of a pod."""
+        """Return the state of a pod in the scheduler's queue."""
 
 
 class _Frame(NamedTuple):
@@ -112,7 +113,7 @@ class Hub:
     # -- following -----------------------------------------------------------------------------------------------------
 
     async def ready(self) -> None:
-        """Return when the mirror holds the cluster."""
+        """Wait until the mirror holds the whole cluster."""
         self._asked_at = time.monotonic()
         if self._loading is None:
             self._loading = asyncio.create_task(self._load(), name="web interface")
@@ -164,7 +165,7 @@ class Hub:
         self._dirty[kind, key] = make
 
     async def _apply(self) -> None:
-        """Follow the changes that arrived; at most so many that a frame stays short."""
+        """Apply the changes received since the last frame to the mirror, up to the maximum for a frame."""
         for count in range(_MOST_CHANGES):
             if not self._dirty:
                 return
@@ -200,7 +201,7 @@ class Hub:
                 self._add(changes)
 
     def _look_up_queue(self) -> None:
-        """Follow the queue, some pending pods at a time: pods change place in it without a change of the object."""
+        """Update the queue state of the next pending pods, as it changes without a change of the object."""
         if not self.mirror.pending:
             return
         rows = list(islice(self._looked_up, _QUEUE_LOOKUPS))
@@ -221,7 +222,7 @@ class Hub:
         self.wake()
 
     def _stop(self) -> None:
-        """Follow nothing, and free the memory."""
+        """Stop following, and free the memory."""
         self.source.unfollow()
         self._dirty.clear()
         self._loading = self._ticking = None
@@ -233,12 +234,12 @@ class Hub:
         self.wake()
 
     def wake(self) -> None:
-        """Let all readers look for notices."""
+        """Wake all readers, so that they send new frames and notices."""
         arrived, self._arrived = self._arrived, asyncio.Event()
         arrived.set()
 
     def end(self) -> None:
-        """Stop following: the server stops."""
+        """Stop following, because the server stops."""
         for task in (self._loading, self._ticking):
             if task is not None:
                 task.cancel()
@@ -249,7 +250,7 @@ class Hub:
         return _stamp(self._clock())
 
     async def snapshot(self, view: View, user: str, *, writable: bool = False, asks: bool = True) -> bytes:
-        """Return the encoded snapshot, compressed with gzip. Readers who see the same share one."""
+        """Return the encoded snapshot, compressed with gzip. Readers of the same user and view share it."""
         await self.ready()
         key = (self._number, view, user)
         task = self._snapshots.get(key)
@@ -265,7 +266,7 @@ class Hub:
         return await asyncio.shield(task)
 
     async def history(self, view: View, span: tuple[float, float] | None = None) -> bytes:
-        """Return the encoded history of a span of time, or of all that is known, compressed with gzip."""
+        """Return the encoded history of a time span (default: all known history), compressed with gzip."""
         await self.ready()
         rows, now = TimelineRows.of(self.mirror), self._clock()
         return await asyncio.to_thread(lambda: _compressed(timeline_document(rows, now, view, span)))
@@ -282,9 +283,9 @@ class Hub:
     async def events(
         self, view: Callable[[], Any], last: str, notices: Callable[[], list[bytes]] = list
     ) -> AsyncIterator[bytes]:  # fmt: skip
-        """Yield the frames after the one with the id ``last``. ``view`` returns what the reader may see now.
+        """Yield the frames after the one with the id ``last``. ``view`` returns the View of the reader at the moment.
 
-        ``notices`` returns events for this reader alone since the last call.
+        ``notices`` returns the events for this reader alone since its last call.
         """
         await self.ready()
         self._readers += 1
@@ -328,7 +329,7 @@ class Hub:
         return at if oldest <= at <= self._number else None
 
     def _after(self, at: int) -> list[_Frame]:
-        """Return the frames after a position; none if the ring has left it behind."""
+        """Return the frames after a position; none if the ring no longer holds the next one."""
         if not self.frames or self.frames[0].number > at + 1:
             return []
         return list(islice(self.frames, at + 1 - self.frames[0].number, None))

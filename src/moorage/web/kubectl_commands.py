@@ -41,7 +41,7 @@ class Act(Protocol):
 
 
 async def run_command(text: str, act: Act) -> str:
-    """Run a command and return what kubectl says of it.
+    """Run a command and return the message that kubectl prints.
 
     Raises  ApiError 400 for a command that is not known; 409 where kubectl refuses; what the requests raise
     """

@@ -37,7 +37,7 @@ from moorage.web.visitors import Visitor
 
 __all__ = ["LiveSite", "LiveSource"]
 
-#: How many namespaces are reviewed for a user who may not list the pods of all.
+#: How many namespaces are reviewed for a user who may not list pods in all namespaces.
 _MOST_NAMESPACES: Final = 100
 _LIMITS: Final = ServerLimits(reading=32, mutating=8, per_client=16, waiting=64, watches=64, watches_per_client=8)
 _JSON: Final = "application/json"
@@ -91,12 +91,12 @@ def _changed(on_change: Callable[[str, str, Make | None], None], kind: str, key:
 
 
 class _ReviewedVisitor:
-    """A caller whose rights the cluster reviews. ``valid`` raises ApiError once the caller's session is not valid any more."""
+    """A caller whose rights the cluster reviews. ``valid`` raises ApiError once the caller's session is no longer valid."""
 
     def __init__(self, caller: Caller, authorizer: RequestAuthorizer, valid: Callable[[], Awaitable[None]]) -> None:
         self._valid = valid
         self.caller, self.name, self._authorizer = caller, caller.name, authorizer
-        #: Tokens of the cluster begin sessions here, so there are no links.
+        #: Sessions are opened with tokens of the cluster, so there are no links.
         self.credential = None
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
@@ -153,7 +153,7 @@ class LiveSite:
             return error_response(ApiError(408, "Timeout", "the request's body did not arrive in time"), _JSON)
 
     async def _caller(self, request: web.Request, authenticator: RequestAuthenticator) -> Caller | None:
-        """Return the user of the request's credentials, or else of its session; None without either."""
+        """Return the user of the request's credentials or, without those, of its session; None without either."""
         tls = request.get_extra_info("ssl_object")
         shown = None if tls is None else tls.getpeercert(binary_form=True)
         try:
@@ -166,7 +166,7 @@ class LiveSite:
         return caller
 
     async def _check_session(self, request: web.Request, authenticator: RequestAuthenticator) -> None:
-        """Check that the token of the request's session is valid still: a stream lasts.
+        """Check that the token of the request's session is still valid, as a stream can outlive it.
 
         Raises  ApiError 401
         """
@@ -178,7 +178,7 @@ class LiveSite:
             raise unauthorized() from None
 
     async def _admit(self, token: str) -> str | None:
-        """Return a token of the cluster as the user of a session, if it is valid."""
+        """Return the user of a session for a token of the cluster; None if the token is not valid."""
         try:
             if self._authenticator is not None and await _of_token(self._authenticator, token) is not None:
                 return token

@@ -1,6 +1,6 @@
-"""The cluster as rows that follow its changes: what a snapshot shows, and what changed since the last frame.
+"""The cluster as rows, kept up to date: the content of snapshots, and the changes since the last frame.
 
-Rows never change, so a snapshot is made of copies of the dicts, in another thread, while the mirror follows on.
+Rows are immutable. So a snapshot only copies the dicts, and another thread encodes it while the mirror goes on.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from moorage.web.stranded import TypicalShape, stranded_shares, typical_shapes
 
 __all__ = ["Changes", "GonePod", "Mirror", "SeenAttempt", "View", "causes_of"]
 
-#: Maximum number of causes that are listed; the rest counts as one.
+#: Maximum number of causes to list; pods with other causes are counted together.
 _MOST_CAUSES: Final = 50
-#: How many attempts and pods that went away are kept.
+#: Maximum number of attempts, and of deleted and ended pods, that are kept.
 _MOST_ATTEMPTS: Final = 20_000
 _MOST_GONE: Final = 5000
 _OTHER_CAUSES: Final = "other causes"
@@ -45,14 +45,14 @@ class SeenAttempt(Struct, frozen=True, gc=False):
 
 
 class GonePod(Struct, frozen=True, gc=False):
-    """A pod that is gone or has ended, as it was before."""
+    """The last row of a pod that was deleted or has ended, and the time when that happened."""
 
     row: PodRow
     at: float
 
 
 class Changes(Struct, frozen=True, gc=False):
-    """What changed in one frame. ``nodes`` are documents."""
+    """The changes in one frame. ``nodes`` are JSON documents."""
 
     nodes: tuple[Mapping[str, Any], ...]
     nodes_gone: tuple[str, ...]
@@ -83,7 +83,7 @@ class Mirror:
         self._nodes_changed: dict[str, None] = {}
         self._pods_changed: dict[str, None] = {}
         self._attempts: list[SeenAttempt] = []
-        #: The latest attempts and the latest pods that went away.
+        #: The latest attempts, and the latest deleted and ended pods.
         self.attempts: deque[SeenAttempt] = deque(maxlen=_MOST_ATTEMPTS)
         self.gone: deque[GonePod] = deque(maxlen=_MOST_GONE)
 
@@ -162,7 +162,7 @@ class Mirror:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Compute the groups again if nodes came, went or changed their kind."""
+        """Compute the groups of nodes again if nodes were added, removed or changed in a field that groups depend on."""
         if self._regroup:
             self._regroup = False
             groups = groups_by_node(self._grouped.values())
@@ -172,11 +172,11 @@ class Mirror:
             self.groups = groups
 
     def learn_shapes(self) -> None:
-        """Find the typical pods, by which stranded resources are measured."""
+        """Compute the typical pods again; stranded resources are measured by them."""
         self.shapes = typical_shapes(row.requests for row in self.pods.values())
 
     def take(self, *, regroup: bool = True) -> Changes | None:
-        """Return what changed since the last call; None if nothing did. ``regroup`` False leaves the groups as they are."""
+        """Return the changes since the last call; None without any. With ``regroup`` False, groups are not computed again."""
         if regroup:
             self.refresh()
         if not (self._nodes_changed or self._pods_changed):
@@ -192,12 +192,12 @@ class Mirror:
         )
 
     def settle(self) -> None:
-        """Forget what changed: the readers begin with a snapshot."""
+        """Drop the changes so far, as readers begin with a snapshot."""
         self.refresh()
         self._nodes_changed, self._pods_changed, self._attempts = {}, {}, []
 
     def node_documents(self, names: Iterable[str]) -> list[dict[str, Any]]:
-        """Return nodes as documents."""
+        """Return nodes as JSON documents."""
         rows = [self.nodes[name] for name in names]
         used: list[Mapping[str, int]] = [self.used.get(row.name, {}) for row in rows]
         stranded = stranded_shares(self.shapes, [row.allocatable for row in rows], used)
@@ -212,7 +212,7 @@ class Mirror:
 
 
 def causes_of(causes: Mapping[tuple[str, str], int], view: View) -> list[dict[str, Any]]:
-    """Return why the pods without a node have none, most frequent first."""
+    """Return the causes why pods have no node, each with its number of pods, the most frequent first."""
     counts: Counter[str] = Counter()
     for (namespace, cause), count in causes.items():
         if view.namespaces is None or namespace in view.namespaces:
@@ -224,7 +224,7 @@ def causes_of(causes: Mapping[tuple[str, str], int], view: View) -> list[dict[st
 
 
 def _slim(node: Node) -> Node:
-    """Return what decides a node's group."""
+    """Return a node with only the fields that its group depends on."""
     status = node.status
     return Node(
         metadata=node.metadata.replace(annotations={}, resource_version="", finalizers=()),

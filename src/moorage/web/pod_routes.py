@@ -1,7 +1,7 @@
 """The requests about one pod's nodes: verdicts to colour the map by, and scores to weigh again.
 
-The live scheduler answers them between two attempts. They take the event loop's time, so they come one at a time, and after
-each the next one waits several times as long as it took.
+The live scheduler answers them between two attempts, on the event loop. So that they take a small part of its time, they run
+one at a time, and the next one starts only after several times as long as the last one took.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moorage.web.visitors import Visitor
 
 __all__ = ["PodRoutes", "PodSource", "SchedulerTurns"]
 
-#: How many requests may wait for their turn, and how many times longer than an answer took the next one waits.
+#: How many requests may wait for their turn; and the pause after an answer, as a multiple of the time that it took.
 _MOST_WAITING: Final = 16
 _REST: Final = 4.0
 
@@ -34,7 +34,7 @@ class PodSource(Protocol):
 
 
 class SchedulerTurns:
-    """Asks the live scheduler, in turns. ``profiles`` are its own without measurements."""
+    """Runs functions on the live scheduler, one at a time. ``profiles`` are its profiles without measurements."""
 
     def __init__(
         self, scheduler: Scheduler, profiles: Mapping[str, Profile], clock: Callable[[], float] = time.monotonic
@@ -48,7 +48,7 @@ class SchedulerTurns:
         self._scheduler, self._profiles = scheduler, profiles
 
     async def ask(self, name: str, pod: Pod) -> dict[str, Any]:
-        """Return the columns that a function of ``moorage.laboratory.pod_columns`` makes.
+        """Return the result of the function ``name`` of ``moorage.laboratory.pod_columns`` for a pod.
 
         Raises  ApiError
         """
@@ -79,7 +79,7 @@ def _function(name: str) -> Callable[..., dict[str, Any]]:
 
 
 class PodRoutes:
-    """Adds the requests to a site. ``turns`` is None where no scheduler runs in this process."""
+    """Adds the routes to a site. ``turns`` is None if no scheduler runs in this process."""
 
     def __init__(self, site: Site, source: PodSource, turns: SchedulerTurns | None) -> None:
         self._source, self._turns = source, turns

@@ -19,7 +19,7 @@ __all__ = ["Arguments", "QuestionBody", "arguments_of"]
 _MOST_TEXT: Final = 4096
 _MOST_LIST: Final = 2000
 _MOST_FILE: Final = 512 << 10
-#: The form of a workload or pod in the cluster. It cannot name a file outside of the question's folder.
+#: A reference to a workload or pod, such as KIND/NAME. It cannot be the path of a file outside of the question's folder.
 _REFERENCE: Final = re.compile(r"[a-zA-Z0-9-]+(/[a-z0-9][a-z0-9.-]*){1,2}")
 _ADDED: Final = re.compile(r"add ([0-9]{1,6}) nodes? like (\S+)")
 
@@ -41,7 +41,7 @@ class Arguments(NamedTuple):
 
 
 class _Reader:
-    """Takes the fields of a question one by one; what is left over is a mistake."""
+    """Turns the fields of a question into options, one by one. ``finish`` rejects fields that are left over."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._left = dict(fields)
@@ -129,7 +129,7 @@ def _changes(changes: Sequence[Any]) -> list[str]:
 
 
 def _change(change: Any) -> str:
-    """Return the option for a change: an edit, an atom of an explanation, or a change in the words of a document."""
+    """Return the option for a change, which is an edit, an atom of an explanation, or a change as documents describe it."""
     if isinstance(change, dict):
         return f"--edit={_checked('changes', msgspec.json.encode(change).decode())}"
     if not isinstance(change, str):

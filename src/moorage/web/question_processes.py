@@ -1,6 +1,6 @@
 """The processes that answer questions: forked from one server process with everything imported, with limits on each.
 
-``prepare`` starts that server process, which takes as long as importing everything; it is asked for when a session begins.
+``prepare`` starts that server process when a session begins, because importing everything takes a while.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from moorage.printable import clip
 
 __all__ = ["ANSWER", "ERRORS", "AnswerProcess", "Answering", "ProcessLimits", "ProgressPipe", "limit_process", "prepare"]
 
-#: The files with what a command prints.
+#: The names of the files for a command's standard output and standard error.
 ANSWER: Final = "answer"
 ERRORS: Final = "errors"
 _MOST_ERROR: Final = 2000
 _MOST_PROGRESS: Final = 200
-#: Seconds between two reports of progress.
+#: Minimum number of seconds between two progress reports.
 _EVERY_S: Final = 0.25
-#: Seconds that a process that ended its work has to exit.
+#: Seconds to wait for the exit of a process that has finished its work.
 _EXIT_S: Final = 5.0
 _NICE: Final = 5
 
@@ -44,7 +44,7 @@ class ProcessLimits:
 
 
 class ProgressPipe(Protocol):
-    """The end of a pipe that takes reports of progress."""
+    """The writing end of the pipe for progress reports."""
 
     def send(self, text: Any) -> None: ...
 
@@ -52,8 +52,8 @@ class ProgressPipe(Protocol):
 class Answering(NamedTuple):
     """How questions are answered.
 
-    ``run`` runs a command in a process of its own and exits: it gets the arguments, a folder, the file for standard input, the
-    limits and where to report progress. ``modules`` are imported before processes are forked.
+    ``run`` is called in a new process. It runs a command and exits; it gets the arguments, the working folder, the file for
+    standard input, the limits and the pipe for progress. ``modules`` are imported before processes are forked.
     """
 
     run: Callable[[Sequence[str], str, str | None, ProcessLimits, ProgressPipe], None]
@@ -68,7 +68,7 @@ def _context(modules: tuple[str, ...]) -> ForkServerContext:
 
 
 def prepare(answer: Answering) -> None:
-    """Start the process that the others are forked from; returns at once."""
+    """Start the server process from which the others are forked, without waiting for it."""
     _context(answer.modules)
     from multiprocessing import forkserver
 
@@ -142,7 +142,7 @@ class AnswerProcess:
 
 
 class _Progress:
-    """Takes reports from a pipe; the last one counts, a few times a second."""
+    """Reads progress reports from a pipe, and passes on the latest one a few times a second."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, receiver: Connection, show: Callable[[str], None]) -> None:
         self._loop, self._pipe, self._show = loop, receiver, show

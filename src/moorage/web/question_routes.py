@@ -1,4 +1,4 @@
-"""The requests about questions: ask one, look at it, cancel it."""
+"""The routes for questions: ask one, read its state or answer, cancel it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from moorage.web.visitors import Visitor, check_may_list
 
 __all__ = ["QuestionRoutes"]
 
-#: Seconds that a new question is waited for before its id is returned instead of the answer.
+#: Seconds to wait for the answer to a new question before its id is returned instead.
 _AT_ONCE_S: Final = 1.0
 _PATH: Final = "/lab/v1/questions"
 
 
 class QuestionRoutes:
-    """Adds the requests to a site. ``kinds`` are those that answers may show; ``prepare`` is called when a session begins."""
+    """Adds the routes to a site. ``kinds`` are those that answers may show; ``prepare`` is called when a session begins."""
 
     def __init__(
         self, site: Site, board: Board, kinds: Sequence[tuple[str, str]], prepare: Callable[[], None]

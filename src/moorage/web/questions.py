@@ -1,4 +1,4 @@
-"""Questions of browsers: answered by processes of their own, with limits, and kept for a while.
+"""Questions of browsers: each is answered by its own process, with limits, and kept for a while.
 
 A question runs the command that answers it, on a copy of the cluster, in a process that is forked from one that has
 everything imported. So a question can change neither the cluster nor the server, and takes none of the event loop's time.
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QuestionLimits:
-    """``running`` questions run at a time, ``waiting`` wait, ``per_user`` of one user; ``kept`` answers, for ``kept_s``."""
+    """Maximum number of ``running`` and ``waiting`` questions, of both ``per_user``, and of answers ``kept`` for ``kept_s``."""
 
     running: int = 2
     waiting: int = 32
@@ -44,10 +44,10 @@ class QuestionLimits:
 
 
 class ClusterInputs(Protocol):
-    """The cluster that questions are about, as arguments of a command and a file for its standard input."""
+    """Provides the cluster for questions, as arguments of a command and a file for its standard input."""
 
     async def current(self, folder: Path) -> tuple[Sequence[str], Path | None]:
-        """Return both for the cluster as it is now; ``folder`` is the place for the file."""
+        """Return the arguments and the file for the current cluster. The file is written to ``folder``."""
 
 
 class AskedQuestion(msgspec.Struct, gc=False):
@@ -81,13 +81,13 @@ def _words(arguments: Arguments, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts(text: str) -> tuple[int, int]:
-    """Return how much of the work is done, as commands say it ("run 3 of 20"); 0 and 0 where they do not."""
+    """Return 3 and 20 for a progress text such as "run 3 of 20"; 0 and 0 for a text without numbers."""
     found = _PARTS.search(text)
     return (0, 0) if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
 
 
 class Board:
-    """All questions. ``on_change`` is called when the state of one changed."""
+    """All questions. ``on_change`` is called when the state of a question changes."""
 
     def __init__(
         self, folder: Path, inputs: ClusterInputs, answer: Answering, limits: QuestionLimits | None = None,
@@ -131,7 +131,7 @@ class Board:
                 question.task.cancel()
 
     def end(self) -> None:
-        """Stop answering all questions: the server stops."""
+        """Stop answering all questions, because the server stops."""
         for question in self._questions.values():
             self.cancel(question)
 
@@ -178,7 +178,7 @@ class Board:
             self._on_change()
 
     def _forget(self) -> None:
-        """Forget old answers."""
+        """Drop old answers."""
         ended = [one for one in self._questions.values() if one.state != _RUNNING]
         size = sum(len(one.answer) for one in ended)
         for at, one in enumerate(ended):

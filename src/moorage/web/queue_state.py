@@ -1,4 +1,4 @@
-"""What a scheduler's queue knows of a pod, in the words of the map."""
+"""The state of a pod in a scheduler's queue, in the terms of the map."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ _UNKNOWN: Final = QueueState()
 
 
 def queue_state(scheduler: Scheduler, uid: str) -> QueueState:
-    """Return where a pod is in the queue, and how often it was tried."""
+    """Return in which part of the queue a pod is, and its number of attempts."""
     queued = scheduler.queue.get(uid)
     return _UNKNOWN if queued is None else QueueState(_WORDS.get(queued.place, "pending"), queued.attempts)

@@ -1,4 +1,4 @@
-"""The cluster at a time in the past: the pods that were there then, where they were then, on the nodes as they are now."""
+"""The cluster at a time in the past: the pods that existed then, on their nodes of that time. Nodes are those of today."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PENDING = "pending"
 
 
 def rows_at(rows: SnapshotRows, gone: Sequence[GonePod], at: float) -> SnapshotRows:
-    """Return the rows of a moment, in seconds since 1970. Pods that are gone count until they went away."""
+    """Return the rows at a time ``at``, in seconds since 1970, including pods that ended or were deleted later."""
     pods = {row.key: row for row in _pods_at(rows.pods.values(), gone, at)}
     used: dict[str, Counter[str]] = {}
     causes: Counter[tuple[str, str]] = Counter()
@@ -38,7 +38,7 @@ def _pods_at(live: Iterable[PodRow], gone: Sequence[GonePod], at: float) -> Iter
 
 
 def _pod_at(row: PodRow, at: float) -> PodRow:
-    """Return a pod as it was; why it was pending is not known of pods that have a node now."""
+    """Return the row of a pod at a time. The cause of its wait is only known if it is still pending."""
     if row.node is None:
         return row
     if (row.bound_at or row.arrived) <= at:

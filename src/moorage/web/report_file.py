@@ -1,4 +1,4 @@
-"""Answers as one HTML file that needs no network: the built page with the documents in it.
+"""Write answers as one HTML file that needs no network: the built page with the documents in it.
 
 The documents are data in the page, never markup: the characters that could end their element are escaped, and the page's policy
 allows no script but its own.
@@ -26,7 +26,7 @@ _MARKUP: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 def report_page(
     documents: Sequence[Mapping[str, Any]], command: str = "", snapshot: Mapping[str, Any] | None = None
 ) -> str:  # fmt: skip
-    """Return the page of one document or of several. ``command`` makes it again; ``snapshot`` is the cluster, for maps."""
+    """Return the page of some documents. ``command`` is shown as the way to repeat it; ``snapshot`` is the cluster of maps."""
     whole = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
     title = str(documents[0].get("summary", "Moorage")) if len(documents) == 1 else f"{len(documents)} answers"
     context: dict[str, Any] = {"command": command} if command else {}

@@ -1,4 +1,4 @@
-"""Nodes and pods as rows: what the map shows of each.
+"""Nodes and pods as rows with the fields that the map shows.
 
 Units: cpu in millicores, memory and storage in bytes, other resources in counts, times in seconds since 1970.
 """
@@ -39,7 +39,7 @@ class NodeRow(Struct, frozen=True, gc=False):
 
 
 class QueueState(Struct, frozen=True, gc=False):
-    """What a scheduler's queue knows of a pod."""
+    """The state of a pod in a scheduler's queue."""
 
     state: str = ""
     attempts: int = 0
@@ -47,7 +47,7 @@ class QueueState(Struct, frozen=True, gc=False):
 
 
 class PodRow(Struct, frozen=True, gc=False):
-    """A pod. ``node`` is None while it is on none; ``cause`` says why."""
+    """A pod. ``node`` is None while it has no node; ``cause`` then says why."""
 
     key: str
     owner: str
@@ -66,7 +66,7 @@ _UNKNOWN: Final = QueueState()
 
 
 def is_ended(pod: Pod) -> bool:
-    """Return True for a pod that runs no more and holds no resources."""
+    """Return True for a pod that has ended and holds no resources."""
     return pod.status.phase in ENDED_PHASES
 
 
@@ -85,7 +85,7 @@ def node_row(node: Node) -> NodeRow:
 
 
 def pod_row(pod: Pod, queue: QueueState = _UNKNOWN) -> PodRow:
-    """Return the row of a pod. ``queue`` is what the scheduler's queue knows of it."""
+    """Return the row of a pod. ``queue`` is its state in the scheduler's queue."""
     metadata, spec, node = pod.metadata, pod.spec, pod.spec.node_name
     scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
     cause = "" if node or scheduled is None or scheduled.status == "True" else scheduled.message[:_MOST_CAUSE]

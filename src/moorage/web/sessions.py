@@ -1,4 +1,4 @@
-"""Sessions of browsers: a link with a token that works once, then a cookie.
+"""Sessions of browsers: the token in a link opens one session, which a cookie then identifies.
 
 The token is in the fragment of the link, which browsers send to no server. The page sends it in a request and gets a cookie
 that scripts cannot read and that the browser sends to this site only. Only hashes are kept here.
@@ -43,7 +43,7 @@ class Sessions(Generic[T]):
         return self._add(self._links, user, LINK_S, MOST_LINKS)
 
     def open(self, token: str) -> str | None:
-        """Return the cookie of a new session for a token, which is used up; None for a token that is not valid."""
+        """Return the cookie of a new session, and invalidate the token that opens it; None if the token is not valid."""
         held = self._valid(self._links, token)
         if held is None:
             return None
@@ -55,7 +55,7 @@ class Sessions(Generic[T]):
         return self._add(self._sessions, user, SESSION_S, MOST_SESSIONS)
 
     def user_of(self, cookie: str) -> T | None:
-        """Return the user of a session; None if it has ended or never was."""
+        """Return the user of a session; None if it has ended or never existed."""
         held = self._valid(self._sessions, cookie)
         return None if held is None else held.user
 
@@ -70,7 +70,7 @@ class Sessions(Generic[T]):
         return secret
 
     def _valid(self, place: OrderedDict[bytes, _Held[T]], secret: str) -> _Held[T] | None:
-        """Return what a secret opens. It is looked up by its hash, so timing says nothing of it."""
+        """Return the entry of a secret, None if it is not valid. The lookup by hash keeps timing from revealing secrets."""
         if not secret or len(secret) > _MOST_SECRET:
             return None
         held = place.get(_hash(secret))

@@ -14,12 +14,12 @@ from moorage.web.visitors import Visitor
 
 __all__ = ["Measured", "SetupRoute", "setup_document"]
 
-#: Returns the measured time of plugins: documents with ``plugin``, ``extensionPoint``, ``calls`` and ``seconds``.
+#: Returns how long plugins took, as documents with ``plugin``, ``extensionPoint``, ``calls`` and ``seconds``.
 Measured = Callable[[], Sequence[Mapping[str, Any]]]
 
 
 def setup_document(scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list) -> dict[str, Any]:
-    """Return the setup; without a scheduler in this process, only the notes."""
+    """Return the document of a scheduler's setup; with None, only the notes."""
     head: dict[str, Any] = {"apiVersion": "moorage.dev/v1", "kind": "Setup", "notes": list(notes)}
     if scheduler is None:
         return {**head, "scheduler": False, "profiles": [], "featureGates": [], "metrics": []}
@@ -47,7 +47,7 @@ def _profile(profile: Profile) -> dict[str, Any]:
 
 
 class SetupRoute:
-    """Adds the request to a site."""
+    """Adds the route to a site."""
 
     def __init__(self, site: Site, scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list) -> None:
         self.scheduler, self._notes, self._measured = scheduler, notes, measured

@@ -1,7 +1,7 @@
-"""The web interface's requests: pages under /ui/, data and questions under /lab/v1/.
+"""The routes of the web interface: pages under /ui/, data and questions under /lab/v1/.
 
-The server that it is part of checks Host and Origin, and authenticates certificates and tokens; here a cookie identifies a
-session. Every error is an ApiError, which that server sends as a Status.
+The server around it checks Host and Origin, authenticates certificates and tokens, and sends every ApiError as a Status. This
+module identifies sessions by their cookie.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moorage.web.visitors import Visitor, view_of
 __all__ = ["Limits", "Site", "is_own_path"]
 
 _MOST_BODY: Final = 1 << 20
-#: Seconds in which a client must take a piece of a stream, and send the body of a request.
+#: Seconds within which a client must read a piece of a stream, or send the body of a request.
 _PATIENCE_S: Final = 10.0
 #: The end of the year 9999.
 _MOST_SECONDS: Final = 253_402_300_800.0
@@ -40,7 +40,7 @@ Handler = Callable[[web.BaseRequest, Visitor], Awaitable[web.StreamResponse]]
 
 
 class Limits(Protocol):
-    """Seats for requests and streams, which the server limits."""
+    """The server's limits on concurrent requests and streams."""
 
     def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]: ...
     def watching(self, client: str) -> AbstractContextManager[None]: ...
@@ -56,7 +56,7 @@ def is_own_path(path: str) -> bool:
 
 
 class Site:
-    """Answers requests. ``sessions`` hold visitors; ``admit`` may find a visitor by a token that is no link's."""
+    """Answers requests. ``admit`` returns the user of a token that does not come from a link; None if it is not valid."""
 
     def __init__(
         self, hub: Hub, sessions: Sessions[Any], admit: Callable[[str], Awaitable[Any | None]] | None = None,
@@ -66,15 +66,16 @@ class Site:
         self.sessions = sessions
         self._admit = admit
         self._namespaces = namespaces
-        #: Pages may change the cluster.
+        #: True if pages may change the cluster.
         self.writable = False
-        #: Questions are answered.
+        #: True if questions are answered.
         self.asks = False
         self.streams: set[asyncio.Task[Any] | None] = set()
-        #: Called when a session begins, and when the server stops.
+        #: Callbacks for the start of a session, and for the end of the server.
         self.on_enter: list[Callable[[], None]] = []
         self.on_end: list[Callable[[], None]] = [hub.end]
-        #: Return the events of a user since a call before; each stream has its own.
+        #: Returns, for a user's name, a function that returns the user's events since its last call. Each stream calls this
+        #: once.
         self.notices: Callable[[str], Callable[[], list[bytes]]] = lambda name: list
         self._routes: list[tuple[str, re.Pattern[str], Any]] = []
         self.route("GET", "/lab/v1/snapshot", self._snapshot)
@@ -84,7 +85,7 @@ class Site:
         self.route("DELETE", "/lab/v1/session", self._leave)
 
     def route(self, method: str, path: str, handler: Any) -> None:
-        """Add a route; ``{name}`` in its path stands for one segment, which the handler gets."""
+        """Add a route. ``{name}`` in its path matches one segment, which the handler gets as keyword argument."""
         pattern = re.compile(re.sub(r"\\{(\w+)\\}", rf"(?P<\1>{_NAME})", re.escape(path)))
         self._routes.append((method, pattern, handler))
 
@@ -102,7 +103,7 @@ class Site:
         return self.sessions.user_of(request.cookies.get(cookie_name(request), ""))
 
     async def respond(self, request: web.BaseRequest, visitor: Visitor | None, limits: Limits) -> web.StreamResponse:
-        """Return the response to a request for one of our paths.
+        """Return the response to a request for a path of the web interface.
 
         Raises  ApiError
         """
@@ -134,7 +135,7 @@ class Site:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def _enter(self, request: web.BaseRequest, limits: Limits) -> web.StreamResponse:
-        """Begin a session with the token of a link, or with one that the server accepts."""
+        """Begin a session with the token of a link, or with another token that ``admit`` accepts."""
         async with limits.taken("system:anonymous", mutating=True):
             token = (await read_body(request, TokenBody)).token
         cookie = self.sessions.open(token)
@@ -153,7 +154,7 @@ class Site:
         return response
 
     async def _link(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        """Return the token of a link for another session of the same user. A session cannot ask for one: it would never end."""
+        """Return the token of a new link for the user. Sessions get none, as a session could then be renewed forever."""
         del request
         if visitor.credential is None:
             raise ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
@@ -228,7 +229,7 @@ class Site:
 
 
 def cookie_name(request: web.BaseRequest) -> str:
-    """Return the name of the session's cookie: browsers share cookies between the ports of a host."""
+    """Return the name of the session's cookie. It contains the port, because browsers share cookies among ports of a host."""
     socket = request.get_extra_info("sockname")
     return f"moorage-{socket[1]}" if socket else "moorage"
 
@@ -238,14 +239,14 @@ def json_response(body: Any, status: int = 200) -> web.Response:
 
 
 def compressed(request: web.BaseRequest, body: bytes) -> web.Response:
-    """Return a response with a body that is compressed with gzip already."""
+    """Return a response with a body that is already compressed with gzip; decompress it for clients without gzip."""
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         return web.Response(body=body, headers={"Content-Type": _JSON, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
     return web.Response(body=gzip.decompress(body), headers={"Content-Type": _JSON, "Vary": "Accept-Encoding"})
 
 
 async def read_body(request: web.BaseRequest, form: type[Any], most: int = _MOST_BODY) -> Any:
-    """Return the decoded body of a request. Pages of other sites cannot send this media type.
+    """Return the decoded body of a request. It must be JSON, a media type that pages of other sites cannot send.
 
     Raises  ApiError
     """

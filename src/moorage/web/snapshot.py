@@ -19,11 +19,11 @@ _DENSE: Final = ("cpu", "memory")
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot says of itself.
+    """The fields of a snapshot that are not about nodes or pods.
 
-    ``live``      changes follow
-    ``writable``  the interface may change the cluster
-    ``asks``      questions are answered
+    ``live``      whether changes will follow
+    ``writable``  whether the interface may change the cluster
+    ``asks``      whether questions are answered
     """
 
     release: str
@@ -48,13 +48,13 @@ class SnapshotRows(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, mirror: Mirror) -> SnapshotRows:
-        """Copy what a mirror changes in place."""
+        """Return the rows of a mirror, with copies of the dicts that it changes in place."""
         used = {name: dict(held) for name, held in mirror.used.items()}
         return cls(dict(mirror.nodes), dict(mirror.pods), dict(mirror.causes), mirror.groups, used, mirror.shapes)
 
 
 def snapshot_document(rows: SnapshotRows, header: Header, view: View) -> dict[str, Any]:
-    """Return the document of a snapshot, as far as ``view`` shows it."""
+    """Return the document of a snapshot, with the pods that ``view`` shows."""
     nodes = list(rows.nodes.values())
     pods = list(rows.pods.values()) if view.namespaces is None else [one for one in rows.pods.values() if view.shows(one.key)]
     resources = _resources(nodes)
@@ -110,7 +110,7 @@ def _pod_columns(pods: Sequence[PodRow], index: Mapping[str, int]) -> dict[str, 
 
 
 def _sparse(pods: Sequence[PodRow]) -> dict[str, dict[str, list[int]]]:
-    """Return the requests of other resources, which few pods have, with the indices of those pods."""
+    """Return the indices and the amounts of the few pods that request a resource other than cpu and memory, by resource."""
     found: dict[str, dict[str, list[int]]] = {}
     for at, row in enumerate(pods):
         if len(row.requests) <= len(_DENSE) and all(name in _DENSE for name in row.requests):

@@ -1,4 +1,4 @@
-"""A small server of its own for the web interface, on this machine only: for a cluster that was read from files."""
+"""A small server for the web interface of a cluster that was read from files. It listens on loopback only."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class _Reader:
-    """The one who opened the link; the cluster is theirs."""
+    """The user of every session: the person who started the command and opened its link."""
 
     name = "reader"
     credential = None
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
-        """Allow everything: there is nothing to change here."""
+        """Allow everything, as the cluster cannot be changed here."""
 
 
 class _Inputs:
-    """The input of questions: the options that the command was given."""
+    """The input of questions: the options with which this command was started."""
 
     def __init__(self, words: Sequence[str], stdin: Path | None) -> None:
         self._words, self._stdin = tuple(words), stdin
@@ -60,7 +60,7 @@ async def serve_cluster(
     source: ClusterSource, port: int, answer: Answering, words: Sequence[str], stdin: Path | None,
     on_ready: Callable[[str], None],
 ) -> None:  # fmt: skip
-    """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that ``words`` name.
+    """Serve until cancelled; ``on_ready`` gets the link. Questions read the input that the options in ``words`` name.
 
     Raises  InputError if the port cannot be listened on
     """

@@ -1,6 +1,7 @@
-"""How much of each node is stranded: free, but of no use to typical pods.
+"""The stranded share of each node: free resources that typical pods cannot use.
 
-The share is the weight of the typical pods that do not fit on the node, while something is free: 0 if all fit, 1 if none does.
+If a node has free resources, its share is the weight of the typical pods that do not fit on it: 0 if all fit, 1 if none fits. A
+full node has the share 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 __all__ = ["TypicalShape", "stranded_shares", "typical_shapes"]
 
-#: Maximum number of typical shapes, and the share of all pods from which a shape is typical.
+#: Maximum number of typical shapes; and the minimum share of all pods that makes a shape typical.
 _MOST: Final = 20
 _TYPICAL: Final = 0.01
 
@@ -27,7 +28,7 @@ class TypicalShape(NamedTuple):
 
 
 def typical_shapes(requests: Iterable[Amounts]) -> tuple[TypicalShape, ...]:
-    """Return the most frequent requests. Pods with equal requests mostly share one object, which makes counting cheap."""
+    """Return the most frequent requests. Counting starts by identity, as most pods with equal requests share one object."""
     seen: dict[int, tuple[Amounts, int]] = {}
     for one in requests:
         held = seen.get(id(one))
@@ -44,7 +45,7 @@ def typical_shapes(requests: Iterable[Amounts]) -> tuple[TypicalShape, ...]:
 
 
 def stranded_shares(shapes: Sequence[TypicalShape], allocatable: Sequence[Amounts], used: Sequence[Amounts]) -> list[float]:
-    """Return the stranded share of each node."""
+    """Return the stranded share of each node, from 0 to 1."""
     names = sorted({name for shape in shapes for name in shape.requests})
     if not shapes or not allocatable:
         return [0.0] * len(allocatable)

@@ -1,7 +1,7 @@
-"""The history of the cluster as far as it is known: pods that wait and resources in use over time, and the lanes of pods.
+"""The known history of the cluster: numbers of waiting pods and utilisation over time, and a lane for each pod.
 
-Objects carry when they were created and bound, so the past of the pods that are still there is known from the start. Pods that
-went away and attempts are known from when the first browser connected.
+Objects contain the times of their creation and binding, so the history of existing pods is complete. Attempts, and pods that
+end or are deleted, are recorded from the time when the first browser connects.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from moorage.web.rows import PodRow
 
 __all__ = ["TimelineRows", "timeline_document"]
 
-#: Number of samples, and of lanes: pending pods first, then the latest.
+#: Number of samples; and maximum number of lanes, of which pending pods come first, then the latest ones.
 _SAMPLES: Final = 600
 _LANES: Final = 1000
 _SHOWN: Final = ("cpu", "memory", "pods")
 
 
 class TimelineRows(msgspec.Struct, frozen=True):
-    """What a mirror knows at one moment."""
+    """The data of a mirror at one moment."""
 
     pods: Sequence[PodRow]
     gone: Sequence[GonePod]
@@ -38,7 +38,7 @@ class TimelineRows(msgspec.Struct, frozen=True):
 
 
 def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[float, float] | None = None) -> dict[str, Any]:
-    """Return the samples and lanes of a span of time, or of all that is known, as far as ``view`` shows the pods."""
+    """Return samples and lanes of the pods that ``view`` shows, for a time span in seconds since 1970 (default: all)."""
     lives = [(row, now, False) for row in rows.pods] + [(one.row, one.at, True) for one in rows.gone]
     lives = [one for one in lives if view.shows(one[0].key)]
     began = min((row.arrived for row, _, _ in lives if row.arrived), default=now)
@@ -65,7 +65,7 @@ def _samples(lives: Sequence[tuple[PodRow, float, bool]], at: Any, capacity: Map
 
 
 def _standing(begins: Any, ends: Any, amounts: Any, at: Any) -> Any:
-    """Return the sum of the amounts of what has begun and not ended, at each time."""
+    """Return, for each time in ``at``, the sum of ``amounts`` over all intervals from ``begins`` to ``ends`` around it."""
     total = np.zeros(len(at) + 1)
     np.add.at(total, np.searchsorted(at, begins, side="left"), amounts)
     np.subtract.at(total, np.searchsorted(at, ends, side="left"), amounts)

@@ -1,4 +1,4 @@
-"""Visitors: who asks, and what they may see."""
+"""Visitors: the users of requests, and what they may see."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Visitor(Protocol):
 
     @property
     def credential(self) -> Any | None:
-        """What sessions keep of the user; None for a visitor who is here by a session."""
+        """The user to store in a new session; None for a visitor who is identified by a session."""
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
-        """Check that the user may do something; without a namespace, in all of them.
+        """Check that the user has a right, in one namespace or (with "") in all.
 
         Raises  ApiError 403
         """

@@ -13,7 +13,7 @@ __all__ = ["bundled_folder"]
 def bundled_folder(name: str, mark: str, what: str) -> Path:
     """Return a folder: in the installed package, or in the project that an editable install points to.
 
-    ``mark`` is a file or folder that it has, ``what`` is its content in an error.
+    ``mark`` is a file or folder in it by which it is recognized; ``what`` describes its content in an error.
 
     Raises  InputError if there is neither
     """

@@ -38,7 +38,7 @@ All that is printed, and how it is counted: moorage help capacity
 @click.argument("templates", nargs=-1, required=True, metavar="TEMPLATE…")
 @question_options()
 @click.option(
-    "--limit", type=click.IntRange(0), default=0, show_default=True, help="Stop after so many instances; 0: no limit."
+    "--limit", type=click.IntRange(0), default=0, show_default=True, help="Stop after this many instances; 0 means no limit."
 )
 @click.option("--seeds", "seed_count", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="K",
               help="Count with K seeds: ties between nodes can change the number.")  # fmt: skip
@@ -71,14 +71,14 @@ def capacity(**given: Any) -> int:
 
 
 def _answers(given: Mapping[str, Any], progress: Progress) -> list[Capacity]:
-    """Return one answer for each template, or for each mix."""
+    """Return one answer for each question: for each template or mix, or for all templates together with --replicas."""
     questions = _questions(given["templates"], together=given["replicas"])
     with open_question(given, progress) as asked:
         return [_answer(asked, parts, given, progress) for parts in questions]
 
 
 def _questions(texts: Sequence[str], *, together: bool) -> list[list[tuple[str, int]]]:
-    """Return the templates of each question, with numbers. ``together``: all of them are one question.
+    """Return the questions, each as pairs of a template and a number. ``together``: all templates are one question.
 
     Raises  InputError
     """

@@ -1,4 +1,4 @@
-"""Read the cluster and the options that a command is about, and connect the extenders that it asks."""
+"""Read the cluster and the scheduler options of a command, and connect its extenders."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def asking(options: Options) -> AbstractContextManager[Options]:
-    """Return the options with a client that asks the configured extenders, for the length of a block."""
+    """Return a context manager that yields the options with a client for the configured extenders."""
     from moorage.cli.extender_client import extenders_connected  # imports an HTTP client, which is rarely needed
 
     return extenders_connected(options)
 
 
 def simulation_options(given: Mapping[str, Any]) -> Options:
-    """Return the options that say how to schedule, from a command's parameters.
+    """Return the scheduler options in a command's parameters.
 
     Raises  InputError if the configuration cannot be read, or a plugin cannot be imported
     """
@@ -61,7 +61,7 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
 
 
 def rules_of(given: Mapping[str, Any]) -> ReadRules:
-    """Return how input is to be read, from a command's parameters.
+    """Return the rules for reading input that a command's parameters state.
 
     Raises  InputError
     """
@@ -86,7 +86,7 @@ def read_cluster(
 def emulating(options: Options, given: Mapping[str, Any], cluster: ClusterInput) -> Options:
     """Return the options with the release of the cluster, if ``--emulate auto`` asks for it.
 
-    Raises  InputError if neither the API server's version nor that of a kubelet is known, or the release is not
+    Raises  InputError if the version of neither the API server nor a kubelet is known, or there is no such release
     """
     if given["emulate"] != AUTO:
         return options
@@ -95,9 +95,9 @@ def emulating(options: Options, given: Mapping[str, Any], cluster: ClusterInput)
 
 
 def refuse_nothing_to_place(cluster: ClusterInput) -> None:
-    """Refuse an input that has nothing to place because its workloads are of unknown kinds.
+    """Refuse an input without pods and workloads if it has objects of unknown kinds, which may be its workloads.
 
-    Raises  InputError that names what was not read
+    Raises  InputError that names the kinds that were not read
     """
     unknown = [one for one in cluster.report.unused if one.unknown]
     if unknown and not cluster.pods and not any(getattr(cluster, slot) for slot in WORKLOAD_SLOTS):
@@ -106,7 +106,7 @@ def refuse_nothing_to_place(cluster: ClusterInput) -> None:
 
 
 def reading_options(command: _Command) -> _Command:
-    """Add the options that say how input is read to a command."""
+    """Add the options for reading input to a command."""
     for option in reversed(_READING):
         command = option(command)
     return command

@@ -55,7 +55,7 @@ What is printed, and the metrics of gates: moorage help compare
 @click.option("--b", "b_config", metavar="FILE", help="The configuration B; without it, that of --config.")
 @click.option("--a-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules A follows.")
 @click.option("--b-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules B follows.")
-@click.option("--b-filename", "b_paths", multiple=True, metavar="PATH", help="The cluster of B, if it is another one.")
+@click.option("--b-filename", "b_paths", multiple=True, metavar="PATH", help="The cluster of B, if it differs from that of A.")
 @click.option(
     "--seeds", type=click.IntRange(1), default=10, show_default=True,
     help="How many seeds to run with, from --seed on. With 5 or more, differences have intervals.",
@@ -90,7 +90,7 @@ def compare(**given: Any) -> int:
 
 
 def _reading(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for reading the input: with the release of a side that accepts the configuration."""
+    """Return the parameters for reading the input, with the release of a side whose rules accept the configuration."""
     if given["emulate"] is not None:
         return dict(given)
     sides = [{**given, "emulate": release} for release in (given["b_release"], given["a_release"]) if release is not None]
@@ -109,7 +109,7 @@ def _accepts(given: Mapping[str, Any]) -> bool:
 
 
 class _Sides(NamedTuple):
-    """A and B: their options and what they are called, the cluster of A, and that of B if it is another one."""
+    """The two sides: the cluster of A, the options of both, the cluster of B if it differs, and the names of both."""
 
     cluster: Cluster
     a: Options
@@ -142,7 +142,7 @@ def _sides(given: Mapping[str, Any], asked: Asked, baseline: StoredReport | None
 def _options(
     given: Mapping[str, Any], base: Options, config: str | None, release: str | None, block: ExitStack
 ) -> Options:  # fmt: skip
-    """Return the options of one side: those of the command, with a configuration and a release of its own."""
+    """Return the options of one side: those of the command, with the side's own configuration and release."""
     changed = base if given["emulate"] is not None else replace(base, emulate=None)
     if config is not None:
         if config == STDIN:

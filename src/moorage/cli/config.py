@@ -39,7 +39,7 @@ def _common(command: _Command) -> _Command:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The options that all subcommands of ``moorage config`` share."""
+    """The values of the options that all subcommands of ``moorage config`` share."""
 
     feature_gates: str
     plugins: tuple[str, ...]

@@ -32,9 +32,9 @@ All that is printed: moorage help drain
 def cordon(**given: Any) -> int:
     """Say what cordoning nodes would change.
 
-    Pods stay on cordoned nodes; pending pods of the input go elsewhere, or find no place. Exits with 0 when every pending pod
-    that would be placed without the cordon is placed with it, 2 when not, 1 when something is wrong with the input or the
-    options.
+    Pods stay on cordoned nodes; pending pods of the input are placed on other nodes or stay pending. Exits with 0 when every
+    pending pod that is placed without the cordon is also placed with it, 2 when not, 1 when something is wrong with the input
+    or the options.
     """
     with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)

@@ -38,7 +38,7 @@ def examples_folder() -> Path:
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.option("--copy", "target", metavar="DIR", help="Copy the examples to DIR/examples instead, to work with them.")
 def demo(target: str | None) -> int:
-    """Schedule the pods of a bundled example cluster, and show how to go on.
+    """Schedule the pods of a bundled example cluster, and print commands to try next.
 
     The example has eight nodes in three zones and pods of every kind; two stay pending on purpose.
     """

@@ -1,4 +1,4 @@
-"""The release that ``--emulate auto`` stands for: that of a cluster, by what its objects say."""
+"""Find the release for ``--emulate auto``: that of the cluster, from the versions that its objects contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moorage.simulator.dump_record import DUMP_RECORD
 __all__ = ["known_release", "release_of_files", "release_of_nodes"]
 
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-#: Kinds that show the release of a cluster.
+#: Kinds whose objects contain versions of the cluster's components.
 _TELLING: Final = frozenset(["Node", DUMP_RECORD.kind, SERVER_VERSION])
 #: ``(labels, kubelet's version)`` of a node.
 _Kubelet = tuple[Mapping[str, str], str]
@@ -26,7 +26,7 @@ _Kubelet = tuple[Mapping[str, str], str]
 def release_of_nodes(nodes: Iterable[Node], server: str, note: Callable[[str], None]) -> Release:
     """Return the release of a cluster with these nodes; ``server`` is the version of its API server, "" if not known.
 
-    ``note`` receives a note if the patch release is not known and another one is used.
+    ``note`` receives a message if the patch release is not known and the nearest one is used.
     Raises  InputError if nothing reports a version, or the release is not known
     """
     kubelets: list[_Kubelet] = [(node.metadata.labels, node.status.node_info.kubelet_version) for node in nodes]
@@ -45,9 +45,9 @@ def release_of_files(sources: Iterable[InputFile], note: Callable[[str], None]) 
 
 
 def known_release(found: DetectedRelease, note: Callable[[str], None]) -> Release:
-    """Return the release that was found; ``note`` receives a note if another patch release takes its place.
+    """Return the detected release, or the nearest known patch release; ``note`` receives a message in the latter case.
 
-    Raises  InputError if it is not known
+    Raises  InputError if its minor release is not known
     """
     if found.release is None:
         raise InputError(f"--emulate auto: {why_unknown(found.version)}")

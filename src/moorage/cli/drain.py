@@ -1,4 +1,4 @@
-"""``moorage drain``: what ``kubectl drain`` would do, and what would become of the pods."""
+"""``moorage drain``: what ``kubectl drain`` would do, and what would happen to the pods."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ All that is printed, and what is assumed: moorage help drain
     help="Continue even if there are pods using emptyDir (local data that will be deleted when the node is drained).",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Continue even if there are pods that do not declare a controller.")
-@click.option("--disable-eviction", is_flag=True, help="Delete pods instead of evicting them: no budget is asked.")
+@click.option("--disable-eviction", is_flag=True, help="Delete pods instead of evicting them, ignoring disruption budgets.")
 @click.option(
     "--grace-period", type=int, default=-1, show_default=True, metavar="SECONDS",
     help="How long each pod has to terminate gracefully. If negative, its own grace period is used.",
@@ -62,17 +62,21 @@ All that is printed, and what is assumed: moorage help drain
 @click.option("--ready-after", default="10s", show_default=True, metavar="DURATION",
               help="How long a pod takes to become ready once it is placed.")  # fmt: skip
 @click.option("--together", is_flag=True, help="Drain all nodes at the same time.")
-@click.option("--one-by-one", is_flag=True, help="Drain each node after the one before. This is the default.")
+@click.option("--one-by-one", is_flag=True, help="Drain the nodes one after the other. This is the default.")
 @click.option("--return", "returns", is_flag=True, help="Uncordon each node as soon as it is drained, as an upgrade does.")
 @click.option(
-    "--surge", type=click.IntRange(0, 1000), default=0, metavar="K", help="Add K empty nodes like the first one before."
+    "--surge",
+    type=click.IntRange(0, 1000),
+    default=0,
+    metavar="K",
+    help="First add K empty nodes like the first node to drain.",
 )
-@click.option("--find-order", is_flag=True, help="Drain the nodes in the order that goes best.")
+@click.option("--find-order", is_flag=True, help="Drain the nodes in the best order that a search finds.")
 def drain(**given: Any) -> int:
-    """Say what kubectl drain would do to nodes, and what would become of their pods.
+    """Say what kubectl drain would do to nodes, and what would happen to their pods.
 
     Evicts pods in virtual time by kubectl's rules and flags: disruption budgets are respected, controllers replace the pods,
-    and kube-scheduler places the replacements. Pending pods of the input are placed before. Exits with 0 when the nodes can be
+    and kube-scheduler places the replacements. Pending pods of the input are placed first. Exits with 0 when the nodes can be
     drained and no pod is pending afterwards, 2 when not, 1 when something is wrong with the input or the options.
     """
     if given["together"] and (given["one_by_one"] or given["find_order"] or given["returns"]):
@@ -142,6 +146,6 @@ def _selector(text: str) -> Selector:
 
 
 def _now_s(asked: Asked) -> float:
-    """Return when the dump was taken, in seconds of Unix time; the present if that is not known."""
+    """Return when the dump was taken, in Unix seconds; the current time if that is not known."""
     taken = asked.given.report.taken_at
     return datetime.fromisoformat(taken).timestamp() if taken else time.time()

@@ -1,4 +1,4 @@
-"""``moorage dump``: write what scheduling reads of a live cluster into one file."""
+"""``moorage dump``: write the objects of a live cluster, with the fields that scheduling reads, into one file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ What is in the file, and what never is: moorage help dump
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
 def dump(**given: Any) -> None:
-    """Write everything that scheduling reads of a cluster into one file, with read-only requests.
+    """Write a cluster into one file, with everything that scheduling reads. Only read requests are made.
 
     The file is for -f of the other commands. It has no secrets, config maps, environments or arguments. Kinds that are
     forbidden or not served are left out; the file says so, and the other commands repeat it.

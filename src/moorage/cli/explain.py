@@ -38,25 +38,29 @@ All that is printed, and what it means: moorage help explain
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("pods", nargs=-1, metavar="[NAMESPACE/]POD | KIND/NAME")
 @click.option("--all", "every_pending", is_flag=True, help="Explain every pod that stays pending.")
-@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pods or workloads named.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the named pods or workloads.")
 @click.option(
     "--may", default="pod,node,cluster,config", show_default=True, metavar="OWNERS",
     help="Who may make the changes that are proposed: any of pod, node, cluster and config.",
 )  # fmt: skip
-@click.option("--costs", metavar="FILE", help="What changes cost, as YAML; it replaces a part of the built-in table.")
+@click.option(
+    "--costs", metavar="FILE", help="YAML file with the costs of changes; it overrides entries of the built-in table."
+)
 @click.option("--alternatives", type=click.IntRange(0), default=3, show_default=True, help="How many more changes to list.")
 @click.option(
     "--probes", type=click.IntRange(0), default=2000, show_default=True,
-    help="Engine runs that the search for changes may take; 0 leaves it out.",
+    help="Maximum number of simulations in the search for changes; 0 skips the search.",
 )  # fmt: skip
-@click.option("--with-queue", is_flag=True, help="Try the pods ahead of it in the queue before the pod, for every change.")
+@click.option(
+    "--with-queue", is_flag=True, help="For every change, first place the pods that are ahead of the pod in the queue."
+)
 @question_options()
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node.
 
     Places the pending pods of a cluster as moorage simulate does, then lets every plugin judge every node for the pod. To
-    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. Exits with 0 when every pod asked
-    for has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
+    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. Exits with 0 when every named pod
+    has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
     certain.
     """
     if bool(given["pods"]) == given["every_pending"]:
@@ -70,7 +74,7 @@ def explain(**given: Any) -> int:
 
 
 def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:
-    """Return the explanations with the changes of the question, each with the one before them.
+    """Return the explanations after the changes of the question, each with the explanation before the changes.
 
     With --all, pods that were pending before the changes are explained too.
     """
@@ -81,7 +85,7 @@ def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[Simulat
 
 
 def _before(asked: Asked, what: ExplainOptions) -> dict[str, Explanation]:
-    """Return the explanations without the changes, by pod; none if the pods asked for exist only with the changes."""
+    """Return the explanations before the changes, by pod; {} if the named pods exist only after the changes."""
     quick = replace(what, limits=ChangeLimits(probes=0))
     try:
         return {_subject(one): one for one in explain_cluster(asked.given, asked.options, quick)}
@@ -90,7 +94,7 @@ def _before(asked: Asked, what: ExplainOptions) -> dict[str, Explanation]:
 
 
 def _subject(explanation: Explanation) -> str:
-    """Return what an explanation is about: a pod, or the pods of a workload that are not created."""
+    """Return the subject of an explanation: a pod, or a workload whose pods are not created."""
     missing = explanation.not_created
     return f"{missing.namespace}/{missing.workload}" if missing is not None and missing.workload else explanation.pod
 
@@ -110,7 +114,7 @@ def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
 
 
 def print_explanations(found: Sequence[Explanation], output: str, *, ascii_only: bool = False) -> None:
-    """Print explanations, or as text that there is nothing to explain."""
+    """Print explanations. If there are none, print a text that says so, except as JSON or YAML."""
     if found or output in {"json", "yaml"}:
         print_answers(found, output, ascii_only=ascii_only)
     else:

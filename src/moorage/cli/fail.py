@@ -40,9 +40,9 @@ All that is printed, and what the modes do: moorage help survive
 def fail(**given: Any) -> int:
     """Say what happens when nodes are lost at once.
 
-    Their pods are gone, controllers replace them, and kube-scheduler places the replacements on the other nodes. Pending pods
-    of the input are placed before. Exits with 0 when no pod is pending afterwards that was not before, 2 when one is, 1 when
-    something is wrong with the input or the options.
+    Their pods are lost, controllers replace them, and kube-scheduler places the replacements on the other nodes. Pending pods
+    of the input are placed first. Exits with 0 when the loss leaves no additional pod pending, 2 when it does, 1 when something
+    is wrong with the input or the options.
     """
     if given["zone"] and (given["nodes"] or given["node_selector"]):
         raise click.UsageError("name nodes, select them with -l, or give --zone: one of these")

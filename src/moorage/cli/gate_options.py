@@ -22,7 +22,7 @@ from moorage.report.stored_runs import StoredReport, read_stored
 
 __all__ = ["PIPELINE_OUTPUTS", "ManifestLines", "gate_options", "pending_findings", "print_gate_report", "read_baseline"]
 
-#: The values of ``-o`` that are for pipelines.
+#: The output formats for CI pipelines.
 PIPELINE_OUTPUTS: Final = ("junit", "sarif", "github")
 _BASELINE_LIMIT: Final = 1 << 30
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -47,7 +47,7 @@ def gate_options(command: _Command) -> _Command:
 
 
 def read_baseline(given: Mapping[str, Any], digest: Callable[[], str]) -> StoredReport | None:
-    """Return the stored report, if one is given. ``digest`` computes that of the present input.
+    """Return the stored report of --baseline, None without it. ``digest`` computes the digest of the current input.
 
     Raises  InputError for a report of another input, unless ``--across`` is given
     """
@@ -69,28 +69,28 @@ def read_baseline(given: Mapping[str, Any], digest: Callable[[], str]) -> Stored
 
 
 class ManifestLines:
-    """Where the objects of the input files are; nothing is known of standard input and live clusters."""
+    """The file and line of each object in the input files. Standard input and live clusters have none."""
 
     def __init__(self, paths: Sequence[str], recursive: bool) -> None:
         files = [path for path in paths if path != STDIN]
         self._found: Mapping[ObjectKey, FileLine] = find_positions(open_sources(files, recursive=recursive))
 
     def of_pod(self, pod: UnplacedPod) -> SourceLine | None:
-        """Return where the manifest of a pod is: its own, else that of its workload."""
+        """Return the file and line of a pod's manifest or, without one, of its workload's; None if neither is in a file."""
         namespace, _, name = pod.pod.partition("/")
         kind, _, owner = pod.workload.partition("/")
         found = self._found.get(ObjectKey("Pod", namespace, name)) or self._found.get(ObjectKey(kind, namespace, owner))
         return None if found is None else SourceLine(found.file, found.line)
 
     def first(self) -> SourceLine | None:
-        """Return where the first object is."""
+        """Return the file and line of the first object."""
         return next((SourceLine(one.file, one.line) for one in self._found.values()), None)
 
 
 def pending_findings(
     pending: Iterable[UnplacedPod], new: Iterable[UnplacedPod], lines: ManifestLines, *, compared: bool = True
 ) -> tuple[PendingFinding, ...]:
-    """Return the pending pods with the lines of their manifests, the new ones first. ``compared``: there is a run before."""
+    """Return the pending pods with the lines of their manifests, new ones first. ``compared``: there is an earlier run."""
     names = {one.pod for one in new}
     found = [PendingFinding(one, lines.of_pod(one), one.pod in names, compared) for one in pending]
     return tuple(sorted(found, key=lambda one: not one.is_new))

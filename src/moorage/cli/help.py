@@ -30,7 +30,7 @@ EPILOG = """Examples:
 
 The options of a command: moorage COMMAND --help
 """
-#: Folder → how its pages are announced, in the order to read them.
+#: Folder → the heading of its pages in the list, in the order to read them.
 _KINDS: Final = {
     "tutorial": "Tutorials",
     "how-to": "How to",
@@ -79,7 +79,7 @@ def show_help(words: tuple[str, ...]) -> int:
 
 
 def _plain(topic: str) -> str:
-    """Return a topic in lower case without what joins words, so that NodeResourcesFit finds node_resources_fit."""
+    """Return a topic in lower case without separators of words, so that NodeResourcesFit finds node_resources_fit."""
     return topic.lower().replace("-", "").replace("_", "")
 
 
@@ -132,7 +132,7 @@ def _unknown(topic: str) -> str:
 
 
 def _show(text: str) -> None:
-    """Print a page: laid out on a terminal, as it is otherwise."""
+    """Print a page: formatted on a terminal, otherwise as Markdown."""
     if not bare(sys.stdout).isatty():
         click.echo(text, nl=False)
         return

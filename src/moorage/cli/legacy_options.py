@@ -1,4 +1,4 @@
-"""The meaning of the flags of kube-scheduler 1.19 to 1.21: validation, warnings, and how they combine with ``--config``.
+"""The semantics of the flags of kube-scheduler 1.19 to 1.21: validation, warnings, and their combination with ``--config``.
 
 Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: options.go, deprecated.go, insecure_serving.go; component-base,
         logs and metrics
@@ -178,7 +178,7 @@ class OldFlags:
         return Addresses(address, address)
 
     def addresses_beside(self, addresses: Addresses | None) -> Addresses | None:
-        """Return the addresses of a configuration file, or none where --port=0 turns plain HTTP off, which no file can do."""
+        """Return the addresses in a configuration file, or none with --port=0: only that flag can turn plain HTTP off."""
         off = "port" in self.given.changed and not self.given["port"]
         return Addresses("", "") if off else addresses
 

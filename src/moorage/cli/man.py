@@ -24,12 +24,12 @@ EPILOG = """Examples:
 
 How to install: moorage help man
 """
-#: How a paragraph of a help text starts whose lines are kept as they are.
+#: click's mark at the start of a paragraph whose line breaks are kept.
 _AS_IT_IS = "\b\n"
 
 
 class _Roff(click.HelpFormatter):
-    """Takes what a help page is made of, and writes it for man."""
+    """Formats the parts of a help page as roff."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         del prefix
@@ -51,7 +51,7 @@ class _Roff(click.HelpFormatter):
             self.write(f".TP\n.B {_escaped(term)}\n{_escaped(' '.join(text.split()))}\n")
 
     def write_paragraph(self) -> None:
-        """Paragraphs have a mark of their own."""
+        """Write nothing, as each paragraph starts with ``.PP``."""
 
     @contextmanager
     def section(self, name: str) -> Generator[None, None, None]:
@@ -64,13 +64,13 @@ class _Roff(click.HelpFormatter):
 
 
 def _escaped(text: str) -> str:
-    """Return text for roff: backslashes and dashes are printed, and a line that starts with a dot is no macro."""
+    """Escape text for roff: backslashes, dashes, and dots and quotes at the start of a line, which would be macros."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^(?=[.'])", r"\\&", plain, flags=re.MULTILINE)
 
 
 def man_page(command: click.Command, ctx: click.Context) -> str:
-    """Return the man page of a command, from what its ``--help`` says."""
+    """Return the man page of a command, with the texts of its ``--help``."""
     formatter = _Roff(width=10_000)
     command.format_usage(ctx, formatter)
     formatter.write_heading("description")

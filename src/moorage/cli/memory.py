@@ -4,8 +4,8 @@ Each decision creates and drops dozens of arrays whose size grows with the numbe
 nodes) glibc returns such memory to the system at once and requests it again for the next array, which costs several times
 the computation itself. ``keep_freed_memory`` makes glibc keep it.
 
-Python runs its cycle collector after some hundreds of new objects, which is twice for every pod that is decoded, although
-almost none of a pod's objects are in cycles. ``collect_seldom`` makes it run less often.
+Python runs its cycle collector after some hundreds of new objects: twice for every pod that is decoded, although almost none of
+a pod's objects are in cycles. ``collect_seldom`` makes it run less often.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options that say which pods a report lists."""
+"""The options that select the pods that a report lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS = (
     ),
     click.option(
         "--pod", "pods_listed", multiple=True, metavar="[NAMESPACE/]POD",
-        help="List only this pod; web-* lists all whose names start like that. May be repeated.",
+        help="List only this pod; web-* lists all pods whose names start with web-. May be repeated.",
     ),
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def narrowing_of(given: Mapping[str, Any]) -> Narrowing:
 
 
 def refuse_unmatched(narrowing: Narrowing, run: Run) -> None:
-    """Refuse names of pods that are not in the run.
+    """Refuse ``--pod`` with a name that matches no pod of the run.
 
     Raises  InputError
     """

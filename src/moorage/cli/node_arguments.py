@@ -1,4 +1,4 @@
-"""Nodes as commands take them: by name, or by a label selector."""
+"""The nodes that a command gets as arguments: by name, or by a label selector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ node_selector_option = click.option(
 def named_nodes(cluster: Cluster, given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the nodes that a command is about, in the order given.
 
-    Raises  InputError for a selector that matches no node; UsageError for no node, or for names and a selector
+    Raises  InputError for a selector that matches no node; UsageError for neither names nor a selector, or for both
     """
     names, selector = given["nodes"], given["node_selector"]
     if names and selector:
@@ -35,7 +35,7 @@ def named_nodes(cluster: Cluster, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def seldom(say: Callable[[int], None]) -> Callable[[int], None]:
-    """Return a function that passes some of the numbers that it is called with on: a few each second."""
+    """Return a function that calls ``say`` with the numbers that it gets, but at most a few times a second."""
     due = time.monotonic() + _EVERY_S
 
     def passes(number: int) -> None:

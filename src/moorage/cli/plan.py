@@ -41,7 +41,7 @@ The file of types, and how the answer is found: moorage help plan
     "--pods", "pods", multiple=True, metavar="PATH", help="Plan for these pods or workloads, not for the pending ones."
 )
 @click.option("--consolidate", is_flag=True, help="Say which nodes can be removed instead.")
-@click.option("--buy", is_flag=True, help="With --consolidate: one node of another type may be bought for those removed.")
+@click.option("--buy", is_flag=True, help="With --consolidate: also consider buying one node of another type to replace nodes.")
 @click.option("--delete-emptydir-data", is_flag=True, help="With --consolidate: evict pods with emptyDir volumes, too.")
 @click.option("--force", is_flag=True, help="With --consolidate: evict pods without a controller, too.")
 @click.option("--objective", type=click.Choice(["price", "nodes"]), default="price", show_default=True,
@@ -50,11 +50,11 @@ The file of types, and how the answer is found: moorage help plan
 @click.option("--time-limit", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to look for a cheaper set.")  # fmt: skip
 @click.option(
-    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Try sets of nodes in so many processes."
+    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that try sets of nodes."
 )
 @dask_option
 def plan(**given: Any) -> int:
-    """Say which nodes to buy so that kube-scheduler places all pending pods, and what they cost at least.
+    """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost.
 
     The lower bound holds for any scheduler. The answer is verified by running the engine with the new nodes. With
     --consolidate, say which nodes can be removed: their pods find a place on the others, and kubectl can drain them. Exits

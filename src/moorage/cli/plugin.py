@@ -30,7 +30,7 @@ What the folder holds: moorage help plugin-new
 """
 #: A module's name that is also valid as the name of a distribution.
 _USABLE: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?")
-#: Names that the written files use otherwise.
+#: Names that a plugin cannot have, because the written files use them for something else.
 _USED: Final = frozenset({"Hold", "NodeInfo", "PodInfo", "TEAM", "moorage", "pytest", "setuptools"})
 
 

@@ -22,7 +22,7 @@ from moorage.server.embedded import BuiltScheduler
 
 __all__ = ["PluginFiles", "follow"]
 
-#: Seconds between two looks at the files, and how long they must rest before they are read.
+#: Seconds between two checks of the files, and seconds to wait after a change before they are read.
 _LOOK_S: Final = 0.5
 _REST_S: Final = 0.1
 
@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 
 class PluginFiles:
-    """The modules of a scheduler's own plugins and what they import from the same folders, with the state of their files."""
+    """The modules of a scheduler's custom plugins, and the modules that these import from the same folders."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._folders = frozenset(_folders(scheduler))
@@ -39,7 +39,7 @@ class PluginFiles:
 
     @property
     def names(self) -> list[str]:
-        """The names of the files that are followed."""
+        """The names of the files to watch."""
         return sorted(Path(path).name for path in self._stamps)
 
     def _modules(self) -> Iterator[tuple[str, ModuleType, str]]:
@@ -52,12 +52,12 @@ class PluginFiles:
         return {path: stamp for _, _, path in self._modules() if (stamp := _stamp(path)) is not None}
 
     def have_changed(self) -> bool:
-        """Return True if a file changed since the last reload. One that is missing is about to be written."""
+        """Return True if a file changed since the last reload; False while one is missing, as an editor is replacing it."""
         now = {path: _stamp(path) for path in self._stamps}
         return None not in now.values() and now != self._stamps
 
     def reload(self, build: Callable[[], BuiltScheduler]) -> BuiltScheduler:
-        """Import the modules again and build a scheduler of them; if that fails, keep the old modules and raise the error."""
+        """Import the modules again and build a scheduler. If that fails, restore the old modules and raise the error."""
         old = {name: module for name, module, _ in self._modules()}
         self._stamps = {path: _stamp(path) or (0, 0) for path in self._stamps}
         for name in old:
@@ -76,7 +76,7 @@ class PluginFiles:
 
 
 def _folders(scheduler: Scheduler) -> Iterator[Path]:
-    """Yield the folders of the plugins that do not come with Moorage: of their package, if they have one."""
+    """Yield the folders of custom plugins: for a plugin in a package, that of the top-level package."""
     modules = {type(plugin).__module__ for profile in scheduler.profiles.values() for plugin in profile.plugins.values()}
     for name in modules:
         if name.partition(".")[0] != "moorage":
@@ -86,7 +86,7 @@ def _folders(scheduler: Scheduler) -> Iterator[Path]:
 
 
 def _is_own(path: str) -> bool:
-    """Return True for files that their user edits: no installed package, no part of Python or of Moorage."""
+    """Return True for files that a user may edit, which excludes installed packages, extension modules and Moorage itself."""
     parts = Path(path).parts
     own_code = Path(__file__).resolve().parents[1]
     return "site-packages" not in parts and not Path(path).is_relative_to(own_code) and "lib-dynload" not in parts
@@ -103,7 +103,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 async def follow(
     files: PluginFiles, build: Callable[[], BuiltScheduler], restart: Callable[[BuiltScheduler], None], report: Report
 ) -> None:
-    """Build a scheduler whenever the files change, and hand it to ``restart``, until cancelled."""
+    """Build a scheduler whenever the files change, and pass it to ``restart``, until cancelled."""
     while True:
         await asyncio.sleep(_LOOK_S)
         if not files.have_changed():

@@ -21,18 +21,18 @@ _WIDTH = 24
 
 _listeners: list[Callable[[str], None]] = []
 
-#: Held while a line is written, so that a fork of this process never happens in the middle of one.
+#: Held while a line is written and while the process forks, so that no fork happens in the middle of a line.
 _WRITING = threading.Lock()
 os.register_at_fork(before=_WRITING.acquire, after_in_parent=_WRITING.release, after_in_child=_WRITING.release)
 
 
 def send_progress_to(listener: Callable[[str], None]) -> None:
-    """Also pass all progress of this process to a function, which any thread may call."""
+    """Also pass all progress of this process to ``listener``, which is called from another thread."""
     _listeners.append(listener)
 
 
 class Progress:
-    """What is being done, how much of it is done, and for how long; a thread repaints it while the work goes on."""
+    """The progress line: the current work, how much of it is done, and the time so far. A thread repaints it."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._terminal = bare(sys.stderr)
@@ -49,7 +49,7 @@ class Progress:
         return self
 
     def say(self, text: str) -> None:
-        """Show what is being done, and for how long."""
+        """Show ``text`` and the time so far."""
         self._show(lambda: f"{text} {self._seconds()}")
 
     def reading(self, source: InputFile, objects: int) -> None:
@@ -59,13 +59,13 @@ class Progress:
         self._show(lambda: f"reading {size}{found}, {self._seconds()}")
 
     def part(self, what: str, done: int, total: int) -> None:
-        """Show how much of the work is done, with a bar."""
+        """Show a bar for ``done`` of ``total``."""
         filled = _WIDTH * done // max(total, 1)
         bar = "█" * filled + "░" * (_WIDTH - filled)
         self._show(lambda: f"{what} {bar} {done:,} of {total:,}")
 
     def count(self, *, placed: bool) -> None:
-        """Count one decision of a run, and show how many there are."""
+        """Count a decision of a run, and show the numbers of decisions and placed pods."""
         self._decisions += 1
         self._placed += placed
         if self._decisions == 1:

@@ -1,4 +1,4 @@
-"""What all question commands share: their options, the cluster they ask about, how answers are printed, exit statuses.
+"""The common part of all question commands: options, the cluster that they ask about, output of answers, exit statuses.
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("template")
@@ -61,7 +61,7 @@ _Answer = TypeVar("_Answer", bound=Answer)
 
 
 def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChanges:
-    """Return the changes that the options ask for. ``custom``: kinds that plugins read.
+    """Return the changes that the options describe. ``custom`` are the kinds that plugins read.
 
     Raises  InputError
     """
@@ -84,10 +84,10 @@ def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChan
 class Asked:
     """The cluster that a question is about, as it is and with the changes of the question.
 
-    ``options``  how it is scheduled
-    ``given``    the input as it was read
+    ``options``  the scheduler options
+    ``given``    the input before the changes
     ``what_if``  the changes
-    ``files``    where the input came from
+    ``files``    the sources of the input
     """
 
     options: Options
@@ -97,24 +97,24 @@ class Asked:
 
     @cached_property
     def input(self) -> ClusterInput:
-        """The input with all changes but the edits."""
+        """The input with all changes except edits of single objects."""
         return self.what_if.changed(self.given) if self.what_if else self.given
 
     @cached_property
     def changed_options(self) -> Options:
-        """The options with the edits of the configuration."""
+        """The options with the edited configuration."""
         return self.what_if.reconfigured(self.options)
 
     @cached_property
     def changed_input(self) -> ClusterInput:
-        """The input with all changes, with the pods of workloads if single objects were edited."""
+        """The input with all changes. If single objects were edited, it contains the pods of workloads, too."""
         if not self.what_if.object_edits:
             return self.input
         return with_fields(self.cluster.input(), report=self.given.report)
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster with all changes; nothing was scheduled yet."""
+        """The cluster with all changes, before anything is scheduled."""
         cluster = Cluster(self.input, self.changed_options)
         if self.what_if.object_edits:
             cluster.apply(*self.what_if.object_edits)
@@ -126,11 +126,11 @@ class Asked:
         return Cluster(self.given, self.options) if self.what_if else None
 
     def request(self, question: Mapping[str, Any]) -> AnswerRequest:
-        """Return what is asked: ``question`` has the command's own parameters."""
+        """Return the request for an answer; ``question`` has the command's own parameters."""
         return AnswerRequest(**self.envelope(question))
 
     def envelope(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a request."""
+        """Return the fields of ``AnswerRequest``."""
         changes = self.what_if.texts()
         report = self.given.report
         return {
@@ -148,14 +148,14 @@ class Asked:
         return input_digest(self.given)
 
     def answered(self, ask: Callable[[Cluster], _Answer]) -> _Answer:
-        """Return the answer for the cluster with all changes, and with it the one for the cluster before them."""
+        """Return the answer for the cluster with all changes; it contains the answer for the cluster before them."""
         after = ask(self.cluster)
         return after if self.before is None else replace(after, before=ask(self.before))
 
 
 @contextmanager
 def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Asked]:
-    """Read what a command's options name; extenders are connected for the length of the block.
+    """Read the input and the options of a command. Extenders stay connected until the block ends.
 
     Raises  InputError, ConfigError; ClusterError with ``--live``
     """
@@ -197,7 +197,7 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
 
 
 def print_answer(answer: Answer, given: Mapping[str, Any], asked: Asked | None = None) -> None:
-    """Print one answer in the form that ``-o`` asks for. A page shows maps of the cluster that was ``asked`` about."""
+    """Print one answer in the format of ``-o``. An HTML page shows maps of the cluster in ``asked``."""
     if given["output"] == "html":
         _print_page([answer], asked)
     else:

@@ -24,7 +24,7 @@ def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml"
         click.option(
             "-o", "--output", type=click.Choice(outputs), default=outputs[0], show_default=True, help="How to print the answer."
         ),
-        click.option("--ascii", "ascii_only", is_flag=True, help="Print signs in ASCII."),
+        click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII."),
         click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
     )
 
@@ -84,17 +84,17 @@ _CHANGES = (
     ),
     click.option(
         "--scale", "scaled", multiple=True, metavar="KIND/NAME=N",
-        help="Scale a workload first; it gets or loses pods as its controller would have it. May be repeated.",
+        help="Scale a workload first; pods are created or deleted as its controller would do. May be repeated.",
     ),
     click.option(
         "--replace", "replacements", multiple=True, metavar="FILE",
-        help="Put the objects of this file in the place of those with their names first. May be repeated.",
+        help="Replace objects first by those with the same names in this file. May be repeated.",
     ),
 )  # fmt: skip
 
 
 def what_if_options(command: _Command) -> _Command:
-    """Add the options that read a live cluster, and those that change the input before the question is asked."""
+    """Add the options for reading a live cluster, and for changing the input before the question is answered."""
     for option in reversed((*_LIVE, *_CHANGES)):
         command = option(command)
     return command

@@ -20,7 +20,7 @@ _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feat
 
 
 def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: ProgressPipe) -> None:
-    """Run a command in a folder, print into its files, and exit with the command's status."""
+    """Run a command in a folder, write its output to files there, and exit with the command's status."""
     sys.path.append(os.getcwd())  # for the modules of plugins
     os.chdir(folder)
     limit_process(limits)
@@ -35,12 +35,12 @@ def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits
     main(words)
 
 
-#: What the web interface gets.
+#: How the web interface answers questions.
 ANSWERING: Final = Answering(answer_question, ("moorage.cli.question_worker", "moorage.cli.question_commands"))
 
 
 def question_words(given: Mapping[str, Any]) -> list[str]:
-    """Return the options of a question for the scheduler that a command runs."""
+    """Return the options that make a question use the same scheduler as ``moorage up`` with the options ``given``."""
     words = ["--extenders=skip", f"--seed={given['seed']}"]
     for name, option in _SAME.items():
         value = given[name]
@@ -56,7 +56,7 @@ def absolute_plugin(plugin: str) -> str:
 
 
 def _redirect(stdin: str | None) -> None:
-    """Connect the standard streams to files, below Python, so that nothing reaches the server's terminal."""
+    """Redirect the standard file descriptors to files, so that nothing is written to the server's terminal."""
     sys.stdout.flush()
     given = os.open(stdin or os.devnull, os.O_RDONLY)
     made = [os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) for name in (ANSWER, ERRORS)]

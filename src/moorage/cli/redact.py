@@ -41,7 +41,7 @@ EPILOG = """Examples:
 
 What is replaced, and what stays: moorage help redact
 """
-#: What the options of a scheduler are that this command does not have.
+#: The values of scheduler options that this command does not offer.
 _UNASKED: Final[Mapping[str, Any]] = {"max_disks": None, "seed": 0, "extenders": "skip", "no_quota": False}
 #: The size of a new key, in bytes.
 _KEY_SIZE: Final = 32
@@ -68,7 +68,7 @@ _KEY_SIZE: Final = 32
 @click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
 @click.option("--map", "map_file", metavar="FILE", help="Also write what each token stands for. Keep this file to yourself.")
 @click.option(
-    "--verify", is_flag=True, help="Simulate both; exit with 2, and write nothing, if the result schedules in another way."
+    "--verify", is_flag=True, help="Simulate input and result; if they schedule differently, write nothing and exit with 2."
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
 def redact(**given: Any) -> int:

@@ -35,7 +35,7 @@ All that is printed: moorage help report
 @click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable as well.")
 @click.option(
     "--by-engine", type=click.IntRange(0), default=3, show_default=True,
-    help="Of how many shapes the engine counts how many more pods fit.",
+    help="Number of pod shapes for which to count how many more pods fit.",
 )  # fmt: skip
 @click.option("--serve", is_flag=True, help="Show the cluster in a browser and answer its questions, until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for --serve [a free one].")

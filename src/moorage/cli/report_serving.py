@@ -22,7 +22,7 @@ from moorage.web.standalone import serve_cluster
 
 __all__ = ["input_words", "kept_stdin", "serve"]
 
-#: Parameters of a question command → options, by how their values are written.
+#: Parameters of a question command → options: with paths as values, with other values, and without values.
 _FILES: Final = {"paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig"}
 _VALUES: Final = {
     "edits": "edit", "cordoned": "cordon", "removed": "remove-nodes", "added": "add-nodes", "scaled": "scale",
@@ -49,7 +49,7 @@ def _all(value: Any) -> list[Any]:
 
 @contextmanager
 def kept_stdin(given: Mapping[str, Any]) -> Iterator[Path | None]:
-    """Keep standard input in a file, if the input is read from it, so that it can be read again."""
+    """If the input comes from standard input, copy it to a file, so that questions can read it again."""
     if STDIN not in given["paths"]:
         yield None
         return

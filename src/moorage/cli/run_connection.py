@@ -1,4 +1,4 @@
-"""Which API server ``moorage run`` connects to, by its flags and the configuration, and which release that has."""
+"""Find the API server for ``moorage run`` from flags and configuration, and the release of that server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["endpoint_of_file", "live_release", "run_endpoint"]
 
 
 def run_endpoint(kubeconfig: str, master: str, warn: Callable[[str], None]) -> Endpoint:
-    """Return the endpoint that a kubeconfig file and ``--master`` name, each of which may be empty.
+    """Return the endpoint from a kubeconfig file and ``--master``; either may be "".
 
     Raises  InputError
     """
@@ -57,7 +57,7 @@ def endpoint_of_file(path: str, warn: Callable[[str], None]) -> Endpoint:
 def live_release(endpoint: Endpoint, note: Callable[[str], None]) -> Release:
     """Return the release of the API server at an endpoint.
 
-    Raises  InputError if it cannot be asked, or the release is not known
+    Raises  InputError if the server cannot be reached, or its release is not known
     """
 
     async def ask() -> str:

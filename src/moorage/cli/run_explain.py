@@ -1,7 +1,8 @@
 """``/debug/explain`` of ``moorage run``: the answers of ``moorage explain`` from the scheduler's own state.
 
-An answer is worked out between two attempts, in one go, and takes the loop's time: one at a time, and after each the next one
-waits ten times as long as it took. Modules are loaded and documents written in another thread.
+Each answer is computed on the event loop between two scheduling attempts. So that answers take a small part of its time, they
+run one at a time, and the next one starts only after ten times as long as the last one took. Another thread imports modules and
+encodes documents.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["LiveExplainer"]
 
 #: How many requests may wait for their turn.
 _MOST_WAITING: Final = 8
-#: How much longer the next answer waits than the last one took.
+#: The pause after an answer, as a multiple of the time that it took.
 _REST: Final = 10.0
 _STANDBY: Final = "this replica does not lead, so it schedules no pod"
 _NO_CHANGES: Final = "changes are not searched for here, because that would hold up scheduling: use moorage explain --live\n"
@@ -60,7 +61,7 @@ class LiveExplainer:
         return await asyncio.to_thread(_page, found, query.get("output", "json"))
 
     async def _explained(self, key: str) -> Explanation | Page:
-        """Work out the answer, once the loop has had its time."""
+        """Compute the answer after the pause that follows the last one."""
         await asyncio.sleep(max(0.0, self._free_at - self._clock()))
         explain = await asyncio.to_thread(_explain)
         if self._live.not_synced:

@@ -64,7 +64,7 @@ _PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Everything that is known before anything starts. ``document`` is the configuration as /configz shows it."""
+    """The settings of a process, complete before it starts. ``document`` is the configuration as /configz shows it."""
 
     loaded: Loaded
     document: Mapping[str, Any]

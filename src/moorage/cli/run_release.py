@@ -1,4 +1,4 @@
-"""Which release of kube-scheduler ``moorage run`` emulates, and so which flags it takes.
+"""Select the release of kube-scheduler that ``moorage run`` emulates, which determines its flags.
 
 ``--emulate`` names the release, or ``auto`` for that of the live cluster. Without it, a Policy, an algorithm provider and a
 v1beta1 configuration select 1.21, and everything else selects the current release. The release decides which flags exist, their
@@ -32,7 +32,7 @@ _ERA: Final = "moorage.era"
 #: Flags that only earlier releases have.
 ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
 _EVERY: Final = (*FLAGS, *(flag for flag in GONE.values()))
-#: The flag that 1.19 to 1.21 do not have, with their fixed value: seconds before an unschedulable pod is retried.
+#: A flag that 1.19 to 1.21 do not have, with their constant: seconds before an unschedulable pod is retried.
 _OLD_DEFAULTS: Final = {"pod-max-in-unschedulable-pods-duration": 60.0}
 
 
@@ -67,7 +67,7 @@ class Era:
         return tuple(flag for flag in FLAGS if flag.name not in self.emulated.lacks_flags)
 
     def with_text(self, path: str) -> Era:
-        """Return this with the text of the configuration file at ``path``, unless that is empty.
+        """Return the Era with the text of the configuration file at ``path``; unchanged if ``path`` is empty.
 
         Raises  InputError where it cannot be read
         """

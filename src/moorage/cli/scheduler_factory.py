@@ -23,7 +23,7 @@ def build_scheduler(
     max_disks: int | None = None,
     watched: Callable[[Profile], Profile] | None = None,
 ) -> Scheduler:
-    """Return a scheduler with the profiles of a configuration; ``watched`` wraps each profile.
+    """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
 
     Raises  InputError where an enabled plugin does not exist
     """

@@ -147,7 +147,7 @@ def simulate(**given: Any) -> int:
 
 
 def _measure(given: dict[str, Any]) -> SimulationGates | None:
-    """Return what measures the run, if the options ask for more than the outcome of each pod."""
+    """Return the measurements of the run; None if the options need only the outcome of each pod."""
     wanted = given["output"] in {"json", "yaml", *PIPELINE_OUTPUTS}
     if not wanted and not any(given[name] for name in ("gates", "strict", "baseline", "across")):
         return None
@@ -168,7 +168,7 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
 
 
 class _Simulated(NamedTuple):
-    """A run, with an explanation of each pod that stays pending if that was asked for, or what an autoscaler did."""
+    """A run; with --explain an explanation of each pending pod, with --autoscale a table of the autoscaler's actions."""
 
     run: Run
     explanations: list[Explanation] | None = None
@@ -274,7 +274,7 @@ def _asks_what_if(given: dict[str, Any]) -> bool:
 def _run_changed(
     given: dict[str, Any], options: Options, progress: Progress, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:  # fmt: skip
-    """Simulate a live cluster, or a changed one; a changed one also without the changes."""
+    """Simulate a live or changed cluster. A changed cluster is also simulated without the changes."""
     from moorage.cli.question import asked_of  # imports the laboratory, which is rarely needed here
 
     if given["trace"] is not None or given["nodes"] or given["pods"]:

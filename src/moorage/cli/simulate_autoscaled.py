@@ -20,7 +20,7 @@ from moorage.simulator.trace import Trace
 
 __all__ = ["simulate_autoscaled"]
 
-#: How long a simulation lasts by default; that of a trace, after its last arrival.
+#: Default duration of a simulation in seconds; for a trace it starts at the last arrival.
 _DEFAULT_S = 3600.0
 
 
@@ -28,7 +28,7 @@ def simulate_autoscaled(
     given: ClusterInput | Trace, options: Options, pools: str, expander: str, until_s: float | None,
     on_attempt: Callable[[SimulatedAttempt], None],
 ) -> tuple[Run, str]:  # fmt: skip
-    """Return the run, and a table of what the autoscaler did.
+    """Return the run, and a table of the autoscaler's actions.
 
     Raises  InputError
     """

@@ -37,7 +37,7 @@ _OnAttempt = Callable[[SimulatedAttempt], None]
 
 
 class SimulationGates:
-    """Runs simulations and measures them: the one asked for, then the one without the changes of the input, if it has any."""
+    """Runs simulations and measures them: the requested one, then, if the input is changed, the one before the changes."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
@@ -75,9 +75,9 @@ class SimulationGates:
     # -- gates -----------------------------------------------------------------------------------------------------------
 
     def judged(self, run: Run) -> Run:
-        """Return the run with its measures and its gates. A is the stored run, else the run without the changes.
+        """Return the run with its measures and gates. It is compared with the stored run or else the run without the changes.
 
-        Raises  InputError for a gate that cannot be judged, and a baseline of another input
+        Raises  InputError for a gate that cannot be evaluated, and for a baseline of another input
         """
         stored = read_baseline(self._given, lambda: self._digest)
         now, *others = self._measured
@@ -101,13 +101,13 @@ class SimulationGates:
         return metrics
 
     def _new(self, now: MeasuredRun) -> tuple[UnplacedPod, ...]:
-        """Return the pending pods that the input does not show as unschedulable."""
+        """Return the pending pods that are not already marked as unschedulable in the input."""
         return tuple(one for one in now.pending if one.pod not in self._known)
 
     # -- output ----------------------------------------------------------------------------------------------------------
 
     def print_report(self, run: Run, details: str) -> None:
-        """Print what pipelines read."""
+        """Print the report for CI pipelines."""
         assert run.measures is not None
         found = run.measures
         lines = ManifestLines(self._given["paths"], self._given["recursive"])
@@ -126,7 +126,7 @@ class SimulationGates:
 
 
 def _known_to_be_pending(cluster: ClusterInput) -> frozenset[str]:
-    """Return the pods that the scheduler of the cluster could not place, by their condition PodScheduled."""
+    """Return the keys of the pods whose condition PodScheduled says that the cluster's scheduler could not place them."""
     waiting = (pod for pod in cluster.pods if not pod.spec.node_name)
     return frozenset(pod.key for pod in waiting if any(map(_is_unschedulable, pod.status.conditions)))
 

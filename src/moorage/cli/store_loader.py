@@ -26,12 +26,12 @@ from moorage.wording import counted, some
 __all__ = ["fill", "lost_pods"]
 
 _DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
-#: Kinds that are stored first, because other objects need them to exist or to be admitted; the rest has no order.
+#: Kinds that are stored first, because creating or admitting other objects requires them. The other kinds follow in any order.
 _FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
-#: Short-lived kinds that are skipped, and what ``moorage dump`` and ``kubectl version`` write about the cluster.
+#: Short-lived kinds, and records of ``moorage dump`` and ``kubectl version`` about the cluster; both are skipped.
 _PASSING: Final = frozenset(["Event", "Lease"])
 _NOT_STORED: Final = frozenset(["DumpRecord", SERVER_VERSION])
-#: After how many objects progress is shown.
+#: Progress is updated after this many objects.
 _OFTEN: Final = 100
 #: An object, its kind and its position.
 _Wanted: TypeAlias = tuple[ServedKind, Document, str]
@@ -76,7 +76,7 @@ def fill(
 
 
 def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wanted]:
-    """Yield the objects, and show how many are stored."""
+    """Yield the objects, and show the progress."""
     for number, one in enumerate(wanted):
         if progress is not None and number % _OFTEN == 0:
             progress.part("storing objects", number, len(wanted))
@@ -86,7 +86,7 @@ def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wa
 def _read(
     paths: Iterable[str], *, recursive: bool, stdin: BinaryIO | None, progress: Progress | None
 ) -> Iterator[tuple[Document, str]]:
-    """Yield the objects of files, each with its place."""
+    """Yield the objects of files, each with its position."""
     count = 0
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
         if progress is not None:

@@ -33,26 +33,32 @@ All that is printed, and how losses are compared: moorage help survive
 
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option("--over", default="node", show_default=True, metavar="node|zone|LABEL", help="What is lost.")
-@click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="2: lose every two of them as well.")
+@click.option(
+    "--over",
+    default="node",
+    show_default=True,
+    metavar="node|zone|LABEL",
+    help="What to lose: each node, each zone, or the nodes with each value of a label.",
+)
+@click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="With 2, also lose every pair of them.")
 @click.option("--spare", default="", metavar="NODE",
               help="Find the fewest empty nodes like this one with which every loss is survived.")  # fmt: skip
 @click.option(
     "--probes", type=click.IntRange(0), default=2000, show_default=True,
-    help="Losses that the search for a fix may compute; 0 leaves it out.",
+    help="Maximum number of losses to simulate in the search for a fix; 0 skips the search.",
 )  # fmt: skip
 @click.option(
-    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Compute losses in so many processes."
+    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of processes that simulate losses."
 )
 @dask_option
 @question_options()
 def survive(**given: Any) -> int:
     """Say whether a cluster survives the loss of any node, any zone, or any value of a label.
 
-    Every loss is run by the engine: the nodes and their pods are gone, controllers replace the pods, and kube-scheduler places
-    the replacements. Pending pods of the input are placed before. If some loss leaves a pod pending, changes of nodes are
-    searched that let every loss be survived. Exits with 0 when every loss is survived, 2 when not, 1 when something is wrong
-    with the input or the options.
+    Every loss is simulated: the nodes and their pods are lost, controllers replace the pods, and kube-scheduler places the
+    replacements. Pending pods of the input are placed first. If a loss leaves a pod pending, search for changes of nodes with
+    which every loss is survived. Exits with 0 when every loss is survived, 2 when not, 1 when something is wrong with the input
+    or the options.
     """
     with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked, ExitStack() as block:
         executor = executor_of(given, block) if given["dask"] else None
@@ -71,7 +77,7 @@ def survive(**given: Any) -> int:
 
 
 def _counter(progress: Progress) -> Callable[[NodeLoss], None]:
-    """Return a function that shows how many losses were run."""
+    """Return a function that counts the simulated losses and shows their number."""
     numbers = count(1)
     shows = seldom(lambda number: progress.say(f"{number:,} losses run …"))
     return lambda loss: shows(next(numbers))

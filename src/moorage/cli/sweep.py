@@ -47,12 +47,12 @@ The file of a grid, the store, and all that is printed: moorage help sweep
 @click.argument("grid", metavar="GRID.yaml")
 @click.option(
     "--store", default="sweep", show_default=True, metavar="DIR",
-    help="Where results are kept. Those that are there already are not made again.",
+    help="The store for results. Runs whose results it contains are not repeated.",
 )  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Summarise this metric. May be repeated.")
 @click.option(
     "--against", metavar="AXIS=VALUE",
-    help="What the other values of this axis are compared with; by default the first value of the first axis with several.",
+    help="The baseline that other values of the axis are compared with; default: first value of the first axis with several.",
 )  # fmt: skip
 @click.option(
     "--processes", type=click.IntRange(1), help="How many processes make the runs; by default one for each processor."
@@ -60,7 +60,7 @@ The file of a grid, the store, and all that is printed: moorage help sweep
 @dask_option
 @click.option(
     "--retries", type=click.IntRange(0), default=2, show_default=True,
-    help="How often a run is tried again after its worker ended or an unexpected error.",
+    help="How often to retry a run after its worker died or an unexpected error occurred.",
 )  # fmt: skip
 @click.option("--csv", "csv_file", metavar="FILE", help="Also write a row for each run as CSV.")
 @click.option(
@@ -70,7 +70,7 @@ The file of a grid, the store, and all that is printed: moorage help sweep
     "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True,
     help="How to print the result.",
 )  # fmt: skip
-@click.option("--ascii", "ascii_only", is_flag=True, help="Print signs in ASCII.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def sweep(**given: Any) -> int:
     """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.

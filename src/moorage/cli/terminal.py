@@ -1,4 +1,4 @@
-"""Guards on standard output and standard error against harmful characters in text from outside.
+"""Protect standard output and standard error against harmful characters in text from outside.
 
 A guarded stream escapes control characters and misleading characters in everything that the process writes, including
 Python's own output (warnings, tracebacks) and that of plugins. Line breaks pass, because tables and documents contain them;
@@ -91,7 +91,7 @@ def shows_colour(stream: TextIO) -> bool:
 
 
 def output_style(*, ascii_only: bool = False) -> Style:
-    """Return how to print on standard output: coloured and as wide as the terminal, up to the width of files and pipes."""
+    """Return the style for standard output: coloured, and as wide as the terminal but at most as wide as for files."""
     stream = bare(sys.stdout)
     width = min(WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if stream.isatty() else WIDTH
     return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width)

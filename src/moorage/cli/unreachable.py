@@ -1,4 +1,4 @@
-"""What ``moorage run`` says on a terminal while it cannot reach the API server: one sentence, not a line for each kind."""
+"""Report an unreachable API server on the terminal of ``moorage run``: once, instead of a line for each kind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FAILED = re.compile(r".*: cannot connect: (?P<why>.*); listing again in [\d.]+s
 
 
 def reports_for(server: str, log: Callable[[str], None]) -> Callable[[str], None]:
-    """Return where to report errors that the scheduler survives: the log; on a terminal, ``_Terminal`` before it."""
+    """Return the function that reports recoverable errors: the log or, on a terminal, a filter in front of the log."""
     return _Terminal(server, log) if sys.stderr.isatty() else log
 
 
 class _Terminal:
-    """Says once that the server cannot be reached, and why; says it again only if the reason changes."""
+    """Prints once that the server cannot be reached, and why; prints it again only if the reason changes."""
 
     def __init__(self, server: str, log: Callable[[str], None]) -> None:
         self._server, self._log = server, log

@@ -140,7 +140,7 @@ Everything else: moorage help up
 @click.option("--ui/--no-ui", "has_ui", default=True, show_default=True, help="Serve the web interface under /ui/.")
 @click.option(
     "--ui-write", "writes", is_flag=True,
-    help="Let users of the web interface change the cluster as their rights allow: cordon, evict, make a tried change.",
+    help="Let users of the web interface change the cluster as their rights allow: cordon, evict, apply a simulated change.",
 )  # fmt: skip
 @click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long the pods of jobs run.")
 @click.option(
@@ -272,7 +272,7 @@ def _fill(store: Store, given: dict[str, Any], stdin: BinaryIO) -> None:
 def _reloading(
     cluster: Embedded, wanted: WantedScheduler | None, store: Store, site: EmbeddedSite | None, meter: PluginMeter
 ) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return what follows the files of plugins while the cluster runs.
+    """Return the coroutine function that watches the files of plugins while the cluster runs.
 
     Raises  InputError if there is no plugin to follow
     """
@@ -281,7 +281,7 @@ def _reloading(
     files, scheduler = PluginFiles(cluster.scheduler), wanted
     if not files.names:
         raise InputError("--reload: no profile enables a plugin of yours; name one with --plugins and enable it with --config")
-    sys.dont_write_bytecode = True  # a change within one second would otherwise be taken for the compiled old code
+    sys.dont_write_bytecode = True  # else a second change within the same second would load the cached bytecode
     _report(f"following {', '.join(files.names)}")
 
     def build() -> BuiltScheduler:
@@ -357,7 +357,7 @@ def _print_ready(
 
 
 def _nothing(line: str) -> None:
-    """Say nothing: progress is shown."""
+    """Print nothing, because progress is shown."""
 
 
 def _report(line: str) -> None:

@@ -1,4 +1,4 @@
-"""The options that say where the runs of a command are made: in processes, or by the workers of a Dask cluster."""
+"""The options for where a command simulates: in local processes, or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dask_option(command: _Command) -> _Command:
 
 
 def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
-    """Return what makes the runs, until the end of the block; None: the command itself does.
+    """Return the executor for simulations, open until the block ends; None to simulate in this process.
 
     Raises  InputError if Dask is not installed or does not answer
     """

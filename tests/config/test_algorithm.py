@@ -126,7 +126,7 @@ REFUSED = {  # flags, file → the words
         "couldn't create scheduler from policy: policy.json: [predicates[0].name: Not found: ",
     ),
     "a file of today": (policy(), document("v1"), 'is registered for version "kubescheduler.config.k8s.io/v1"'),
-    "two policies": (policy(), LABELS.decode(), "goes with no other algorithm"),
+    "two policies": (policy(), LABELS.decode(), "cannot be combined with another"),
 }
 
 

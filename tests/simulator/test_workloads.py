@@ -432,7 +432,7 @@ TOO_MANY = {
 @pytest.mark.parametrize("workload", TOO_MANY.values(), ids=TOO_MANY)
 def test_more_pods_than_any_cluster_holds_are_rejected(workload, monkeypatch):
     monkeypatch.setattr(templates, "MAX_PODS", 100)
-    with pytest.raises(InputError, match="there would be more than 100, which is the most to be simulated"):
+    with pytest.raises(InputError, match="there would be more than 100, the most that can be simulated"):
         expanded(workload)
 
 

@@ -54,7 +54,9 @@ def load_algorithm(
         return load_any(config, where, rules, emulate)
     text = read_text(config, where, _HINT)
     if text.kind == POLICY:
-        raise InputError(f"{where}: a {POLICY} in the place of a configuration goes with no other algorithm")
+        raise InputError(
+            f"{where}: a {POLICY} cannot be combined with another {POLICY} or an algorithm provider; name one of them"
+        )
     if (text.kind, text.version) != (KIND, V1BETA1.name):
         return load_any(config, where, rules, emulate or V1BETA1.rules)  # which refuses it
     if given.policy is not None:

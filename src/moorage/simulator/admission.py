@@ -2,7 +2,7 @@
 
 Objects from a dump have a creation time and went through admission then; objects without one are new. A pod that would be
 rejected for a missing object, such as a priority class, stays in the simulation, because usually it is the dump that is
-incomplete, and the report says so. ``admit_strictly`` keeps apart what limit ranges refuse.
+incomplete, and the report says so. ``admit_strictly`` returns the rejections by limit ranges separately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Admittance", "admit", "admit_strictly"]
 
 @dataclass(frozen=True, slots=True)
 class Admittance:
-    """A cluster after admission. ``refused``: what limit ranges object to, by the UIDs of new pods; such pods are in it."""
+    """A cluster after admission. ``refused``: UID of a new pod → its violations of limit ranges; ``cluster`` has these pods."""
 
     cluster: ClusterInput
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def admit(cluster: ClusterInput) -> ClusterInput:
 
 
 def admit_strictly(cluster: ClusterInput, *, bounds: bool = True) -> Admittance:
-    """Admit a cluster, and return apart what limit ranges refuse; without ``bounds``, the report says it with the others."""
+    """Admit a cluster. With ``bounds``, return violations of limit ranges in ``refused``; otherwise put them in the report."""
     admission = _Admission(cluster, bounds)
     pods = tuple(admission.pod(pod) for pod in cluster.pods)
     groups = tuple(admission.group(group) for group in cluster.pod_groups)
@@ -90,7 +90,7 @@ class _Admission:
         return pod if spec is pod.spec else replace(pod, spec=spec)
 
     def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...]]:
-        """Return a pod after admission, and what limit ranges object to if that is kept apart."""
+        """Return a pod after admission; and its violations of limit ranges, empty unless ``bounds``."""
         with_limits = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
         with_priority = resolve_priority(with_limits.pod, self._priorities)
         with_runtime = apply_runtime_class(add_default_tolerations(with_priority.pod), self._runtimes)

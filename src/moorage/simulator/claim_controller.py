@@ -51,7 +51,7 @@ class ClaimController:
                 self._added[obj.uid] = None
 
     def save(self) -> Callable[[], None]:
-        """Return a function that restores which pods are to be looked at. What is known of claims is not restored."""
+        """Return a function that restores the set of pods to process. The index of claims is not restored."""
         removed, added = self._removed.copy(), self._added.copy()
 
         def restore() -> None:

@@ -38,7 +38,7 @@ __all__ = ["SLOTS", "ClusterInput", "InputReport", "Unused"]
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Objects of one kind that are ignored, and why; ``unknown``: the kind is none that Moorage knows."""
+    """Objects of one kind that are ignored, and why; ``unknown``: Moorage does not know the kind."""
 
     kind: str
     api_version: str

@@ -85,10 +85,10 @@ def read(
 
     ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
     ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
-    (``moorage.kinds_named``). ``rules``: what becomes of unknown fields and kinds. ``on_read`` is called with the file that is
+    (``moorage.kinds_named``). ``rules``: how to handle unknown fields and kinds. ``on_read`` is called with the file that is
     being read and the number of objects so far.
-    Raises  InputError for what cannot be opened or parsed, for invalid objects, and for two different objects of one name;
-            each line of the message starts with the position
+    Raises  InputError for files that cannot be opened or parsed, for invalid objects, and for two different objects of one
+            name; each line of the message starts with the position
     """
     skipped: list[str] = []
     sources = open_sources(paths, recursive=recursive, stdin=stdin, skipped=skipped)

@@ -58,7 +58,7 @@ def _parallelism(job: Job) -> int:
 
 
 def _completions(job: Job) -> int | None:
-    """Return how many pods must succeed; None for a job that ends with its first success."""
+    """Return how many pods must succeed; None for a job without a fixed number, which ends with its first success."""
     spec = job.spec
     return 1 if spec.completions is None and spec.parallelism is None else spec.completions
 

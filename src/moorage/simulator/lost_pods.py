@@ -85,7 +85,7 @@ class LostPods:
         yield InputNote("LostPods", text)
 
     def records(self) -> Iterator[PodRecord]:
-        """Yield the records of the pods, as a run that started with them would have."""
+        """Yield a record for each pod, deleted at the start of the run."""
         for pod in self.pods:
             name = self.replaced.get(pod.metadata.uid, "")
             yield PodRecord(pod, 0.0, State.DELETED, pod.spec.node_name, replaced=name, ended_s=0.0)

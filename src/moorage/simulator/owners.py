@@ -52,7 +52,7 @@ def compiled(selector: LabelSelector | None, title: str) -> Selector:
 
 
 class Claimed(Generic[T]):
-    """Objects by controller; those without one wait for a controller that adopts them."""
+    """Objects by controller; ``adopt`` gives a controller those that have none."""
 
     def __init__(self, objects: Iterable[T]) -> None:
         self._by_uid: dict[str, list[T]] = {}

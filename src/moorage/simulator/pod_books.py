@@ -37,7 +37,7 @@ class PodBooks:
         return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
 
     def newest_first(self) -> Iterator[Pod]:
-        """Yield the pods that exist; those that came last come first."""
+        """Yield the pods that exist, the last arrival first."""
         return reversed(self._pods.values())
 
     def pod_named(self, key: str) -> Pod | None:

@@ -59,7 +59,7 @@ class PodCollector:
         return min(self._due.values(), default=None)
 
     def save(self) -> Callable[[], None]:
-        """Return a function that restores what is known of missing nodes."""
+        """Return a function that restores the present list of missing nodes."""
         gone, due = self._gone.copy(), self._due.copy()
 
         def restore() -> None:

@@ -41,9 +41,9 @@ class NotCreated:
 
 @dataclass(frozen=True, slots=True)
 class CreatedPods:
-    """A cluster with all its pods; ``lost`` are those whose node is gone, ``refused`` those that could not be created.
+    """A cluster with all its pods; ``lost`` are those whose node is not in the input, ``refused`` those not created.
 
-    ``creation`` goes on creating pods in the run; None if no quota limits any.
+    ``creation`` creates refused pods during the run, when a quota has room; None if quotas are not enforced.
     """
 
     cluster: ClusterInput
@@ -69,7 +69,7 @@ def create_pods(given: ClusterInput, *, quota: bool = True) -> CreatedPods:
 
 
 def create_missing_pods(given: ClusterInput, *, quota: bool = True) -> tuple[ClusterInput, tuple[NotCreated, ...]]:
-    """Do the same without looking for lost pods; return the cluster and what could not be created."""
+    """Create pods as ``create_pods`` does, but keep pods on missing nodes. Return the cluster, and the pods not created."""
     expanded = expand(given)
     if not quota:
         return admit(expanded), ()
@@ -78,7 +78,7 @@ def create_missing_pods(given: ClusterInput, *, quota: bool = True) -> tuple[Clu
 
 
 class PodCreation:
-    """Creates the new pods of a cluster one after the other, with their claims, and goes on when quotas have room again.
+    """Creates the new pods of a cluster one after the other, with their claims, and refused ones when quotas have room again.
 
     ``refused`` are the pods that do not exist now; ``later`` those that ``retry`` created.
     """
@@ -96,7 +96,7 @@ class PodCreation:
         self._no_claims: set[str] = set()
 
     def run(self) -> ClusterInput:
-        """Return the cluster without what is refused."""
+        """Create the new pods; return the cluster without the refused pods and claims."""
         if not (self._ledger or self._out_of_bounds or self._cluster.limit_ranges):
             return self._cluster
         kept: list[Pod] = []
@@ -117,7 +117,7 @@ class PodCreation:
         return any(map(_is_tried_again, self.refused))
 
     def release(self, pod: Pod) -> None:
-        """Note that a pod is gone: what it used of its quotas is free."""
+        """Return the usage of a pod that has ended or was deleted to its quotas."""
         self._ledger.release(pod)
 
     def retry(self, namespace: str) -> list[Pod | PersistentVolumeClaim | ResourceClaim]:
@@ -131,7 +131,7 @@ class PodCreation:
         full: dict[int, Refused] = {}
         for pod in [one.pod for one in waiting]:
             known = full.get(id(pod.spec))
-            if known is not None:  # a copy of it was refused just now
+            if known is not None:  # a pod of the same spec was refused just now
                 self.refused.append(NotCreated(pod, replace(known, name=pod.name)))
             elif self._creates(pod):
                 made += [*self._withheld(pod), pod]
@@ -141,7 +141,7 @@ class PodCreation:
         return made
 
     def _withheld(self, pod: Pod) -> Iterator[PersistentVolumeClaim | ResourceClaim]:
-        """Yield the claims of a pod's own that were left out with it."""
+        """Yield the claims that the pod owns, which were left out when it was refused."""
         every: Iterable[PersistentVolumeClaim | ResourceClaim] = (
             *self._cluster.persistent_volume_claims,
             *self._cluster.resource_claims,
@@ -158,7 +158,7 @@ class PodCreation:
                 yield claim
 
     def _created(self, pods: list[Pod]) -> Iterator[Pod]:
-        """Create pods of one spec: at once if they bring no claims, as quotas then treat them all alike."""
+        """Create pods of one spec and yield those that are created: all together if they have no claims, else one by one."""
         first = pods[0]
         if first.spec.volumes or first.spec.resource_claims or any(pod.namespace != first.namespace for pod in pods):
             return (pod for pod in pods if self._creates(pod))
@@ -175,7 +175,7 @@ class PodCreation:
         return iter(())
 
     def _creates(self, pod: Pod) -> bool:
-        """Create a pod with its claims; a pod whose numbered claim is refused is not created."""
+        """Create a pod with its claims; return False if it is refused, or a claim of its stateful set is."""
         claims = [claim for claim in self._claims_of(pod) if controller_of(claim.metadata) is None]
         refused = next((why for claim in claims if (why := self._claim(claim)) is not None), None)
         bounds = self._out_of_bounds.get(pod.uid)
@@ -204,7 +204,7 @@ class PodCreation:
                 yield claim
 
     def _claim(self, claim: PersistentVolumeClaim) -> Refused | None:
-        """Create a claim, once; return why it is refused instead, if it is."""
+        """Create a new claim; return why it is refused, None if it is created."""
         ranges = [one for one in self._cluster.limit_ranges if one.namespace == claim.namespace]
         bounds = out_of_claims_bounds(claim, ranges)
         if bounds:

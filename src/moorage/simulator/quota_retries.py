@@ -1,8 +1,8 @@
-"""Pods that a quota refused are created in the run, once the end of other pods leaves room for them.
+"""Create pods that a quota refused once other pods have ended and the quota has room.
 
-In a cluster, the quota controller counts again when a pod is gone, and controllers try again what was refused. They race; here
-a pod that replaces another gets its room, then come the others of the namespace in the order in which they were refused. What a
-person creates is tried once, so it stays refused.
+In a cluster, the quota controller counts again when a pod is deleted, and controllers retry refused pods. They race; here
+a pod that replaces another is created first, then the others of the namespace in the order in which they were refused. A pod
+that a user creates is tried once, so it stays refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["QuotaRetries"]
 
 
 class QuotaRetries:
-    """Watches the end of pods in a simulation, and creates what fits then."""
+    """Watches the end of pods in a simulation, and creates the refused pods that fit then."""
 
     def __init__(self, creation: PodCreation | None, simulation: SimulatedCluster) -> None:
         self._creation = creation
@@ -37,7 +37,7 @@ class QuotaRetries:
         return made
 
     def note_end(self, record: PodRecord) -> None:
-        """Note that a pod is gone, and create the pods that fit in its quotas now."""
+        """Release the quota of a pod that ended, and create the pods that fit now."""
         creation = self._creation
         if creation is None or record.replaced or not creation.waits:
             return
@@ -51,15 +51,15 @@ class QuotaRetries:
         return [] if self._creation is None else self._creation.later
 
     def refused(self, pods: Iterable[Pod], workloads: Mapping[str, str]) -> tuple[Set[str], tuple[RefusedPods, ...]]:
-        """Return the UIDs of the pods that do not exist now, and what a report says of them.
+        """Return the UIDs of the pods that are still refused, and their entries in the report.
 
-        ``pods``: those that existed at the start; ``workloads`` maps a pod's UID to its workload.
+        ``pods``: the pods that existed at the start; ``workloads`` maps a pod's UID to its workload.
         """
         left = [] if self._creation is None else self._creation.refused
         return {one.pod.uid for one in left}, refused_outcomes(left, (*pods, *self.later), workloads)
 
     def notes(self) -> list[InputNote]:
-        """Say which pods were created late."""
+        """Return a note that lists the pods created during the run; empty if there are none."""
         keys = [pod.key for pod in self.later]
         if not keys:
             return []

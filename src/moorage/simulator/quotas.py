@@ -1,8 +1,8 @@
 """Resource quotas of an input: how much of each is used, and whether another object fits.
 
-The code of the API server's admission plugin enforces them. The usage to start with is the larger of what the quota's status
-says and what the objects of the input use, so that a dump of some of the objects is judged as its cluster would. The limits are
-those of ``spec``: a cluster's controller copies them to ``status`` at once.
+The code of the API server's admission plugin enforces them. The initial usage is the larger of the usage in the quota's status
+and that of the objects in the input, so that a partial dump gives the results of the whole cluster. The limits are those of
+``spec``: a cluster's controller copies them to ``status`` at once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class QuotaShortage(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """Why the API server would not create an object: ``why`` in its own words.
+    """The reason why the API server would not create an object; ``why`` is its text.
 
     ``by``     ``ResourceQuota`` or ``LimitRange``
     ``quota``  the name of the quota that refuses it
@@ -69,22 +69,22 @@ class Refused(Struct, frozen=True):
 
 
 class QuotaRoom(Struct, frozen=True):
-    """How many more pods of a kind the quotas allow (None: no limit), and why not one more."""
+    """How many more pods like a given one the quotas allow (None: no limit), and why the next one is refused."""
 
     count: int | None
     refused: Refused | None = None
 
 
 def is_new(pod: Pod) -> bool:
-    """Return True for a pod that is to be created: a dump's pods have a creation time, and placed pods exist."""
+    """Return True for a pod that does not exist yet: it has no creation time, which a dump's pods have, and no node."""
     return pod.metadata.creation_timestamp is None and not pod.spec.node_name
 
 
 @dataclass
 class QuotaLedger:
-    """The quotas of a cluster with their usage. ``charge`` creates an object, as far as quotas are concerned.
+    """The quotas of a cluster with their usage. ``charge`` adds the usage of a created object.
 
-    The objects of a namespace are counted when the first of its objects is charged.
+    The usage of a namespace is computed when the first of its objects is charged.
     """
 
     _given: dict[str, list[ResourceQuota]]
@@ -115,7 +115,7 @@ class QuotaLedger:
         return type(self)(self._given, self._facts, dict(self._measured))
 
     def charge(self, obj: Object) -> Refused | None:
-        """Charge an object that is created; return why it is refused instead, if it is."""
+        """Add the usage of a new object; return why the quotas refuse it, None if they allow it."""
         namespace = obj.metadata.namespace
         quotas = self._quotas(namespace)
         if not quotas:
@@ -129,17 +129,20 @@ class QuotaLedger:
         return None
 
     def release(self, pod: Pod) -> None:
-        """Give back what a pod was charged, now that it is gone."""
+        """Subtract the usage of a pod that has ended or was deleted."""
         quotas = self._quotas(pod.namespace)
         self._measured[pod.namespace] = [_raised(one, _charge_of(one, pod, self._facts), -1) for one in quotas]
 
     def refusal(self, obj: Object) -> Refused | None:
         """Return why an object would be refused if it were created now; None if it would be created."""
-        self._quotas(obj.metadata.namespace)  # counted here, so that the next copy need not count again
+        self._quotas(obj.metadata.namespace)  # computes the usage here, so that copies need not compute it
         return self.copy().charge(obj)
 
     def charge_up_to(self, pod: Pod, count: int) -> tuple[int, Refused | None]:
-        """Charge as many pods like this one as the quotas allow, at most ``count``; return how many, and why not one more."""
+        """Charge as many pods like this one as the quotas allow, at most ``count``.
+
+        Return how many, and why the next one is refused; None if all ``count`` are charged.
+        """
         refused = self.refusal(pod)
         if refused is not None:
             return 0, refused
@@ -151,14 +154,14 @@ class QuotaLedger:
         return allowed, self.refusal(pod) if allowed < count else None
 
     def room(self, pod: Pod, limit: int = 1_000_000) -> QuotaRoom:
-        """Return how many more pods like this one the quotas allow, and why not one more; no limit above ``limit``."""
+        """Return how many more pods like this one the quotas allow; more than ``limit`` counts as no limit."""
         self._quotas(pod.namespace)
         allowed, refused = self.copy().charge_up_to(pod, limit)
         return QuotaRoom(allowed, refused) if refused is not None else QuotaRoom(None)
 
 
 def _charge_of(quota: Document, pod: Pod, facts: Facts) -> Usage:
-    """Return what a pod is charged to a quota; nothing if it is not in the quota's scopes."""
+    """Return the usage that a pod adds to a quota, by resource; empty if the pod is not in the quota's scopes."""
     held = _document(pod)
     spec = msgspec.convert(quota, ResourceQuota).spec
     used = _POD_USAGE.usage(held, facts) if is_in_scope(_POD_USAGE, spec, held) else {}
@@ -166,13 +169,13 @@ def _charge_of(quota: Document, pod: Pod, facts: Facts) -> Usage:
 
 
 def _times(quota: Document, charge: Usage) -> int | None:
-    """Return how often a quota can be charged; None if it limits nothing that is charged."""
+    """Return how many times a quota can be charged; None if it limits no resource in ``charge``."""
     hard, used = amounts(quota["status"]["hard"]), amounts(quota["status"]["used"])
     return min((max(0, hard[name].nano - used[name].nano) // amount.nano for name, amount in charge.items()), default=None)
 
 
 def _raised(quota: Document, charge: Usage, times: int) -> Document:
-    """Return a quota that is charged several times."""
+    """Return a quota charged ``times`` times; a negative number subtracts."""
     used = amounts(quota["status"]["used"])
     more = {name: amount._replace(nano=amount.nano * times, text="") for name, amount in charge.items()}
     shown = {name: str(amount.plus(more[name]) if name in more else amount) for name, amount in used.items()}
@@ -180,7 +183,7 @@ def _raised(quota: Document, charge: Usage, times: int) -> Document:
 
 
 def without_usage(cluster: ClusterInput, gone: Iterable[Pod]) -> ClusterInput:
-    """Return the cluster with quotas whose status does not count these pods, which are not in it."""
+    """Return the cluster with the usage of the ``gone`` pods subtracted from the status of its quotas."""
     lost = [pod for pod in gone if not is_new(pod)]
     if not cluster.resource_quotas or not lost:
         return cluster

@@ -1,4 +1,4 @@
-"""How input is read: what becomes of unknown fields, and which unknown kinds are read as workloads."""
+"""How input is read: whether unknown fields are errors, and which unknown kinds are read as workloads."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _FORM: Final = re.compile(r"(?P<resource>[a-z0-9-]+(?:\.[a-z0-9-]+)+)=(?P<kind>\
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """How to read what is not of a known kind or field.
+    """How to read unknown fields and kinds.
 
-    ``validation``  what becomes of fields that a kind does not have
+    ``validation``  how to handle fields that a kind does not have
     ``treat_as``    pairs of ``plural.group`` and the workload kind that its objects are read as
     """
 
@@ -52,7 +52,7 @@ USUAL_RULES: Final = ReadRules()
 
 
 def parse_treat_as(texts: Iterable[str]) -> tuple[tuple[str, Kind], ...]:
-    """Read ``rollouts.argoproj.io=Deployment``.
+    """Read values of ``--treat-as``, such as ``rollouts.argoproj.io=Deployment``.
 
     Raises  InputError for another form, and for a kind that is no workload
     """
@@ -70,7 +70,7 @@ def _parsed(text: str) -> tuple[str, Kind]:
 
 
 def template_hint(found: FoundObject) -> str:
-    """Return how to read an object of an unknown kind that has a pod template; "" if it has none."""
+    """Return a hint to read an object of an unknown kind with ``--treat-as``; "" if it has no pod template."""
     spec = plain_object(found).get("spec")
     if not isinstance(spec, dict):
         return ""

@@ -1,4 +1,4 @@
-"""What a report says about pods that were not created."""
+"""The entries of a report for pods that were not created."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from moorage.wording import counted, some
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "simulate"]
 
 #: kube-scheduler retries every unschedulable pod after five minutes, in case it missed an event. A simulation misses no
-#: events, so pods wait for theirs; all are retried once, when nothing else is left to happen.
+#: events, so pods wait for an event that helps them; all are retried once at the end of the run.
 NEVER_S = math.inf
 
 
@@ -43,7 +43,7 @@ class Options:
 
     ``emulate`` is the release to emulate (1.34 or 1.34.1); by default the release of the configuration's apiVersion.
     ``provider`` names an algorithm provider to use instead of a configuration.
-    ``feature_gates`` is the flag of that release; if it is empty and the release is the current one, ``gates`` apply.
+    ``feature_gates`` is the value of ``--feature-gates``; if it is empty and the release is the current one, ``gates`` apply.
     ``max_disks`` limits the in-tree disks of each kind per node, in releases with these limits, for nodes that state none.
     ``plugins`` are classes in addition to the built-in ones; a profile runs them if the configuration enables them.
     ``scores`` records how nodes were picked for the pods it selects; then even a single feasible node is scored.

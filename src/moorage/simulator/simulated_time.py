@@ -1,4 +1,4 @@
-"""Times of a simulation in the API's format."""
+"""Timestamps of a simulation in the API's format."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]
 
-#: After this many failures without a change in the cluster, the run does not wait for a pod.
+#: After a pod has failed this often without a change in the cluster, the run may end while it is pending.
 MAX_FUTILE_ATTEMPTS = 10
 #: A fact, or a call that may report facts or schedule further events.
 Event: TypeAlias = News | Callable[[], None]
@@ -77,9 +77,9 @@ class SimulatedCluster(PodBooks):
     #: Pods that were scheduled only by the final retry: some plugin's queueing hint missed the event that helped them.
     overslept: list[str] = field(default_factory=list)
     ask: Callable[[Question], bytes] | None = None
-    #: False: forget a pod when it ends, for runs without end.
+    #: False: drop the record of a pod when it ends, so that an endless run needs no more memory over time.
     keeps_records: bool = True
-    #: How many pods came that a scheduler of this simulation should place.
+    #: The number of pods so far that a scheduler of this simulation should place.
     arrived: int = 0
     #: Called with the record of each pod that ends, is evicted or is deleted.
     on_end: Callable[[PodRecord], None] | None = None
@@ -94,7 +94,7 @@ class SimulatedCluster(PodBooks):
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
         self._waiting_work: list[WaitingWork] = []
-        #: The time at which ``steps`` ends at the latest; None: when nothing more can happen.
+        #: The time at which ``steps`` ends; None: it ends only when nothing more can happen.
         self._until_s: float | None = None
         #: The last attempt for each pod group.
         self.groups: dict[str, GroupReport] = {}
@@ -169,7 +169,7 @@ class SimulatedCluster(PodBooks):
                 return
 
     def _place_quickly(self) -> Iterator[Decision]:
-        """Place pods in the scheduler's fast lane and yield the decisions, until a pod takes the long way."""
+        """Place pods in the scheduler's fast lane and yield the decisions, until a pod needs an attempt."""
         scheduler, state = self.scheduler, self.scheduler.state
         now, facts = self.now, state.facts
         while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
@@ -179,7 +179,7 @@ class SimulatedCluster(PodBooks):
                 return
             scheduler.lane.assume(found)
             self._note(found.decision)
-            if facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod:  # else on_attempt changed the pod
+            if facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod:  # otherwise on_attempt changed the pod
                 scheduler.lane.confirm(found, self._bound(found.pod.pod, found.node))
                 facts += 1
             yield found.decision
@@ -260,20 +260,20 @@ class SimulatedCluster(PodBooks):
     def _is_settled(self) -> bool:
         """Return True if retrying the pending pods would change nothing.
 
-        Each has failed in the present state of the cluster, or so often since the last fact that waiting for other pods to
-        release their nodes is useless as well.
+        Each pod has failed in the present state of the cluster, or so often since the last fact that it would fail again even
+        if other pods released their nodes.
         """
         if self._waiting_work:
             return False
         waits = any(True for _ in self.scheduler.waiting())
         if self._may_fit and self._is_open(self._may_fit, waits):
             return False
-        # Pods are mostly tried in the order they were added, so the last one that is still open is found from the end.
+        # Pods are mostly tried in the order they were added, so a search from the end soon finds one that is still open.
         self._may_fit = next((uid for uid in reversed(self.records) if self._is_open(uid, waits)), "")
         return not self._may_fit
 
     def _only_repeats(self) -> bool:
-        """Return True if everything due would repeat an attempt in an unchanged state, as groups do without an event."""
+        """Return True if all due attempts would repeat earlier ones in an unchanged state, as groups do without events."""
         if self.scheduler.cluster.groups is None or any(True for _ in self.scheduler.waiting()):
             return False
         queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)

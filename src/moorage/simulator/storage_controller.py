@@ -54,9 +54,9 @@ class StorageController:
         self._snapshot = snapshot
         self._tell = tell
         self._volume_index = snapshot.index(VolumeIndex)
-        #: By the claim's key, in the order of binding.
+        #: Claim's key → the bound claim, in the order of binding.
         self.bound: dict[str, BoundClaim] = {}
-        #: Changed objects to process, oldest first; and claims that only a new volume or class can help.
+        #: Changed volumes and claims to process, oldest first; and claims that wait for a new volume or class.
         self._volumes: dict[str, None] = {}
         self._claims: dict[str, None] = {}
         self._waiting: dict[str, None] = {}

@@ -78,7 +78,7 @@ class PodFactory:
     def _check_limit(self, added: int) -> None:
         if len(self._taken) + added > MAX_PODS:
             asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
-            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, which is the most to be simulated")
+            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, the most that can be simulated")
 
 
 def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """A trace: the nodes of a cluster, and the pods that arrived there, with times and durations.
 
-A trace is a value: every method returns another one. What is drawn at random depends on the seed alone.
+A trace is immutable: methods return a new trace. Random choices depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from moorage.simulator.trace_arrivals import Arrival, ArrivalColumns, Floats, In
 
 __all__ = ["Arrival", "ArrivalColumns", "PodTemplate", "Trace"]
 
-#: How many arrivals a trace may be scaled or inflated to.
+#: The most arrivals to which a trace may be scaled or inflated.
 _MOST: Final = 100_000_000
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Nodes, and arrivals by time; those of the same time in file order. ``notes`` say what its reader made of the files."""
+    """Nodes, and arrivals by time, then in file order. ``notes`` are remarks of the reader, such as ignored rows."""
 
     nodes: tuple[Node, ...]
     arrivals: ArrivalColumns
@@ -40,7 +40,7 @@ class Trace:
         return ClusterInput(nodes=self.nodes, pods=tuple(arrival.pod for arrival in self.arrivals))
 
     def warnings(self) -> list[str]:
-        """Return what an experiment with this trace cannot show."""
+        """Return warnings about questions that an experiment with this trace cannot answer."""
         return list(trace_warnings(self.nodes, self.arrivals))
 
     # -- other traces ----------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Trace:
     def scale_to(
         self, *, cpu: float | None = None, memory: float | None = None, gpu: float | None = None, seed: int = 0
     ) -> Trace:
-        """Let pods request so many times what the nodes have of one resource: ``scale_to(gpu=1.3)``.
+        """Scale the trace until its pods request this multiple of the nodes' capacity of one resource: ``scale_to(gpu=1.3)``.
 
         Copies of pods are drawn at random until the next one would request too much, or pods are removed at random until they
         request no more. A copy arrives when its original does, after all pods of that time.
@@ -135,7 +135,7 @@ class Trace:
 
 
 def _kept(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
-    """Return the places that are left when places are removed at random until they request no more than the target."""
+    """Remove arrivals at random until the rest request no more than ``target``; return the indexes of the rest."""
     order = chance.permutation(len(asked))
     left = asked.sum() - np.concatenate([[0.0], np.cumsum(asked[order])])
     removed = int(np.argmax(left <= target))
@@ -143,7 +143,7 @@ def _kept(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
 
 
 def _drawn(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
-    """Return random places, with repetition, up to the first that would request more than is left.
+    """Return indexes of random arrivals, with repetition, up to the first that would exceed ``target``.
 
     Raises  InputError if it takes too many
     """
@@ -162,7 +162,7 @@ def _drawn(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
 
 
 def _occurrence(rows: Ints) -> Ints:
-    """Return, for each place, how often its row came before it."""
+    """Return for each entry the number of times its row has occurred so far, itself included; shape of ``rows``."""
     order = np.argsort(rows, kind="stable")
     starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
     counts = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
@@ -172,7 +172,7 @@ def _occurrence(rows: Ints) -> Ints:
 
 
 def _most_copies(held: ArrivalColumns) -> Ints:
-    """Return the highest number of a copy, by row."""
+    """Return the highest number of a copy for each row; shape (rows of the files,)."""
     most = np.zeros(len(held.names), dtype=np.int64)
     np.maximum.at(most, held.row, held.copy)
     return most

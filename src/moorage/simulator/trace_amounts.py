@@ -1,4 +1,4 @@
-"""How much the pods of a trace request and its nodes have, and what it therefore cannot show."""
+"""The amounts that the pods of a trace request and its nodes have, and warnings where they leave nothing to compare."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["GPU_MILLI", "NEVER_ENDS", "RESOURCES", "WHOLE_GPU", "capacity_of", "
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 #: Extended resource: whole devices.
 WHOLE_GPU: Final = "nvidia.com/gpu"
-#: What traces are measured in: milli-cores, bytes, and thousandths of GPUs.
+#: The resources that are summed, in milli-cores, bytes, and thousandths of GPUs.
 RESOURCES: Final = ("cpu", "memory", "gpu")
-#: What is said of a trace without durations.
+#: The warning about a trace without durations.
 NEVER_ENDS: Final = "no pod ever ends"
-#: A resource of which less is ever requested at once has no part in where pods go.
+#: If pods never request more than this share of a resource at once, it does not affect where they are placed.
 _IDLE: Final = 0.1
 
 
 def capacity_of(nodes: Sequence[Node], resource: str) -> int:
-    """Return what all nodes have of ``cpu`` (milli-cores), ``memory`` (bytes) or ``gpu`` (thousandths of devices)."""
+    """Return the sum over all nodes of ``cpu`` (milli-cores), ``memory`` (bytes) or ``gpu`` (thousandths of devices)."""
     total = 0
     for node in nodes:
         amounts = node.status.allocatable
@@ -42,7 +42,7 @@ def capacity_of(nodes: Sequence[Node], resource: str) -> int:
 
 
 def requests_of(arrivals: ArrivalColumns, resource: str) -> Floats:
-    """Return what each arrival requests, in the same units."""
+    """Return the request of each arrival, in the units of ``capacity_of``; shape (arrivals,)."""
     of_shape = [_request(PodInfo(template.pod("pod")).requests, resource) for template in arrivals.templates]
     found: Floats = np.array(of_shape, dtype=np.float64)[arrivals.shapes] if len(arrivals) else np.zeros(0)
     return found
@@ -56,7 +56,7 @@ def _request(requests: object, resource: str) -> float:
 
 
 def most_at_once(arrivals: ArrivalColumns, resource: str) -> float:
-    """Return the most that pods request at one time, if each started when it arrives."""
+    """Return the highest total request at any time, if each pod started when it arrives."""
     asked = requests_of(arrivals, resource)
     ends = arrivals.time_s + np.where(np.isnan(arrivals.duration_s), np.inf, arrivals.duration_s)
     times = np.concatenate([arrivals.time_s, ends])
@@ -68,7 +68,7 @@ def most_at_once(arrivals: ArrivalColumns, resource: str) -> float:
 
 
 def trace_warnings(nodes: Sequence[Node], arrivals: ArrivalColumns) -> Iterator[str]:
-    """Yield what an experiment with this trace cannot show."""
+    """Yield warnings about questions that an experiment with this trace cannot answer."""
     if not len(arrivals):
         yield "no pod arrives"
         return
@@ -82,13 +82,13 @@ def trace_warnings(nodes: Sequence[Node], arrivals: ArrivalColumns) -> Iterator[
         most = most_at_once(arrivals, resource) / whole
         if 0 < most < _IDLE:
             yield (
-                f"pods never request more than {_percent(most)} of the nodes' {_SHOWN[resource]} at once, so it has hardly any"
-                " part in where they go; let pods stay, give them longer lifetimes or scale the trace"
+                f"pods never request more than {_percent(most)} of the nodes' {_SHOWN[resource]} at once, so it hardly affects"
+                " where they are placed; let pods stay, give them longer lifetimes or scale the trace"
             )
     if np.isnan(arrivals.duration_s).all():
         yield NEVER_ENDS
     if arrivals.time_s[0] == arrivals.time_s[-1] and len(arrivals) > 1:
-        yield "all pods arrive at the same time: waits are those of the queue alone"
+        yield "all pods arrive at the same time: waiting times depend on the queue alone"
 
 
 _SHOWN: Final = {"cpu": "cpu", "memory": "memory", "gpu": "GPUs"}

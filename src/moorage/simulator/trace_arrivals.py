@@ -1,6 +1,6 @@
-"""The arrivals of a trace: few templates of pods with many names, kept as columns.
+"""The arrivals of a trace as columns: many pods share few templates and differ in name.
 
-A pod is made when it is asked for, so that a million arrivals take some 150 MB.
+A pod is created when it is read, so that a million arrivals take some 150 MB.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMESPACE: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: for good)."""
+    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: forever)."""
 
     time_s: float
     pod: Pod
@@ -36,7 +36,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What pods of a trace have in common: all but their names."""
+    """A pod of a trace without its name; many pods share a template."""
 
     spec: PodSpec
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class PodTemplate:
     namespace: str = _NAMESPACE
 
     def pod(self, name: str) -> Pod:
-        """Return a pod."""
+        """Return a pod of this template with this name."""
         metadata = ObjectMeta(
             name=name, namespace=self.namespace, uid=stable_uid("Pod", self.namespace, name), labels=dict(self.labels),
             annotations=dict(self.annotations),
@@ -54,11 +54,11 @@ class PodTemplate:
 
 @dataclass(frozen=True, eq=False)
 class ArrivalColumns(Sequence[Arrival]):
-    """ArrivalColumns as columns, by time.
+    """Arrivals as columns, by time.
 
-    ``names``      the names of the pods that were read, and ``shape_of`` their templates, by row of what was read
-    ``row``        the row of each arrival, and ``copy`` the number of the copy, 0 for the pod itself
-    ``duration_s`` is NaN for pods that stay for good
+    ``names``, ``shape_of``  the name and the template's index of each row of the files
+    ``row``, ``copy``        the row of each arrival, and the number of the copy: 0 for the pod itself
+    ``duration_s``           NaN for pods that never end
     """
 
     templates: tuple[PodTemplate, ...]
@@ -97,12 +97,12 @@ class ArrivalColumns(Sequence[Arrival]):
     __hash__ = None  # type: ignore[assignment]
 
     def at(self, which: Ints) -> ArrivalColumns:
-        """Return the arrivals at these places, in this order."""
+        """Return the arrivals at these indexes, in this order."""
         return replace(
             self, row=self.row[which], copy=self.copy[which], time_s=self.time_s[which], duration_s=self.duration_s[which]
         )
 
     @property
     def shapes(self) -> Ints:
-        """The template of each arrival, as a number."""
+        """The index in ``templates`` of each arrival's template."""
         return self.shape_of[self.row]

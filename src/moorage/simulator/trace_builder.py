@@ -16,7 +16,7 @@ __all__ = ["TraceBuilder"]
 
 
 class TraceBuilder:
-    """Collects arrivals in any order. Pods get their names in order; a name that is taken gets a number."""
+    """Collects arrivals in any order. A pod whose name is taken gets a number behind the name."""
 
     def __init__(self) -> None:
         self._templates: list[PodTemplate] = []
@@ -29,7 +29,7 @@ class TraceBuilder:
         return len(self._names)
 
     def shape(self, key: Hashable, make: Callable[[], PodTemplate]) -> int:
-        """Return the number of a template; ``make`` is called the first time that this key is seen."""
+        """Return the index of the template for this key; ``make`` creates the template of a new key."""
         number = self._shapes.get(key)
         if number is None:
             number = self._shapes[key] = len(self._templates)
@@ -59,7 +59,7 @@ class TraceBuilder:
         self._time_s[row] = time_s
 
     def finish(self, nodes: Sequence[Node], notes: Sequence[str] = (), *, origin_s: float = 0.0) -> Trace:
-        """Return the trace. ``origin_s``: the time that counts as its start; earlier arrivals come at the start."""
+        """Return the trace. ``origin_s`` is the time that becomes 0; earlier arrivals are moved to 0."""
         times = np.maximum(np.array(self._time_s, dtype=np.float64) - origin_s, 0.0)
         order = np.argsort(times, kind="stable")
         rows = np.arange(len(times), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What a simulation remembers of attempts and of work that waits."""
+"""The records that a simulation keeps of last attempts and of waiting work."""
 
 from __future__ import annotations
 

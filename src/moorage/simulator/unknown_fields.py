@@ -1,7 +1,7 @@
 """Fields that a kind does not have: misspelt in a manifest, or newer than this release in what an API server printed.
 
 Misspelt fields of manifests are faults, as with ``kubectl apply --validate=strict``. An object that an API server printed has
-none, because servers drop them; a field that we do not know there is newer than we are, and a note says so once.
+none, because servers drop them; an unknown field there belongs to a newer release, and one note says so.
 
 Source  kubectl 1.36, --validate; sigs.k8s.io/json, strict errors
 """
@@ -32,17 +32,17 @@ __all__ = ["FieldCheck", "Validation"]
 _MOST_PRINTED: Final = 200
 #: Fields reported for one object.
 _MOST_FIELDS: Final = 20
-#: How many parts without unknown fields are remembered.
+#: The most parts without unknown fields that are cached.
 _MOST_PARTS: Final = 4096
 _HEAD: Final = {"apiVersion", "kind"}
-#: How deep a name is searched that stands in the wrong place.
+#: The depth to which the right place of a misplaced field is searched.
 _MISPLACED_DEPTH: Final = 4
 
 _Path = tuple[str | int, ...]
 
 
 class Validation(StrEnum):
-    """What becomes of unknown fields, in kubectl's words: an error, a note, or nothing."""
+    """How to handle unknown fields, as kubectl's ``--validate``: report an error, a note, or nothing."""
 
     STRICT = "strict"
     WARN = "warn"
@@ -56,11 +56,11 @@ class FieldCheck:
         self._validation = validation
         self._printed: Counter[str] = Counter()
         self._noted: dict[tuple[str, str], list[str]] = {}
-        #: Texts without unknown fields, with the type and the field they are for: those of copies are equal.
+        #: (type, field, JSON text) of parts without unknown fields. Pods of one template have equal parts.
         self._clean: set[tuple[str, str, bytes]] = set()
 
     def faults(self, found: FoundObject, kind: Kind, source: InputFile | None) -> list[str]:
-        """Return a fault for each unknown field that may not be there; ``source`` is the file of the object, if it has one."""
+        """Return a fault for each unknown field, unless only notes are wanted; ``source``: the object's file, if it has one."""
         if self._validation is Validation.IGNORE:
             return []
         printed = _is_printed(found)
@@ -90,7 +90,7 @@ class FieldCheck:
         return faults
 
     def _is_clean(self, found: FoundObject, shape: Struct) -> bool:
-        """Return True if the object has no unknown field. It is searched by part, and equal parts of objects once."""
+        """Return True if the object has no unknown field. Each top-level field is checked once for equal contents."""
         if isinstance(found.payload, dict):
             return False
         try:
@@ -121,7 +121,7 @@ class FieldCheck:
         return clean
 
     def notes(self) -> list[str]:
-        """Return a note for each unknown field that was let through."""
+        """Return a note for each unknown field that was not a fault."""
         return [
             f"unknown field {field} in {counted(len(titles), 'object')}, ignored: {some(titles)}{near}"
             for (field, near), titles in self._noted.items()
@@ -218,7 +218,7 @@ def _text(path: Sequence[str | int]) -> str:
 
 
 def _nearest(root: Struct, inside: Struct, path: _Path) -> str:
-    """Return a hint: the field that is written nearly so, or the place where the field belongs; "" if there is neither."""
+    """Return a hint: the field with the most similar name, or the place where the field belongs; "" if there is neither."""
     name = str(path[-1])
     same = [known for known in inside.fields if known.casefold() == name.casefold()]
     close = same or get_close_matches(name, list(inside.fields), 1, 0.7)
@@ -229,7 +229,7 @@ def _nearest(root: Struct, inside: Struct, path: _Path) -> str:
 
 
 def _place_of(name: str, root: Struct) -> str:
-    """Return where a field of this name is declared, nearest to the root; "" if nowhere, or only in the status."""
+    """Return the path nearest to the root that has a field of this name; "" if there is none, or only in the status."""
     level: list[tuple[str, Struct]] = [("", root)]
     for _ in range(_MISPLACED_DEPTH):
         below: list[tuple[str, Struct]] = []

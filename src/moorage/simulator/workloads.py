@@ -137,7 +137,7 @@ class _Expansion:
         self.replica_sets[key] = _scaled(newest, _count(newest.spec.replicas) + short)
 
     def _add_replica_set(self, deployment: Deployment, owner: OwnerReference) -> None:
-        """Create the replica set of a deployment, with the name that pods of the input imply, if there are any."""
+        """Create the replica set of a deployment. If pods of the input name their replica sets, create those."""
         metadata, spec = deployment.metadata, deployment.spec
         marks = self._known_hashes(deployment) or [content_hash(spec.template)]
         shares = [len(self._pods_of_hash(deployment, mark)) for mark in marks]
@@ -158,7 +158,7 @@ class _Expansion:
             )
 
     def _known_hashes(self, deployment: Deployment) -> list[str]:
-        """Return the hashes of a deployment's replica sets that only their pods imply, the one with fewest pods first."""
+        """Return the template hashes of a deployment's pods whose replica sets are not in the input, fewest pods first."""
         if self._hashes is None:
             self._hashes = _hashes_by_deployment(self.cluster)
         found = self._hashes.get((deployment.metadata.namespace, deployment.metadata.name), {})

@@ -44,7 +44,7 @@ class Algorithm:
 def load_algorithm(
     given: Algorithm, config: bytes | None, where: str, rules: ReleaseRules, emulate: str | None = None
 ) -> Loaded:
-    """Return the result of a configuration and these flags, under the release to emulate or else 1.21.
+    """Load a configuration with these flags, under the release to emulate or else 1.21.
 
     Raises  ConfigError, InputError
     """
@@ -58,7 +58,7 @@ def load_algorithm(
             f"{where}: a {POLICY} cannot be combined with another {POLICY} or an algorithm provider; name one of them"
         )
     if (text.kind, text.version) != (KIND, V1BETA1.name):
-        return load_any(config, where, rules, emulate or V1BETA1.rules)  # which refuses it
+        return load_any(config, where, rules, emulate or V1BETA1.rules)  # raises: the release does not read it
     if given.policy is not None:
         return _policy_over(load_as(V1BETA1, text, rules, emulate), given, rules, emulate)
     _check_provider(given.provider)
@@ -92,7 +92,7 @@ def _affinity(given: Algorithm, registry: Registry) -> tuple[PluginConfig, ...]:
 
 
 def _policy_over(loaded: Loaded, given: Algorithm, rules: ReleaseRules, emulate: str | None) -> Loaded:
-    """Return the result of a Policy with all other settings from a configuration."""
+    """Load a Policy, with all other settings from a configuration."""
     profiles = loaded.configuration.profiles
     if len(profiles) != 1 or profiles[0].plugin_config or profiles[0].plugins != Plugins():
         raise InputError("cannot set a Plugin config and Policy config")
@@ -118,6 +118,6 @@ def _from_policy(given: Algorithm, rules: ReleaseRules, emulate: str | None, bas
 
 
 def _in_brackets(error: ConfigError) -> str:
-    """Return the faults as Go formats an aggregate error: several in brackets."""
+    """Return the faults as one text, in Go's format for an aggregate error: several are in brackets."""
     texts = [str(fault) for fault in error.faults]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -32,7 +32,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class _Bad:
-    """Stands for an invalid value, whose fault is recorded."""
+    """The placeholder for an invalid value, whose fault is already recorded."""
 
 
 _BAD: Final = _Bad()

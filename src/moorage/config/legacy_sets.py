@@ -74,7 +74,7 @@ def _weights(sets: Mapping[str, PluginSet]) -> dict[str, int]:
 
 
 def _overflows(weights: Mapping[str, int], given: Plugins, path: str) -> Iterator[Fault]:
-    """Yield faults for sums beyond 64 bits, and for negative weights, which kube-scheduler reports as such an overflow."""
+    """Yield faults for weights whose sum exceeds 64 bits, and for negative ones, which kube-scheduler reports as overflows."""
     text = "total score of Score plugins could overflow; weights are positive"
     below = {name: weight for name, weight in weights.items() if weight < 0}
     if not below and sum(weights.values()) * _MAX_SCORE < _INT64 // 2:

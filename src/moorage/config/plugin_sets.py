@@ -97,7 +97,7 @@ def expand(
 
 
 def _spread(point: str, here: PluginSet, multi_point: PluginSet, catalogue: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the plugins that run at a point through ``multiPoint`` alone."""
+    """Return the plugins that run at a point only because ``multiPoint`` enables them."""
     gone = here.disabled_names
     if "*" in gone:
         return ()

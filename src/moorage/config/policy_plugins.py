@@ -60,7 +60,7 @@ def _as_set(names: Mapping[str, int | None]) -> PluginSet:
 
 
 def _int32(weight: int) -> int:
-    """Cut a weight to 32 bits, as upstream's conversion does."""
+    """Wrap a weight to 32 bits, as upstream's conversion does."""
     return (weight + 2**31) % 2**32 - 2**31
 
 
@@ -102,7 +102,7 @@ def _priority_key(priority: Priority) -> str:
 
 
 def _times(priority: str, policy: Policy) -> int:
-    """Return how often a weight counts: once for each label of the priority."""
+    """Return how many times a priority's weight counts: once for each of its labels, once if it takes none."""
     if priority == "NodeLabel":
         return len(_preferred(policy, True)) + len(_preferred(policy, False))
     return len(_spread_over(policy)) if priority == "ServiceAffinity" else 1
@@ -200,7 +200,7 @@ def _ratio_args(policy: Policy) -> dict[str, Any] | None:
 
 
 def _custom_predicates(policy: Policy) -> list[Predicate]:
-    """Return the predicates whose arguments count: those without a built-in name."""
+    """Return the predicates without a built-in name; the arguments of the others are ignored."""
     return [one for one in policy.predicates or () if predicate_name(one.name) not in PREDICATES]
 
 
@@ -251,7 +251,7 @@ def _place(policy: Policy, plugin: str) -> str:
 
 
 def in_policy(fault: Fault, policy: Policy, plugins: Plugins, gates: FeatureGates) -> Fault:
-    """Return a fault of a resolved weight with the path and value of the policy's weight."""
+    """Return a fault about a resolved weight with the path and value of the weight in the policy; other faults unchanged."""
     found = _WEIGHT.fullmatch(fault.field)
     if found is None:
         return fault

@@ -1,7 +1,7 @@
 """Resolve a configuration to the plugins that each profile runs, in order, with weights and arguments.
 
-The registry says which points a plugin implements; for plugins of the release that are not registered, the release's own table
-does, so that a profile resolves to what kube-scheduler would run. ``ResolvedProfile.missing`` names those.
+The registry has the points that a plugin implements. For plugins of the release that are not registered, the release's own
+table has them, so that a profile resolves to what kube-scheduler would run. ``ResolvedProfile.missing`` names these plugins.
 
 Source  kube-scheduler 1.36.2, framework/runtime/framework.go, NewFramework; profile/profile.go; scheduler.go, buildExtenders
 """
@@ -69,7 +69,7 @@ def resolve(
 def resolution_faults(
     configuration: Configuration, registry: Registry, gates: FeatureGates, version: ApiVersion = V1
 ) -> list[Fault]:
-    """Return the faults for which ``resolve`` would raise."""
+    """Return the faults that ``resolve`` would raise."""
     expansions = _expansions(configuration, registry, gates, version)
     return list(_faults(configuration, registry, gates, expansions, version))
 
@@ -168,7 +168,7 @@ def _needed(args_type: type[Any]) -> list[str]:
 
 
 def _ignored_by_extenders(configuration: Configuration) -> tuple[str, ...]:
-    """Return the resources that the scheduler ignores for extenders; they replace NodeResourcesFit's ``ignoredResources``."""
+    """Return the extenders' resources with ``ignoredByScheduler``; they replace NodeResourcesFit's ``ignoredResources``."""
     managed = (resource for extender in configuration.extenders for resource in extender.managed_resources)
     return tuple(resource.name for resource in managed if resource.ignored_by_scheduler)
 

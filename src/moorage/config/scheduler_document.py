@@ -61,8 +61,9 @@ class ReleaseRules(Protocol):
 class Loaded:
     """A loaded and resolved document.
 
-    ``source``    its kind: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``, ``defaults``
-    ``version``   the version to write it in
+    ``source``    where it comes from: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``,
+                  ``defaults``
+    ``version``   the version in which ``config`` commands write it
     ``release``   the release whose plugins and gates apply
     ``unused``    fields that have no effect here → their replacement
     ``addresses`` where health and metrics are served over plain HTTP; None for releases that do not serve it

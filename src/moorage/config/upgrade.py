@@ -1,4 +1,4 @@
-"""What changes for a profile when a later release reads it: rules of its plugins, and plugins that defaults gained.
+"""The changes for a profile when a later release reads it: rules of its plugins, and new default plugins.
 
 The texts are those of ``docs/reference/releases.md``, by the release in which each rule ended.
 """
@@ -19,7 +19,7 @@ _FIT: Final = "NodeResourcesFit"
 _STRATEGY: Final = "scoringStrategy"
 _RATIO: Final = "RequestedToCapacityRatio"
 
-#: Plugin → the release in which a rule ended → what is different after it.
+#: Plugin → the last release with a rule → what the plugin does in later releases.
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
     "InterPodAffinity": {
         "1.27": "does not score pods that no term concerns",
@@ -55,7 +55,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-#: A trait of a release that differs → the release in which it ended → what is different after it.
+#: A trait of ``Release``, the last release that has it, and what later releases do.
 _TRAITS: Final = (
     ("evicts_on_nodes_left_out", "1.28", "preemption does not try nodes that a plugin's PreFilter left out"),
     ("named_nodes_must_exist", "1.28", "a node that a plugin's PreFilter names need not exist"),
@@ -66,7 +66,7 @@ _TRAITS: Final = (
 
 
 def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
-    """Yield what the plugins of a profile do differently after the release."""
+    """Yield what the plugins of a profile do differently in 1.36 than in ``release``."""
     devices = "DynamicResources"
     if devices in profile.points.get("filter", ()) and devices not in profile.points.get("score", ()):
         yield f"{devices} scores in the default profile of 1.36, with weight 2, and not in this profile"
@@ -74,7 +74,7 @@ def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
 
 
 def rules_between(profile: ResolvedProfile, one: Release, other: Release) -> Iterator[str]:
-    """Yield what differs between two releases for the plugins of a profile, by the release after which it is so."""
+    """Yield the differences between two releases for the plugins of a profile, each with the last release of the old rule."""
     older, newer = sorted((one, other), key=lambda release: _number(release.name))
     yield from (f"after {ended}, {name} {text}" for name, ended, text in _changed(profile, older, newer))
     for trait, ended, text in _TRAITS:
@@ -83,7 +83,7 @@ def rules_between(profile: ResolvedProfile, one: Release, other: Release) -> Ite
 
 
 def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterator[tuple[str, str, str]]:
-    """Yield a plugin, the release in which its rule ended, and what is different after it."""
+    """Yield a plugin, the last release with an old rule, and what the plugin does in later releases."""
     running = {name for names in profile.points.values() for name in names}
     varying = {*older.variants, *newer.variants, *(() if older.counts_sidecar_ports else ("NodePorts",))}
     for name, changes in _CHANGES.items():
@@ -93,13 +93,13 @@ def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterat
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Return the version's numbers; a minor release counts with all its patches."""
+    """Return the version's numbers, to compare versions; a minor release ranks after all its patch releases."""
     major, minor, *patch = map(int, version.partition("-")[0].split("."))
     return (major, minor, *(patch or [99]))
 
 
 def gained_plugins(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[str]:
-    """Yield the default plugins of 1.36 that the release does not have in its default profile, and that the profile lacks."""
+    """Yield a line for each default plugin of 1.36 that neither the profile nor the release's default profile runs."""
     running = {name for names in profile.points.values() for name in names}
     before = {plugin.name for plugin in default_plugins(gates)}
     for plugin in default_plugins(FeatureGates()):
@@ -108,7 +108,7 @@ def gained_plugins(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[st
 
 
 def without_refused(args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments of a profile's plugins without what 1.36 refuses, and a note for each."""
+    """Return the arguments of a profile's plugins without those that 1.36 refuses, and a note for each one removed."""
     strategy = args.get(_FIT, {}).get(_STRATEGY, {})
     if strategy.get("type") == _RATIO or strategy.get("requestedToCapacityRatio") is None:
         return args, []

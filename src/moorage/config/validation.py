@@ -77,7 +77,7 @@ def _durations(given: LeaderElection, version: ApiVersion) -> Iterator[Fault]:
     for name, seconds in durations.items():
         if seconds <= 0:
             yield Fault("Invalid value", f"leaderElection.{name}", "must be greater than zero", _duration(seconds))
-    # The value shown is the deadline's, as upstream has it.
+    # The message shows the deadline's value, as upstream's does.
     text, shown = "must be greater than `RenewDeadline`", _duration(given.renew_deadline)
     if version.is_old:
         text = "LeaseDuration must be greater than RenewDeadline"

@@ -19,7 +19,7 @@ __all__ = [
     "why_unknown",
 ]  # fmt: skip
 
-#: Gates of ``CURRENT`` that govern how the scheduler works rather than what it decides; they are open for every release.
+#: Gates of ``CURRENT`` that change how the scheduler works and not its decisions; they are open for every release.
 _MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
 
 
@@ -72,7 +72,7 @@ EARLIER: Final = (*SINCE_1_30, *OLDER)
 #: All releases by name, oldest first.
 RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT, *LATER)}
 
-#: Versions whose scheduler is that of a release listed.
+#: Version → the listed release with the same scheduler.
 _SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.2": TODAY, "1.36.3": TODAY}
 
 
@@ -89,7 +89,7 @@ def find_release(version: str) -> Release | None:
 
 
 def why_unknown(version: str) -> str:
-    """Return why ``find_release`` does not find a version, with the nearest that it finds."""
+    """Return the message for a version that ``find_release`` does not find; it names the nearest known releases."""
     number = _number(version)
     if number is None:
         return f"{version!r} is no release; write {TODAY}, or a patch release such as {EARLIER[1]}"

@@ -1,7 +1,7 @@
 """Which release a cluster runs, by the versions that its API server and its kubelets report.
 
-A kubelet is never newer than the control plane, and that of a control-plane node is as new. A version may carry a suffix of the
-distribution: ``v1.34.1-gke.12``, ``v1.33.3+k3s1``.
+A kubelet is never newer than the control plane, and the kubelet of a control-plane node has the same version. A version may
+have a suffix of the distribution: ``v1.34.1-gke.12``, ``v1.33.3+k3s1``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 
 class DetectedRelease(NamedTuple):
-    """The version that the API server reports, or the newest of the kubelets, and the release that is nearest in its series.
+    """The version that the API server reports, or the newest that kubelets report, and the nearest release of its series.
 
-    ``version``  as ``1.34.5``
+    ``version``  such as ``1.34.5``
     ``release``  None if no release of the series is known
     ``source``   what reports the version: ``the API server reports`` or ``the kubelets report``
     """
@@ -31,7 +31,7 @@ class DetectedRelease(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """True if the release is exactly the one that was found."""
+        """True if ``release`` is exactly the release of ``version``, not the nearest one."""
         return find_release(self.version) is not None
 
 
@@ -41,7 +41,7 @@ def detect_release(
     """Return the release of a cluster; None if nothing reports a version.
 
     ``server``         the version of the API server, if it is known
-    ``control_plane``  those of the kubelets on control-plane nodes
+    ``control_plane``  the versions of the kubelets on control-plane nodes
     """
     for source, versions in (
         ("the API server reports", [server]),
@@ -61,7 +61,7 @@ def _number(version: str) -> tuple[int, ...] | None:
 
 
 def _nearest(version: tuple[int, ...]) -> Release | None:
-    """Return the patch release of the series that is nearest; of two, the older one."""
+    """Return the nearest patch release of the version's series; the older one of two; None if no release is known."""
     series = [one for one in RELEASES.values() if one.series == f"{version[0]}.{version[1]}"]
     return min(series, key=lambda one: abs(_patch(one.name) - version[2]), default=None)
 

@@ -18,7 +18,7 @@ _OFF: Final = Gate(False, ALPHA)
 
 
 def gates_before(newer: Mapping[str, Gate], changed: Mapping[str, Gate], later: str = "") -> Mapping[str, Gate]:
-    """Return the gates of a release: those of the next one without those that came ``later``, and those that ``changed``."""
+    """Return the gates of a release: those of the next one, without the ``later`` ones, and with the ``changed`` ones."""
     gone = frozenset(later.split())
     return {**{name: gate for name, gate in newer.items() if name not in gone}, **changed}
 

@@ -1,4 +1,4 @@
-"""The metrics of 1.27 to 1.35: what differs from those of 1.36. Metrics that need an open gate are left to that gate.
+"""The metrics of 1.27 to 1.35: what differs from those of 1.36. Metrics that only an open gate shows are not listed.
 
 Source  kube-scheduler 1.27 to 1.36, pkg/scheduler/metrics/metrics.go
 """

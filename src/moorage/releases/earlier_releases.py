@@ -1,4 +1,4 @@
-"""The releases 1.30 to 1.35, and patch releases of 1.36: what sets each apart from the one after it, newest first.
+"""The releases 1.30 to 1.35, and patch releases of 1.36: how each differs from the one after it, newest first.
 
 Each entry names the rules that ended with that release. A rule of a plugin is a variant in ``moorage.plugins.earlier``; a
 variant stays in force in all earlier releases, until an earlier rule replaces it.
@@ -46,7 +46,8 @@ CURRENT: Final = Release(
 def before_release(
     newer: Release, name: str, variants: Mapping[str, str] | None = None, lacks: str = "", **changed: Any
 ) -> Release:
-    """Return the release before ``newer``, with the rules of plugins and the traits that ended with it."""
+    """Return the release before ``newer``. ``variants`` and ``changed`` are the plugin rules and traits that ended with it,
+    ``lacks`` the plugins that came after it."""
     return replace(
         newer,
         name=name,

@@ -1,4 +1,4 @@
-"""Pre-releases of the release after the newest one: what sets each apart from it. Only ``--emulate`` selects them.
+"""Pre-releases of the release after the newest one: how each differs from it. Only ``--emulate`` selects them.
 
 Pod groups follow the rules of 1.36 there: GenericWorkload alone governs them, and opens what other gates open in 1.36.
 

@@ -1,4 +1,4 @@
-"""The releases 1.27 to 1.29: what sets each apart from the one after it.
+"""The releases 1.27 to 1.29: how each differs from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """

@@ -1,4 +1,4 @@
-"""What sets a release of Kubernetes apart from the others, as one value.
+"""A release of Kubernetes: everything in which releases differ, as one value.
 
 Code that behaves differently in different releases asks the ``Release`` for the trait; it never compares release names.
 """
@@ -36,7 +36,7 @@ class Release:
     ``fixed_gates``   gates of other releases → their value here; they cannot be set
     ``opened_with``   gates of other releases → the gate here that opens them
     ``gated_kinds``   kinds that it lists only if a gate is open ("": never) → the gate
-    ``variants``      plugin → the release in which the rule that the plugin follows here ended; the others follow the newest.
+    ``variants``      plugin → the release in which the rule of this plugin here ended; other plugins follow the newest rules.
                       In a release after the newest, the release in which the rule began
     ``lacks``         plugins of the newest release that it does not have
     ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
@@ -59,7 +59,7 @@ class Release:
     lacks_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: Its decisions were compared with those of its own code; otherwise it follows its source.
+    #: Its decisions were compared with kube-scheduler's of this release; if False, they only follow its source code.
     compared: bool = True
     #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
     legacy_flags: bool = False
@@ -67,7 +67,7 @@ class Release:
     #: The default of --authorization-always-allow-paths.
     open_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     serves_resource_metrics: bool = True
-    #: How an error writes the range of --hard-pod-affinity-symmetric-weight.
+    #: The range of --hard-pod-affinity-symmetric-weight as the error message writes it.
     weight_range: str = "[0, 100]"
     #: It ignores the pod fields that later releases added (``moorage.api.pod_fields_1_21``).
     drops_later_pod_fields: bool = False

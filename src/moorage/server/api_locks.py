@@ -20,7 +20,7 @@ from moorage.server.api_lease import ApiLease, LockObject
 __all__ = ["ANNOTATION", "UNKNOWN", "AnyLock", "ApiAnnotation", "ApiPair", "lock_on"]
 
 ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
-#: The holder of a pair whose two records name different holders.
+#: Stands for the holder of a pair whose two records name different holders.
 UNKNOWN: Final = "leaderelection.k8s.io/unknown"
 
 _KINDS: Final = {"endpoints": "Endpoints", "configmaps": "ConfigMap"}
@@ -79,7 +79,7 @@ def _as_record(text: str, where: str) -> LeaseRecord:
 class ApiPair:
     """An annotation and a Lease that are held together. Implements ``moorage.runtime.leader_election.LeaseLock``.
 
-    A record is the annotation's; its ``beside`` holds the Lease's content, so that a renewal of either is noticed.
+    ``read`` returns the annotation's record; its ``beside`` holds the Lease's content, so that a renewal of either is noticed.
     """
 
     def __init__(self, first: ApiAnnotation, second: ApiLease, identity: str) -> None:
@@ -96,7 +96,7 @@ class ApiPair:
         if second is not None:
             return self._together(first if first.holder == second.holder else replace(first, holder=UNKNOWN), second)
         self._versions = (first.version, "")
-        # A replica that knows only annotations may hold it. A pair of ours without its Lease must be created again.
+        # Without a Lease, a replica that knows only annotations may lead. If the annotation is ours, create the Lease again.
         return None if first.holder == self._identity else first
 
     async def create(self, record: LeaseRecord) -> LeaseRecord:

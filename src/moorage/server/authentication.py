@@ -159,7 +159,7 @@ def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _vouched_for(certificate: x509.Certificate, authorities: Sequence[x509.Certificate]) -> bool:
-    """Return whether a certificate is signed by one of a bundle's CAs: TLS verified it against all bundles together."""
+    """Return whether one of these CAs signed the certificate. TLS only checked that a CA of any bundle did."""
     return any(_signed(certificate, authority) for authority in authorities)
 
 

@@ -1,6 +1,6 @@
 """Dump the scheduler's cache to the log, and compare it with the objects of the watches (SIGUSR2).
 
-A lasting mismatch is a bug, ours or the cluster's; one that disappears was an event that had not been handled yet.
+A mismatch that lasts is a bug, in Moorage or in the cluster; one that disappears was an event not yet processed.
 
 Source  kube-scheduler, backend/cache/debugger
 """

@@ -132,7 +132,7 @@ class Embedded:
             delete_expired_events(self.store)
 
     def _admit_plugins(self) -> None:
-        """Grant the scheduler access to what its plugins name or change, and report invalid names."""
+        """Grant the scheduler access to the kinds its plugins name, and to pods if they change pods; report invalid names."""
         named = NamedKinds() if self.scheduler is None else self.scheduler.named_kinds
         grant_kinds(self.store, named.kinds, pods=self.scheduler is not None and self.scheduler.writes_pods)
         for name in named.unusable:

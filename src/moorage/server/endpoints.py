@@ -46,7 +46,7 @@ _PATIENCE_S: Final = 30.0
 _PROBES: Final = ("healthz", "livez", "readyz")
 _TEXT: Final = "text/plain"
 _EXPLAIN: Final = "/debug/explain"
-#: Paths that those may read who may read another one.
+#: Path → the path that access reviews check in its place.
 _REVIEWED_AS: Final = {_EXPLAIN: "/metrics"}
 #: Paths with subpaths.
 _WITH_MORE: Final = ("/debug/pprof", "/healthz")
@@ -55,7 +55,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Page(NamedTuple):
-    """What a page that is worked out for each request answers."""
+    """The response of a page that is computed for each request."""
 
     body: str
     media: str = _TEXT
@@ -68,7 +68,7 @@ class AuthenticatingSite(Protocol):
     def serves(self, path: str) -> bool: ...
 
     def streams(self, path: str) -> bool:
-        """Return True for a path whose response lasts."""
+        """Return True for a path whose response is a stream without end."""
 
     async def answer(
         self, request: web.Request, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer
@@ -209,7 +209,7 @@ def _forbidden(caller: Caller, verb: str, path: str, reason: str) -> web.Respons
 
 def _status(code: int, reason: str, message: str) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
-    # Like apiserver's library, which builds the responses to forbidden and unauthorized requests in different places.
+    # As in apiserver's library, only responses to forbidden requests have details.
     details: dict[str, Any] = {"details": {}} if code == 403 else {}
     return _json({**body, **details, "code": code}, status=code)
 

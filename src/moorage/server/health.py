@@ -1,6 +1,6 @@
 """Health checks behind /healthz, /livez and /readyz.
 
-Every client may read whether a probe passes; the reasons of a failure are shown only to those who may read single checks.
+Every client may read whether a probe passes; only clients that may read single checks see the reasons of a failure.
 
 Source  apiserver/pkg/server/healthz/healthz.go; client-go/tools/leaderelection/healthzadaptor.go
 """

@@ -184,7 +184,7 @@ class Live:
         )
 
     def _led(self, lock: AnyLock) -> Callable[[], Awaitable[None]]:
-        """Return what to do while leading: announce it with a Kubernetes event, without waiting for that, and schedule."""
+        """Return the coroutine function to run while leading: it schedules and announces leadership with a Kubernetes event."""
 
         async def act() -> None:
             self._may_watch.set()

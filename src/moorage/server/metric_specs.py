@@ -1,7 +1,7 @@
 """The metrics of kube-scheduler 1.36: names, labels, meaning, stability and buckets.
 
 Help texts are Kubernetes' own, as dashboards and the metrics reference show them. Metrics without labels are shown
-from the start, those with labels once there is something to show.
+from the start, those with labels once they have a value.
 
 Source  kube-scheduler, metrics/metrics.go; plugins/volumebinding/metrics; component-base/metrics; client-go leader election
 """

@@ -1,7 +1,7 @@
 """The metrics of earlier releases, for their dashboards: current metrics under their earlier names.
 
-Metrics that a release did not have are hidden. ``Release.metrics`` has what differs in 1.27 to 1.35; the rest of this module is
-about 1.19 to 1.21, whose metrics that were already deprecated are not emulated.
+Metrics that a release did not have are hidden. ``Release.metrics`` has the differences of 1.27 to 1.35; the rest of this module
+is about 1.19 to 1.21. Metrics that were already deprecated then are not emulated.
 
 Source  kube-scheduler 1.19, 1.20 and 1.21, pkg/scheduler/metrics/metrics.go
 """

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 __all__ = ["PATIENCE_S", "report_delays"]
 
-#: Seconds before a delay is reported, and between two checks.
+#: Seconds before the first check, and between two checks.
 PATIENCE_S = 5.0
 
 
 async def report_delays(waits_for: Callable[[], list[str]], report: Callable[[str], None]) -> None:
-    """Report what is missing every few seconds, if it changed. Runs until cancelled."""
+    """Each ``PATIENCE_S`` seconds, report what ``waits_for`` returns, unless it is empty or unchanged. Runs until cancelled."""
     reported: list[str] = []
     while True:
         await asyncio.sleep(PATIENCE_S)

@@ -79,7 +79,7 @@ class Probe:
     def ended(self, profile: str, *, placed: bool = False) -> None:
         """End an attempt and observe the duration of each extension point.
 
-        Plugins that skipped the pod in PreFilter are not called from Reserve on. A point without others took no time.
+        Plugins that skipped the pod in PreFilter are not called from Reserve on. A point where all did counts with 0 seconds.
         """
         self._attempts += 1
         if placed:
@@ -130,7 +130,7 @@ class Probe:
             self._gated(profile, seconds, status)
         else:
             so_far, before = self._took.get(point, _NOT_YET)
-            # A plugin that passes does not change the point's status, except in PostFilter, where it mends an earlier failure.
+            # A success does not change the point's status, except in PostFilter, where it replaces an earlier failure.
             new = before if status in _PASSING and point != _POST_FILTER else status
             self._took[point] = (so_far + seconds, new)
 

@@ -1,7 +1,7 @@
 """Grant the embedded cluster's scheduler access to the kinds that its plugins name, and to pods if a plugin changes them.
 
 No default role covers custom kinds, and a scheduler that may not list one of them schedules nothing. kube-scheduler's role does
-not allow changes of pods; a plugin that has some in PreBind sets ``writes_pods``.
+not allow changes of pods; a plugin that changes pods in PreBind sets ``writes_pods``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["grant_kinds"]
 _GROUP: Final = "rbac.authorization.k8s.io"
 _ROLES, _BINDINGS = served("clusterroles", _GROUP), served("clusterrolebindings", _GROUP)
 _NAME: Final = "moorage:plugin-kinds"
-#: Watching the kinds, and effects that create, change or delete their objects.
+#: The verbs that watching needs, and effects that create, change or delete objects.
 _VERBS: Final = ("create", "delete", "get", "list", "update", "watch")
 
 

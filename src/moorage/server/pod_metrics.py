@@ -64,7 +64,7 @@ def _requests(pod: Pod) -> dict[str, float]:
 
 
 def _limits(pod: Pod) -> dict[str, float]:
-    """Work out limits as requests are worked out: a pod whose limits were its requests would ask for just that."""
+    """Return a pod's limits, by resource: the requests of a copy of the pod that has the limits in place of requests."""
     spec = pod.spec
     level = None if spec.resources is None else ResourceRequirements(requests=spec.resources.limits)
     asking = replace(

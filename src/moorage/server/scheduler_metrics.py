@@ -33,7 +33,7 @@ from moorage.server.plugin_metrics import Probe
 __all__ = ["SchedulerMetrics", "engine_gauges", "process_gauges", "registry_of"]
 
 _DEFAULT_GATES: Final = FeatureGates()
-#: Gate → how the names of the metrics start that are shown only if it is open.
+#: Gate → the prefix of the metrics that are shown only if the gate is open.
 _GATED: Final = {
     "GenericWorkload": "scheduler_podgroup_",
     "SchedulerAsyncPreemption": "scheduler_preemption_goroutines_",

@@ -33,7 +33,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 __all__ = ["AUTHORITY", "bootstrap_cluster", "publish_client_ca"]
 
 T = TypeVar("T")
-#: If all cluster roles together are larger, in bytes, aggregated roles are updated beside the store's thread.
+#: If all cluster roles together are larger than this, in bytes, aggregated roles are updated in a worker thread.
 _SMALL: Final = 256 << 10
 #: Namespace and name of the config map that publishes the CA bundle for client certificates.
 AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
@@ -82,7 +82,7 @@ def bootstrap_cluster(store: Store) -> None:
 
 
 def _own_service() -> Document:
-    """Return the ``default/kubernetes`` service, which every cluster has and clients look up."""
+    """Return the ``default/kubernetes`` service, which clients expect in every cluster."""
     labels = {"component": "apiserver", "provider": "kubernetes"}
     spec = {
         "type": "ClusterIP", "clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ipFamilies": ["IPv4"],
@@ -140,11 +140,11 @@ class _ClusterMaintainer:
             self._store.create(_ACCOUNTS, name, account)
 
     def _aggregate_beside(self, ask: AskOwner) -> None:
-        """Update aggregated roles in another thread than the store's, as the roles are large."""
+        """Update large aggregated roles in a worker thread, which ``ask`` lets call functions on the store's thread."""
         retried(self._store, lambda change: ask(lambda: self._aggregates(change)), _aggregate)
 
     def _aggregates(self, function: Callable[[], T]) -> T:
-        """Call a function whose changes do not lead to further updates of aggregated roles."""
+        """Call a function that updates aggregated roles, without reacting to its own changes."""
         self._aggregating = True
         try:
             return function()
@@ -157,7 +157,7 @@ def _aggregate(store: Store) -> None:
     for name, rules in _aggregated(_cluster_roles(store)):
         document = store.get(_CLUSTER_ROLES, "", name).document()
         document["rules"] = [msgspec.to_builtins(rule) for rule in rules]
-        with suppress(ApiError):  # too large: it keeps the rules that it has
+        with suppress(ApiError):  # the role would be too large, so it keeps its rules
             store.update(_CLUSTER_ROLES, "", name, document)
 
 

@@ -62,7 +62,7 @@ class Credential(NamedTuple):
 
 @dataclass(frozen=True)
 class Authority:
-    """The loaded certificate authority of a folder. ``certificate`` is the CA certificate in PEM.
+    """A certificate authority loaded from a folder. ``certificate`` is the CA certificate in PEM.
 
     ``signing_key``, in PEM, signs service account tokens. ``admin_token`` is a bearer token of ``ADMIN``. ``front_proxies``
     is the CA certificate for front proxies; its private key is discarded.

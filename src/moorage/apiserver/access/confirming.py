@@ -1,4 +1,4 @@
-"""Checks of the stored object for writes where the RBAC verb is not enough: privilege escalation and device status.
+"""Authorize writes for which the RBAC verb is not enough: privilege escalation and the status of devices.
 
 The check runs inside the write, on the object that is about to be stored. It therefore covers every form of write (create,
 replace, every patch type, apply, dry run), and nothing can change between the check and the write.
@@ -17,7 +17,7 @@ __all__ = ["write_check"]
 
 
 def write_check(authorizer: Authorizer, user: User, method: str, target: Target) -> Confirm | None:
-    """Return the check that a user's write to a target must pass, or None if the right to the verb is enough."""
+    """Return the additional check for a user's write to a target, or None if the RBAC verb is enough."""
     if writes_device_status(target):
         return _devices(authorizer, user, target, "patch" if method == "PATCH" else "update")
     return _rights(authorizer, user, target) if target.kind in GUARDED else None

@@ -53,7 +53,7 @@ class Grant(NamedTuple):
 
 
 class _Subjects:
-    """The subjects of a binding, by the user or group that each means; each with its position."""
+    """The subjects of a binding and their positions, by the user or group that each refers to."""
 
     def __init__(self, by_name: Mapping[tuple[str, str], tuple[int, Subject]]) -> None:
         self._by_name = by_name
@@ -67,7 +67,7 @@ class _Subjects:
         return cls(found)
 
     def first(self, user: User) -> Subject | None:
-        """Return the first subject that means a user or one of their groups."""
+        """Return the first subject that refers to a user or one of their groups; None if there is none."""
         names = (("User", user.name), *(("Group", group) for group in user.groups))
         found = [self._by_name[name] for name in names if name in self._by_name]
         return min(found, key=itemgetter(0))[1] if found else None
@@ -169,7 +169,7 @@ class Authorizer:
 
 
 class _Decoded(Generic[T]):
-    """What objects say, decoded once for each version of an object."""
+    """A cache of decoded objects, with one entry for each object, which is replaced when its version changes."""
 
     def __init__(self, decode: Callable[[ServedKind, Record], T]) -> None:
         self._decode = decode
@@ -177,7 +177,7 @@ class _Decoded(Generic[T]):
         self._before = self._held
 
     def renew(self) -> None:
-        """Keep only what is asked for from now on."""
+        """Start a new generation: entries that are not used before the next call are dropped."""
         self._before, self._held = self._held, {}
 
     def of(self, kind: ServedKind, record: Record) -> T:
@@ -202,7 +202,7 @@ def _subjects_of(kind: ServedKind, record: Record) -> tuple[_Subjects, RoleRef] 
 
 
 def _name_of(subject: Subject, namespace: str) -> tuple[str, str] | None:
-    """Return the kind and the name of the user or group that a subject means."""
+    """Return the kind and the name of the user or group that a subject refers to; None for an unknown kind."""
     if subject.kind in {"User", "Group"}:
         return subject.kind, subject.name
     home = subject.namespace or namespace

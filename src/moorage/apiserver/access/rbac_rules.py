@@ -97,7 +97,7 @@ class _Held:
         self.paths = rule.paths
 
     def covers(self, rule: PolicyRule) -> bool:
-        """Return True if this rule alone covers another. That holds for most rules that are covered at all."""
+        """Return True if this rule alone covers another. Most covered rules are covered by a single rule."""
         return (
             bool(rule.resources)
             and not rule.paths
@@ -124,7 +124,7 @@ def _lacking(held: Sequence[_Held], rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def _lacking_names(held: Iterable[_Held], part: PolicyRule, names: Iterable[str]) -> Iterator[PolicyRule]:
-    """Yield a rule of one verb, group and resource if it is not covered, or one rule for each resource name that is not."""
+    """Yield ``part`` (one verb, group and resource) unless it is covered; with names, a rule for each name not covered."""
     resource = part.resources[0]
     allowed: set[str] = set()
     for one in held:

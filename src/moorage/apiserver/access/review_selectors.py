@@ -1,4 +1,4 @@
-"""Selectors in access reviews: their validation, and what of them cannot be parsed.
+"""Selectors in access reviews: their validation, and errors for requirements that cannot be parsed.
 
 RBAC decides without selectors. A selector that cannot be parsed does not fail a review; its status names it.
 
@@ -57,7 +57,7 @@ def _requirement_faults(path: str, asked: Document, *, is_label: bool) -> Faults
 
 
 def selector_errors(attributes: Document) -> str:
-    """Return which selectors the decision ignores, at least in part, because they cannot be parsed."""
+    """Return an error for each selector that the decision ignores, at least in part, because it cannot be parsed."""
     ignored = [f"{_PATH}.{kind} {how}" for kind in _KINDS if (how := _ignored(kind, attributes.get(kind) or {}))]
     return "; ".join(ignored)
 

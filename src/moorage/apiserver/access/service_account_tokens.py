@@ -37,10 +37,10 @@ _MIN_LIFE_S, _MAX_LIFE_S, _DEFAULT_LIFE_S = 600, 2**32, 3600
 _ACCOUNTS: Final = served("serviceaccounts")
 _BOUND: Final[Mapping[str, ServedKind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
 _ALGORITHM: Final = "ES256"
-#: A signature of 64 bytes, in the one spelling that the encoder produces: PyJWT's decoder ignores characters and bits that do
-#: not count, so that several texts would stand for one signature.
+#: A signature of 64 bytes in its canonical encoding. PyJWT's decoder ignores invalid characters and unused bits, so that it
+#: would accept several texts for one signature.
 _COMPACT_JWS: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]{85}[AQgw]", re.ASCII)
-#: The claims are checked here, against the clock of the store and its objects.
+#: PyJWT checks only the signature: this module checks the claims, with the store's clock and objects.
 _SIGNATURE_ONLY: Final[Any] = {"verify_signature": True} | dict.fromkeys(
     ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub", "verify_jti"), False
 )

@@ -45,7 +45,7 @@ _MISSING_NAME: Final = re.compile(rf"undeclared reference to '(?:{'|'.join(_MISS
 
 @dataclass(frozen=True)
 class _Rule:
-    """A compiled rule. ``error`` is why it has no program; ``message`` makes the text of its fault."""
+    """A compiled rule. If it has no ``program``, ``error`` is the reason. ``message`` is the compiled messageExpression."""
 
     source: Mapping[str, Any]
     program: Program | None = None
@@ -64,9 +64,9 @@ class _Rule:
 
 @dataclass(frozen=True)
 class _Node:
-    """The rules of a schema and of the schemas inside it, as far as these have any.
+    """The rules of a schema and of the schemas inside it that have rules.
 
-    ``compares``: some of them compare a value with the old one, and are checked even if it is unchanged.
+    ``compares``: some of the rules use ``oldSelf``. They are checked even if the value is unchanged.
     """
 
     schema: Schema
@@ -175,11 +175,11 @@ def custom_rule_faults(version: CustomVersion, old: Any, new: Any) -> Faults:
 
 
 class _OutOfBudgetError(Exception):
-    """The rules of an object cost too much together."""
+    """The rules of an object together exceed their budget."""
 
 
 class _Check:
-    """One check of an object. ``left`` is what its rules may still cost."""
+    """A check of one object, with the budget that its rules share."""
 
     def __init__(self) -> None:
         self._left = _BUDGET
@@ -250,7 +250,7 @@ class _Check:
             yield _fault(source.get("reason"), where, Bare("") if kind in {"array", "object"} else value, detail)
 
     def _message(self, rule: _Rule, variables: Mapping[str, Value]) -> str:
-        """Return the text that a rule's messageExpression makes, "" if it makes none."""
+        """Return the result of a rule's messageExpression; "" if it fails or there is none."""
         if rule.message is None:
             return ""
         try:

@@ -30,14 +30,14 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 def prepare_custom(kind: ServedKind, document: Document) -> None:
-    """Turn a document into a new object, in place: its status is written through the subresource, if there is one."""
+    """Turn a document into a new object, in place. If the kind has a status subresource, drop the status."""
     if kind.has_status:
         document.pop("status", None)
     document["metadata"]["generation"] = 1
 
 
 def keep_all_but_status(old: Document, new: Document) -> None:
-    """Reduce an update to its status, in place."""
+    """Revert everything but the status in an update, in place."""
     status, metadata = new.get("status", ABSENT), {**old["metadata"]}
     for name in ("managedFields", "resourceVersion"):
         metadata.pop(name, None)
@@ -81,7 +81,7 @@ def _own_faults(
 
 
 def _checked_by_rules(version: CustomVersion, old: Document | None, new: Document, faults: Faults) -> Faults:
-    """Yield faults, and those that the rules of the kind find if the object is sound enough to check them."""
+    """Yield ``faults`` and, unless one of them prevents checking rules, the faults that the kind's rules find."""
     is_blocked = False
     for fault in faults:
         is_blocked = is_blocked or fault.kind in _BLOCKING or " in body must be of type " in fault.detail

@@ -96,7 +96,7 @@ def _apply(document: Document, before: Mapping[str, Any], after: Mapping[str, An
 
 
 def _aligned(current: list[Any], old: Any, new: list[Any]) -> bool:
-    """Return True if the list only gained items at its end, so that items can be merged one by one."""
+    """Return True if defaulting only appended items to the list, so that items can be merged by position."""
     return len(current) == len(old or []) <= len(new) and all(isinstance(one, dict) for one in (*current, *(old or []), *new))
 
 

@@ -1,6 +1,6 @@
 """Validation of CustomResourceDefinitions.
 
-A schema, the subresources or the columns that all versions share are reported at ``spec``, as kube-apiserver does.
+Faults of a schema, of subresources or of columns that all versions share have a path below ``spec``, as in kube-apiserver.
 
 Source  apiextensions-apiserver, pkg/apis/apiextensions/validation/validation.go; pkg/apis/apiextensions/v1/conversion.go
 """
@@ -109,7 +109,7 @@ def _spec_faults(spec: Document) -> Faults:
 
 
 def _version_faults(versions: Sequence[Document]) -> Faults:
-    """Yield the faults of all versions; what they share is examined once."""
+    """Yield the faults of all versions. Parts that are equal in all versions are examined once."""
     shared = {name for name in _SHARED if all(one.get(name) == versions[0].get(name) for one in versions)}
     for i, version in enumerate(versions):
         path = f"spec.versions[{i}]"
@@ -222,7 +222,7 @@ def _schema_faults(schema: Schema, path: str, *, has_status: bool) -> Faults:
 
 
 def _depth(schema: Schema) -> int:
-    """Return how deep schemas are nested, without recursion, at most one more than is allowed."""
+    """Return how deep schemas are nested. The count stops one above the limit, and needs no recursion."""
     level: list[Any] = [schema]
     depth = 0
     while level and depth <= MAX_SCHEMA_DEPTH:
@@ -366,7 +366,7 @@ def _conversion_faults(conversion: Document) -> Faults:
 
 
 def _change_faults(old: Document, spec: Document) -> Faults:
-    """Yield the faults of changes to fields that a definition keeps."""
+    """Yield changes to immutable fields of a definition."""
     before, fixed = old["spec"], [("group",), ("names", "plural")]
     if (condition_of(old, "Established") or {}).get("status") == "True":
         fixed = [("scope",), ("names", "kind"), *fixed]

@@ -79,7 +79,7 @@ def _expression_faults(path: str, holder: Document, has_lists: bool) -> Faults:
 
 
 def admin_access_faults(old: Document | None, new: Document, labels: Mapping[str, str]) -> Faults:
-    """Yield the fault of administrator access to devices that is new, in a namespace with these labels.
+    """Yield the fault of newly requested admin access to devices, unless the namespace's labels allow it.
 
     The status of a claim is checked if ``old`` is given, the requests of a claim or its template otherwise.
     """
@@ -143,7 +143,7 @@ def _config_faults(path: str, config: Document) -> Faults:
 def device_slice_faults(found: Document) -> Faults:
     """Yield the faults of a ResourceSlice."""
     spec = found.get("spec") or {}
-    if spec.get("driver"):  # an empty one is checked with what scheduling reads
+    if spec.get("driver"):  # moorage.api.validation reports an empty one
         yield from driver_name_faults("spec.driver", spec["driver"])
     if spec.get("nodeName") is not None:
         yield from named("spec.nodeName", spec["nodeName"], check_dns1123_subdomain)

@@ -55,7 +55,7 @@ def job_faults(job: Document) -> Faults:
 
 
 def _selector_faults(spec: Document) -> Faults:
-    """Yield the faults of a selector that the user chose, or that is generated and does not fit."""
+    """Yield the faults of a job's selector: set without manualSelector, or not matching the labels of the pod template."""
     selector = spec.get("selector")
     if selector is None:
         yield required("spec.selector")

@@ -22,7 +22,8 @@ _TYPES: Final = frozenset(["Container", "PersistentVolumeClaim", "Pod"])
 _OF_CONTAINERS: Final = frozenset(["Container", "Pod"])
 _DEFAULTS: Final = ("default", "defaultRequest")
 _PARTS: Final = ("max", "min", *_DEFAULTS, "maxLimitRequestRatio")
-#: Pairs of which the first must not exceed the second: the field that is at fault, and their words.
+#: Pairs of fields of which the first must not exceed the second; the field that a fault names; and the names of both in its
+#: text.
 _ORDER: Final = (
     ("min", "max", "min", "min value", "max value"),
     ("min", "defaultRequest", "defaultRequest", "min value", "default request value"),
@@ -32,7 +33,7 @@ _ORDER: Final = (
     ("default", "max", "default", "default value", "max value"),
 )
 _ONE: Final = 10**9
-#: From this value on, ratios are compared in whole numbers.
+#: Ratios from this value on are compared as whole numbers.
 _MOST_MILLI: Final = (2**63 - 1) // 1000
 
 
@@ -74,7 +75,7 @@ def _amount_faults(path: str, name: str, amounts: Mapping[str, Any]) -> Faults:
 
 
 def _shown(low: str, high: str, at: str) -> str:
-    """Return the part whose amount the message shows; for a default, the amount that it contradicts."""
+    """Return the field whose amount the message shows. For a default this is the field that it contradicts."""
     if at == "default":
         return high if low == "default" else low
     return at

@@ -23,7 +23,7 @@ _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a
 _SYSCTL_TEXT: Final = (
     "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
 )
-#: The beginnings of kernel parameters that a pod has of its own unless it shares the host's.
+#: Prefixes of kernel parameters that belong to a pod's own namespaces, unless it shares those of the host.
 _SHARED_BY: Final = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
 _MOST_NAMESERVERS: Final = 3
 _MOST_SEARCHES: Final = 32

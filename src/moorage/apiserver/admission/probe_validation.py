@@ -86,7 +86,7 @@ def _port(path: str, port: Any) -> Iterator[Fault]:
 
 
 def source_faults(path: str, variable: Document) -> Iterator[Fault]:
-    """Find what is wrong with where a variable has its value from."""
+    """Yield the faults of a variable's ``valueFrom``."""
     if (source := variable.get("valueFrom")) is None:
         return
     count = sum(source.get(name) is not None for name in _SOURCES)

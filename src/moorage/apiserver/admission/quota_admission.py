@@ -60,7 +60,7 @@ def charge_quotas(
 def charged_or_refused(
     kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts
 ) -> list[Document] | QuotaRefusal:  # fmt: skip
-    """Return the same as a value: the quotas charged, or the first refusal."""
+    """Return the charged quotas, or the first refusal as a value instead of an error."""
     evaluator = evaluator_for(kind)
     if evaluator is None or not (evaluator.grows(subresource, old, new) if old is not None else not subresource):
         return []

@@ -23,7 +23,7 @@ ZERO: Final = exact("0")
 
 
 class Facts(NamedTuple):
-    """What usage depends on other than the object itself.
+    """The facts, other than the object itself, that its usage depends on.
 
     ``now`` is the time in seconds since 1970. ``all`` returns the objects of a kind in a namespace ("" for cluster-scoped
     kinds); ``find`` returns one of them by namespace and name, or None. ``kinds`` are all kinds that exist.

@@ -1,7 +1,7 @@
 """Values of custom kinds as CEL sees them: their types, from the schema, and the values themselves.
 
-A field whose value has no schema has no type, and rules cannot see it. Fields are escaped where their names are not
-identifiers: ``a-b`` is ``a__dash__b``, and ``namespace`` is ``__namespace__``.
+A field without a schema has no type, and rules cannot use it. Names that are not identifiers are escaped: ``a-b`` is
+``a__dash__b``, and ``namespace`` is ``__namespace__``.
 
 Source  apiserver, pkg/cel: common/schemas.go, common/values.go, escaping.go
 """
@@ -30,11 +30,11 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 _NAME: Final = re.compile(r"[A-Za-z_.\-/][A-Za-z0-9_.\-/]*")
 _ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-#: Formats of strings that are no strings in CEL.
+#: Formats of strings that CEL represents by another type.
 _FORMATS: Final = {"byte": BYTES, "date": TIMESTAMP, "date-time": TIMESTAMP, "duration": DURATION}
 _SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
 _TEXT: Final[Schema] = {"type": "string"}
-#: The fields of every object that rules can see.
+#: The fields of every object that rules can use.
 _HEAD: Final[Mapping[str, Schema]] = {
     "apiVersion": _TEXT, "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
@@ -49,7 +49,7 @@ class Declared(NamedTuple):
 
 
 def escaped(name: str) -> str | None:
-    """Return the identifier of a field, or None for a name that has none."""
+    """Return the identifier of a field in CEL, or None if its name cannot be escaped."""
     if name in _RESERVED:
         return f"__{name}__"
     if not _NAME.fullmatch(name):
@@ -58,7 +58,7 @@ def escaped(name: str) -> str | None:
 
 
 def declared_type(schema: Schema, *, is_root: bool = False) -> Declared | None:
-    """Return the type of the values of a schema; None if rules cannot see them."""
+    """Return the CEL type of a schema's values; None if rules cannot use them."""
     fields: dict[str, dict[str, Type]] = {}
     found = _type(schema, "self", fields, is_resource=is_root)
     return None if found is None else Declared(found, fields)
@@ -109,7 +109,7 @@ def _properties(schema: Schema, *, is_resource: bool) -> Mapping[str, Schema]:
 
 
 def as_value(schema: Schema, value: Any) -> Value:
-    """Return a value as CEL sees it. It has been checked against the schema."""
+    """Convert a value to CEL's representation. The value has been validated against the schema."""
     match value:
         case dict():
             return Map(_entries(schema, value))
@@ -143,7 +143,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _time(text: str) -> Value:
-    """Return a date or a time; the text where it is neither, which no function of times takes."""
+    """Return the timestamp of a date or time. Other texts are returned unchanged; functions on timestamps reject them."""
     full = text.upper() if len(text) > _DATE_SIZE else f"{text}T00:00:00Z"
     try:
         return timestamp_of(full)

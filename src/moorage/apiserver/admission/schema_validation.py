@@ -22,7 +22,7 @@ from moorage.errors import Fault
 __all__ = ["ABSENT", "EffortExceededError", "SchemaCheck", "field_path", "old_item", "old_items"]
 
 Faults = Iterator[Fault]
-#: Stands for a value that does not exist.
+#: Marks an absent value.
 ABSENT: Final[Any] = object()
 #: The maximum number of values and schemas that one check compares, and of steps that its patterns take.
 _MAX_CHECKS: Final = 500_000
@@ -41,7 +41,7 @@ def field_path(path: str, name: str) -> str:
 
 
 class SchemaCheck:
-    """One check of an object. ``left`` counts what it may still do."""
+    """A check of one object, with limits on its work."""
 
     def __init__(self) -> None:
         self._checks_left = _MAX_CHECKS
@@ -165,7 +165,7 @@ class SchemaCheck:
             yield _misfit(path, "must not validate the schema (not)")
 
     def _alternatives(self, schemas: Iterable[Schema], value: Any, path: str, enough: int) -> tuple[list[Fault], int]:
-        """Return the faults of the alternative with the fewest, and the number of valid ones, at most ``enough``."""
+        """Return the faults of the invalid alternative that has fewest, and the number of valid ones, up to ``enough``."""
         fewest: list[Fault] | None = None
         valid = 0
         for one in schemas:
@@ -282,7 +282,7 @@ def _shown(number: float) -> str:
 
 
 def old_items(schema: Schema, old: Any) -> Mapping[str, Any]:
-    """Return the items of the old list by their keys. Items of lists without keys correspond to no old ones."""
+    """Return the items of the old list by their keys; {} for lists without keys, whose items have no old versions."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not keys or schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}

@@ -105,7 +105,7 @@ def allocate_addresses(old: Document | None, new: Document, others: Callable[[],
 
 
 def _immutable_faults(before: Document, after: Document) -> Iterator[Fault]:
-    """Yield changes of fields that are immutable while the service stays a load balancer or keeps its health check port."""
+    """Yield changes of a load balancer's class, and of the health check port of a service that keeps one."""
     name = after.get("loadBalancerClass")
     if _type(before) == _type(after) == "LoadBalancer" and before.get("loadBalancerClass") != name:
         yield Fault("Invalid value", "spec.loadBalancerClass", "may not change once set", name)

@@ -66,7 +66,7 @@ def csi_node_faults(node: Document) -> Faults:
     """Yield the faults of a CSINode."""
     for i, driver in enumerate((node.get("spec") or {}).get("drivers") or ()):
         at, name, node_id = f"spec.drivers[{i}]", driver.get("name") or "", driver.get("nodeID") or ""
-        if name:  # an empty name is checked with what scheduling reads
+        if name:  # moorage.api.validation reports an empty name
             yield from driver_name_faults(f"{at}.name", name)
         if not node_id:
             yield required(f"{at}.nodeID")

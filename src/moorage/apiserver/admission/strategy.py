@@ -39,7 +39,7 @@ __all__ = ["decode_document", "prepare_adopted", "prepare_create", "prepare_upda
 
 #: Metadata that clients may change through the status subresource, unless the kind resets it.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
-#: Kinds of which a write of the status changes no metadata that has a meaning.
+#: Kinds for which a status write cannot change labels, annotations and the like.
 _RESET_METADATA: Final = frozenset(["PodGroup", "ResourceClaim", "VolumeAttachment"])
 #: Storage prefixes under /registry that differ from the resource name.
 _REGISTRY: Final = {
@@ -375,7 +375,7 @@ def _keep_qos_class(old: Document, new: Document) -> None:
 
 
 def _reset_but_metadata(old: Document, new: Document) -> Document:
-    """Reset a pod's new version to the old one, except resource version and managed fields; return the spec that was sent."""
+    """Reset a pod's new version to the old one, except resource version and managed fields; return the spec from the client."""
     sent, metadata = new.get("spec") or {}, new["metadata"]
     kept = {name: metadata.get(name) for name in ("resourceVersion", "managedFields")}
     new.clear()
@@ -386,15 +386,15 @@ def _reset_but_metadata(old: Document, new: Document) -> Document:
 
 
 def _only_ephemeral(old: Document, new: Document) -> None:
-    """Reduce an update of a pod to its ephemeral containers."""
+    """Revert everything but the ephemeral containers in an update of a pod."""
     sent = _reset_but_metadata(old, new)
     _set_or_drop(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
 
 
 def _only_resources(old: Document, new: Document) -> None:
-    """Reduce an update of a pod to its containers' resources and resize policies.
+    """Revert everything but the containers' resources and resize policies in an update of a pod.
 
-    Containers that are not those of the pod remain, and are a fault.
+    If the containers are not those of the old pod, they are kept, and validation reports them.
     """
     sent = _reset_but_metadata(old, new)
     for part in ("containers", "initContainers"):
@@ -435,7 +435,7 @@ _CLIENT_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferenc
 _FROZEN: Final = (PodGroup, Workload)
 
 
-#: Kinds of which an update validates ``generateName``, too.
+#: Kinds whose updates validate ``generateName``, too.
 _CHECKED_BASES: Final = frozenset([
     "CSINode", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Endpoints", "Ingress", "LimitRange", "PersistentVolume",
     "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate", "Role", "RoleBinding",
@@ -451,7 +451,7 @@ def _update_faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
 def _raise_if_any(kind: ServedKind, document: Document, faults: Iterator[Fault]) -> None:
     first = next(faults, None)
     if first is not None:
-        group = "" if kind.kind == "Event" else kind.group  # both APIs of events report their faults as those of the core
+        group = "" if kind.kind == "Event" else kind.group  # faults of events name the core API, also for events.k8s.io
         raise invalid(kind.kind, group, document["metadata"]["name"], chain([first], faults))
 
 

@@ -16,17 +16,17 @@ from moorage.api.durations import DurationError, parse_duration
 
 __all__ = ["checked_format", "is_of_format", "is_recognized"]
 
-#: Longer strings are of no format but ``byte`` and ``password``; each check reads a string once.
+#: Longer strings match no format but ``byte``, ``password`` and ``uri``, which bounds the work of a check.
 _MAX_LENGTH: Final = 4096
 
 
 def checked_format(schema_type: str, name: str) -> str:
-    """Return the format that values of a type are checked for; "" for formats without a meaning."""
+    """Return the format that values of a type are checked against; "" for a format that does not apply to the type."""
     return name if is_recognized(schema_type, name) else ""
 
 
 def is_recognized(schema_type: str, name: str) -> bool:
-    """Return True for a format that has a meaning for values of a type."""
+    """Return True for a format that applies to values of a type."""
     match schema_type:
         case "" | "string":
             return name.replace("-", "") in _FORMATS
@@ -55,7 +55,7 @@ def _full(pattern: str, flags: int = 0) -> Callable[[str], bool]:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address of a text as Go's sloppy parser reads it, which allows leading zeros."""
+    """Parse an IP address like Go's sloppy parser, which allows leading zeros; None if it is invalid."""
     if "%" in text:
         return None
     try:

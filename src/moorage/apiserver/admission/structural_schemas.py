@@ -117,7 +117,7 @@ def _is_int_or_string(schema: Schema) -> bool:
 
 
 def _value_faults(schema: Schema, level: str, path: str) -> Faults:
-    """Yield the faults of what restricts values in a schema: its junctors and its pattern."""
+    """Yield the faults of the junctors and the pattern of a schema."""
     all_of = schema.get("allOf", ())
     skips_first = bool(all_of) and _is_int_or_string(all_of[0])
     if not _is_int_or_string(schema):
@@ -164,7 +164,7 @@ def _nested_faults(schema: Schema, level: str, path: str, *, skips_any_of: bool 
 
 
 def _completeness(nested: Schema, schema: Schema | None, here: str, path: str) -> Faults:
-    """Yield a fault for each field that only a junctor mentions."""
+    """Yield a fault for each field that occurs inside a junctor but not outside."""
     for junctor in (*_JUNCTORS, "not"):
         inner = nested.get(junctor, ())
         listed = [(inner, f"{path}.not")] if isinstance(inner, Mapping) else [
@@ -191,7 +191,11 @@ def _nested_completeness(nested: Schema, schema: Schema | None, here: str, path:
 
 
 class _Context(NamedTuple):
-    """Where a schema is: why it must not have defaults, and whether it describes ``apiVersion``, ``kind`` or ``metadata``."""
+    """The place of a schema.
+
+    ``no_defaults``: why it must not have defaults, "" if it may. ``is_head``: it describes ``apiVersion``, ``kind`` or
+    ``metadata``.
+    """
 
     no_defaults: str = ""
     is_head: bool = False

@@ -182,7 +182,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _directives(before: Document, after: Document) -> Iterator[Fault]:
-    """Yield changes to a gated pod's node selector and affinity that do more than narrow it; revert the allowed ones."""
+    """Yield changes of a gated pod's node selector and affinity that are not additional restrictions; revert allowed ones."""
     old, new = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
     if any(new.get(key) != value for key, value in old.items()):
         why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"

@@ -55,12 +55,12 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "storageos": ("volumeName",),
     "vsphereVolume": ("volumePath",),
 }
-#: The few sources whose faults have another name than the field.
+#: Sources that faults call by another name than the field.
 _SHOWN: Final[Mapping[str, str]] = {"gcePersistentDisk": "persistentDisk"}
 
 
 def volume_source_faults(path: str, name: str, source: Document, *, is_pod: bool = True) -> Faults:
-    """Yield the faults of one source. ``path`` is that of the volume; a pod's image volume needs a reference."""
+    """Yield the faults of one volume source. ``path`` is the path of the volume."""
     at = f"{path}.{_SHOWN.get(name, name)}"
     yield from missing(at, source, *_REQUIRED.get(name, ()))
     rule = _RULES.get(name)

@@ -65,7 +65,7 @@ def _is_member(node: FieldSet) -> bool:
 
 
 def _node(is_member: bool, below: dict[str, Any]) -> FieldSet | None:
-    """Return a node, or None for an empty node that is not a member."""
+    """Return a node of the tree, or None for an empty node that is not a member of the set."""
     if not below:
         return {} if is_member else None
     return {_SELF: {}, **below} if is_member else below
@@ -99,7 +99,7 @@ def union_all(sets: Iterable[FieldSet]) -> FieldSet:
 
 
 def _add_all(made: dict[str, Any], more: FieldSet) -> None:
-    """Add ``more`` to ``made``, which no other set shares."""
+    """Add ``more`` to ``made``, in place; ``made`` shares no parts with other sets."""
     for key, inner in _below(more):
         mine = made.get(key)
         if mine is None:

@@ -1,8 +1,8 @@
 """Strategic merge patch: a merge patch that merges Kubernetes' associative lists item by item.
 
-Such a list is merged by its merge key; any other list is replaced. Directives express what a tree cannot: ``$patch:
-delete`` and ``replace``, ``$deleteFromPrimitiveList/…``, ``$setElementOrder/…`` and ``$retainKeys``. The schemas of the
-served kinds define the merge keys.
+Such a list is merged by its merge key; any other list is replaced. Directives express changes that a document cannot: ``$patch:
+delete`` and ``replace``, ``$deleteFromPrimitiveList/…``, ``$setElementOrder/…`` and ``$retainKeys``. The schemas of the served
+kinds define the merge keys.
 
 Source  apimachinery, pkg/util/strategicpatch/patch.go
 """
@@ -70,7 +70,7 @@ def _retained(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(key: str, directive: str, what: str) -> str:
-    """Return the name of the list in the key of a directive."""
+    """Return the name of the list that the key of a directive contains after the slash."""
     head, slash, name = key.partition("/")
     if head != directive or not slash:
         raise bad_request(f"invalid patch format of {what}")

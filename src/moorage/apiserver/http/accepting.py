@@ -1,4 +1,4 @@
-"""Accept connections up to a limit, and keep unused connections from taking all the room.
+"""Accept connections up to a limit, and close unused ones when the limit is reached.
 
 A connection counts from the moment it is accepted, before the TLS handshake. At the limit, the server closes the connection
 that has been without a request for longest, if that is at least a second: first one that never sent a request, then one
@@ -229,7 +229,7 @@ class ConnectionAcceptor:
                 return
             if error is not None:
                 self._tally.add("TLS handshake failed", f"{peer}: {_reason(error)}")
-        accepted.close()  # the transport may never have owned the socket
+        accepted.close()  # the transport may not have taken over the socket yet
         self.on_closed(connection)
 
     def _make_room(self) -> None:

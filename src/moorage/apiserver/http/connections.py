@@ -1,5 +1,5 @@
-"""A client connection with limits that aiohttp lacks: time and size of a request's head, time to send a response, and errors
-for input that is not HTTP.
+"""A client connection with the limits that aiohttp lacks: time and size of a request's head, time to send a response, and
+errors for input that is not HTTP.
 
 The head of a request is everything before its body. A client that sends it byte by byte is disconnected when the time is
 up. Bodies have their own limits where they are read; their bytes never count towards a head, whether a handler reads them

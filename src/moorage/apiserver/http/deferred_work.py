@@ -1,4 +1,4 @@
-"""Work that a change leads to and that would hold the event loop, done in the worker as soon as it is free."""
+"""Follow-up work of changes that would block the event loop: the worker does it as soon as it is free."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeferredWork:
-    """Work that waits for the worker, by key. Adding work under a key replaces what waits there."""
+    """A queue of work for the worker. Work added under a key replaces work that waits under the same key."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -40,7 +40,7 @@ class DeferredWork:
                 _LOG.exception("deferred work on %s", key)
 
     async def close(self) -> None:
-        """Drop what waits."""
+        """Cancel the running work and drop the waiting work."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Large requests: which requests would block the event loop for too long, and how a separate thread handles them.
+"""Large requests, which would block the event loop for too long: recognize them, and handle them in another thread.
 
 The cost of a request is estimated from the number of values in its body and in the object that it changes. Values are
 counted by the JSON punctuation between them, which is fast and may overestimate.
@@ -24,10 +24,10 @@ from moorage.apiserver.vocabulary.statuses import ApiError, conflict, too_many
 
 __all__ = ["carry_out", "is_heavy", "is_large"]
 
-#: Size in bytes up to which the loop handles a body or object whatever its density, and above which it never does.
+#: Bodies and objects up to ``SMALL`` bytes are always handled on the event loop, those above ``LONG`` never.
 SMALL: Final = 8 << 10
 LONG: Final = 256 << 10
-#: Maximum number of values that the loop handles between these sizes: about 30 ms of work.
+#: Between these sizes, the event loop handles bodies with at most this number of values: about 30 ms of work.
 VALUES: Final = 2000
 #: Maximum number of objects of a kind for which the loop deletes a collection.
 OBJECTS: Final = 50
@@ -53,7 +53,7 @@ def is_large(store: Store, request: HTTPRequest, target: Target | ReviewTarget) 
 
 
 def is_heavy(body: bytes, *, counted: bool = True) -> bool:
-    """Return True for an object that takes long to handle. ``counted`` marks JSON, whose values can be counted."""
+    """Return True for an object that takes long to handle. ``counted``: it is JSON, so its values can be counted."""
     if len(body) <= SMALL:
         return False
     return not counted or len(body) > LONG or count_marks(body) > VALUES

@@ -29,9 +29,9 @@ class Lines:
         self._lock = threading.Lock()  # large events are encoded in the worker
 
     def of(self, event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
-        """Return the parts of an encoded event, with the full object or, in a Partial form, its metadata."""
+        """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata."""
         if event.listed and len(event.held.body) <= PIECE:
-            return (_line(event, form, encoding),)  # each watch lists at a different time, so caching these would not help
+            return (_line(event, form, encoding),)  # not cached: watches rarely list the same version
         key = event.version, event.type, form, encoding
         line = self._cache.get(key)
         if line is not None:

@@ -28,7 +28,7 @@ _LARGE: Final = 16 << 10
 class ObjectList:
     """A list: its ``head`` without items, the name of the items field, and a function that yields the items.
 
-    Iteration yields the JSON in parts, and can be repeated. ``is_decoded`` says that objects are decoded for that.
+    Iteration yields the JSON in parts, and can be repeated. ``is_decoded``: iteration decodes each object, which takes time.
     """
 
     head: Document
@@ -99,7 +99,7 @@ def table_list(kind: ServedKind, metadata: Document, records: Sequence[Record], 
 
 
 def encoded_list(listing: ObjectList, encoding: str, *, pretty: bool = False) -> Iterator[Part]:
-    """Yield a list in an encoding, equal to encoding it as one document. An empty part means that none is ready yet.
+    """Yield an encoded list in parts, with the same bytes as one document. An empty part means that no part is ready yet.
 
     Raises  ApiError 406, at the first part, if the encoding cannot represent it
     """

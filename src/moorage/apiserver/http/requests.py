@@ -398,7 +398,7 @@ def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target:
     if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
         raise not_allowed()
     if target.subresource != "log":
-        # A stream that begins with a GET needs the right to create it, too.
+        # Opening a stream with GET also requires the right to ``create`` the subresource.
         verdict = authorizer.judge(request.user, attributes_of("POST", target, {}))
         if not verdict.allowed:
             raise forbidden("pods", "", target.name, verdict.reason)

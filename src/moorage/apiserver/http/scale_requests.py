@@ -1,6 +1,6 @@
 """Requests for the ``scale`` of a workload or of a custom object: read, replace, patch and apply it.
 
-A scale is a view of the replica count. A write of it is a write of that field of the scaled object, under the same manager.
+A scale is a view of an object's replica count. Writing the scale writes that field of the object, with the same manager.
 
 Source  kubernetes, pkg/registry/apps/deployment/storage/storage.go, scaleUpdatedObjectInfo; apimachinery,
         pkg/util/managedfields/scalehandler.go
@@ -43,7 +43,7 @@ _FORM: Final = BodyForm("autoscaling", "v1", "Scale", _SHAPE)
 
 
 def answer_scale(store: Store, request: HTTPRequest, target: Target) -> Response:
-    """Return the scale of an object, after a write as it is then.
+    """Handle a request for the scale of an object; return the scale, after a write the new one.
 
     Raises  ApiError 400 for an invalid body, 404, 409, 422 for an invalid scale
     """
@@ -127,7 +127,7 @@ def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record
 
 
 def _as_of_scale(error: ApiError, kind: ServedKind) -> ApiError:
-    """Return a conflict as a client of the scale sees it: its managers use the version of scales."""
+    """Return a conflict in terms of the scale: the managers in it have the API version of scales."""
     for one in error.causes:
         if not one.message.endswith(f" using {kind.api_version}"):
             return error
@@ -137,7 +137,7 @@ def _as_of_scale(error: ApiError, kind: ServedKind) -> ApiError:
 
 
 def _of_parent(kind: ServedKind, scale: Document) -> Document:
-    """Return the configuration of the scaled object that an applied scale stands for."""
+    """Return the apply configuration of the scaled object that corresponds to an applied scale."""
     made: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}
     if (scale.get("spec") or {}).get("replicas") is not None:
         write_scale(kind, made, scale)

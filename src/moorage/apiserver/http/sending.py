@@ -34,7 +34,7 @@ MakeNext = Callable[[Iterator[Part]], Awaitable[Part]]
 
 
 class LargeParts(Iterator[Part]):
-    """Parts that may each take long to make."""
+    """An iterator over parts, each of which may take long to compute."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._parts = iter(parts)
@@ -44,7 +44,7 @@ class LargeParts(Iterator[Part]):
 
 
 def into_pieces(parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield the same bytes in pieces of about ``PIECE``: small parts joined, large parts sliced without copying.
+    """Yield the bytes of ``parts`` in pieces of about ``PIECE``: small parts are joined, large ones sliced without copying.
 
     An empty part becomes an empty piece.
     """

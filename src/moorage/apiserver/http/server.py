@@ -181,12 +181,12 @@ class Front:
             answer = await self._serve(api_request, target)
             if answer.held <= LONG_RESPONSE:
                 return await self._send(request, user, answer)
-            # The response to a change is sent however much is unread.
+            # The response to a change is always sent, however much the client has left unread.
             with self.seats.sending(user.name, answer.held, refusable=api_request.dry_run or api_request.method in _READ_ONLY):
                 return await self._send(request, user, answer)
 
     async def _visit(self, request: web.BaseRequest, site: WebSite) -> web.StreamResponse:
-        """Handle a request to the web site. A certificate or token counts before the site's own session."""
+        """Handle a request to the web site. A certificate or token takes precedence over the site's session."""
         self.authenticator.check_source(request.headers)
         user = self.authenticator.identify(request.headers, _certificate_user(request))
         if user is None and "Authorization" not in request.headers:
@@ -254,12 +254,12 @@ class Front:
         return encode_response(api_request, response)
 
     async def _send(self, request: web.BaseRequest, user: User, answer: OutgoingResponse) -> web.StreamResponse:
-        """Return a short response unsent, and send a long one, which keeps its seat until it is read."""
+        """Return a short response unsent. Send a long one; its request keeps its seat until the client has read it."""
         make_next = self._make_next(user, answer.parts)
         return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
 
     def _make_next(self, user: User, parts: Iterable[Part]) -> MakeNext:
-        """Return the function that makes the pieces of a response: in the worker if they take long."""
+        """Return the function that computes the pieces of a response, in the worker if they take long."""
         if not isinstance(parts, LargeParts):
             return next_piece
 
@@ -318,7 +318,7 @@ class Front:
 
 
 def _make_all(pieces: Iterator[Part], ask: AskOwner) -> Iterator[Part]:
-    """Make all pieces now; ``ask`` is not needed."""
+    """Compute all pieces. ``ask`` is part of the worker's interface and not used."""
     del ask
     return iter(list(pieces))
 
@@ -397,4 +397,4 @@ async def _send_continue(request: web.BaseRequest) -> None:
     if expected != "100-continue":
         raise ApiError(417, "", "nothing can be expected but 100-continue")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # the final response has not begun
+    request.writer.output_size = 0  # aiohttp must not take this for the start of the final response

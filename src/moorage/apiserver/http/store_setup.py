@@ -18,8 +18,8 @@ from moorage.private_files import Warn
 
 __all__ = ["open_store"]
 
-#: Distance by which resource versions jump at a start. The file may lack the last changes that watches saw, and their
-#: versions must not be reused.
+#: How far resource versions jump at each start. The file may lack the last changes that watches have seen, whose versions must
+#: not be reused.
 _VERSION_JUMP: Final = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""The seam for pages beside the API, such as a web interface, on the same port and with the same credentials."""
+"""The interface for pages beside the API, such as a web interface, on the same port and with the same credentials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WebSite(Protocol):
     """Answers the requests to its paths. The server checks Host and Origin first."""
 
     def connect(self, perform: Perform) -> None:
-        """Take what makes requests to the API; called once, before the first request."""
+        """Store ``perform``, which makes requests to the API. The server calls this once, before the first request."""
 
     def serves(self, path: str) -> bool:
         """Return True for a path of the site."""
@@ -36,4 +36,4 @@ class WebSite(Protocol):
         """
 
     def end(self) -> None:
-        """End all streams: the server stops."""
+        """End all streams, because the server stops."""

@@ -37,7 +37,7 @@ class _GivenUpError(Exception):
 
 
 class _Job(Generic[T]):
-    """Work for the thread. After ``given_up``, it changes nothing more."""
+    """Work for the thread. Once ``given_up`` is True, its calls to the event loop fail, so that it changes nothing."""
 
     def __init__(self, work: Callable[[AskOwner], T]) -> None:
         self.work = work

@@ -32,7 +32,7 @@ def is_established(definition: Document) -> bool:
 
 
 def served_state(definition: Document) -> tuple[Any, ...]:
-    """Return what decides how the kinds of a definition are served. Kinds of equal states are the same."""
+    """Return the fields of a definition that its kinds are made from. Equal values give equal kinds."""
     metadata, status = definition["metadata"], definition.get("status") or {}
     is_terminating = "deletionTimestamp" in metadata
     return metadata["uid"], definition["spec"], status.get("acceptedNames"), is_established(definition), is_terminating
@@ -71,7 +71,7 @@ def _kind(definition: Document, version: Document, stored: ServedKind | None) ->
 def _custom_version(definition: Document, version: Document, stored: CustomVersion | None) -> CustomVersion:
     names = definition["status"]["acceptedNames"]
     given = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
-    schema: Schema = copy.deepcopy(given)  # no later change of the document affects it
+    schema: Schema = copy.deepcopy(given)  # a copy, so that no later change of the document affects it
     return CustomVersion(
         schema=stored.schema if stored is not None and stored.schema == schema else schema,
         singular=names["singular"],

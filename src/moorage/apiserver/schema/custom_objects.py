@@ -99,9 +99,7 @@ def field_schema(node: Schema, name: str) -> Schema | None:
 
 
 def drop_unknown_fields(root: Schema, document: Document) -> list[str]:
-    """Drop the fields of an object that its schema does not have, in place, and nulls that may not be; return the paths of
-    the dropped fields.
-    """
+    """Drop fields that are not in an object's schema, and nulls that it does not allow, in place; return the dropped paths."""
     dropped: list[str] = []
     _drop_in_object(root, document, None, dropped, is_resource=True)
     _drop_nulls(root, document)

@@ -76,7 +76,7 @@ UNTYPED: Final = _untyped()
 
 
 def is_leaf(shape: Type, value: Any) -> bool:
-    """Return True if a value is atomic: it is compared, merged and owned as a whole. So is a value of the wrong type."""
+    """Return True if a value is atomic: compared, merged and owned as a whole. Values of the wrong type are atomic, too."""
     if isinstance(shape, Scalar) or shape.is_atomic:
         return True
     return not isinstance(value, list if isinstance(shape, ListOf) else dict)

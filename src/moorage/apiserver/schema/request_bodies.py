@@ -61,7 +61,7 @@ PATCH_TYPES: Final = (
 
 
 class Body(NamedTuple):
-    """The document in a body, None for an empty one, with its duplicate fields: as messages, or in the document as written."""
+    """A decoded body; its ``document`` is None if empty. Duplicate fields are in ``repeats`` as messages, or in ``written``."""
 
     document: Any
     repeats: tuple[str, ...] = ()
@@ -211,14 +211,14 @@ def _is_duplicate_error(line: str) -> bool:
 
 
 def _as_reported(repeats: tuple[str, ...]) -> tuple[str, ...]:
-    """Return messages about duplicate fields as strict decoding reports them: those of YAML under a heading."""
+    """Return messages about duplicate fields as strict decoding reports them. Those of YAML become one with a heading."""
     if repeats and repeats[0].startswith("line "):
         return ("\n".join(["yaml: unmarshal errors:", *(f"  {line}" for line in repeats)]),)
     return repeats
 
 
 class BodyForm(NamedTuple):
-    """What a body must be: its kind, group, version and schema; ``custom`` for a custom kind."""
+    """The expected form of a body: group, version, kind and schema; ``custom`` is set for a custom kind."""
 
     group: str
     version: str
@@ -326,7 +326,7 @@ def check_kind(form: BodyForm, document: Document) -> None:
         raise bad_request(f'{found} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {form.kind}: {why}')
 
 
-#: Kinds that are not stored, but that bodies may be.
+#: Kinds of bodies that are not stored.
 _REGISTERED: Final = frozenset([
     ("authentication.k8s.io/v1", "TokenRequest"), ("autoscaling/v1", "Scale"), ("policy/v1", "Eviction"), ("v1", "Binding"),
     ("v1", "List"), ("v1", "Status"),

@@ -1,4 +1,4 @@
-"""Limit the number of values in a body: each takes time and memory, however few bytes it has.
+"""Limit the number of values in a body, as each value takes time and memory, even if it is small.
 
 Valid objects of the maximum size stay below the limit. JSON is checked before it is decoded.
 """
@@ -17,7 +17,7 @@ __all__ = ["MAX_VALUES", "check_text", "check_values", "count_marks"]
 MAX_VALUES: Final = 200_000
 _MARKS: Final = (b",", b":", b"{", b"[")
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-#: Several strings with the text before each, as many as one match examines.
+#: Up to 1000 strings, each with the text before it; one match examines them all.
 _RUN: Final = re.compile(rb'(?:[^"]*+"(?:[^"\\]++|\\.)*+"){1,1000}', re.DOTALL)
 #: Size in bytes below which a YAML or protobuf body cannot exceed the limit.
 _SHORT: Final = 64 << 10
@@ -38,7 +38,7 @@ def check_text(body: bytes) -> None:
 
 
 def _unquoted(body: bytes) -> Iterator[bytes]:
-    """Yield a text without its strings, in pieces."""
+    """Yield the text of a body without its strings, in pieces."""
     end = 0
     while run := _RUN.match(body, end):
         yield _STRING.sub(b"", run[0])

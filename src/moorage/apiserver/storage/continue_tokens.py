@@ -63,7 +63,7 @@ def read_token(key: bytes, kind: ServedKind, namespace: str | None, text: str) -
 
 
 def is_more(keys: list[str], namespace: str | None, after: str) -> bool:
-    """Return True if the listed range has more objects after a key, whether or not the selectors match them."""
+    """Return True if the namespace or kind has objects after a key, even if the selectors do not match them."""
     following = bisect_right(keys, after)
     return following < len(keys) and (namespace is None or keys[following].startswith(f"{namespace}/"))
 

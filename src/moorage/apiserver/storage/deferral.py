@@ -1,4 +1,4 @@
-"""How another thread reaches the store's thread, and how a store hands it work."""
+"""The interface between a store and a worker thread: the store defers work to the thread, which calls back."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class AskOwner(Protocol):
 
 
 class Defer(Protocol):
-    """Call a function soon, in another thread than the store's. It is handed what reaches the store's thread.
+    """Call ``work`` soon in a worker thread, with a function that makes calls on the store's thread.
 
-    Of several functions under one key, only the last is called.
+    If several functions wait under one key, only the last is called.
     """
 
     def __call__(self, key: Hashable, work: Callable[[AskOwner], None]) -> None: ...

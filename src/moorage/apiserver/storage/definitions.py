@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions at work: their names are accepted, their kinds are served, and their objects end with them.
+"""Process CustomResourceDefinitions: accept their names, serve their kinds, and delete their objects with them.
 
-What kube-apiserver leaves to controllers of its own happens here in the step that changes a definition: the definition gets
-its conditions, and its kinds can be used at once.
+kube-apiserver leaves this to controllers. Here it is part of the change of a definition, so the definition has its conditions,
+and its kinds can be used, at once.
 
 Source  apiextensions-apiserver, pkg/controller: status/naming_controller.go, establish/establishing_controller.go,
         finalizer/crd_finalizer.go
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 50
 
 
 class DefinitionStore(Protocol):
-    """What definitions need of a store; see ``moorage.apiserver.storage.store``."""
+    """The methods of ``moorage.apiserver.storage.store.Store`` that definitions use."""
 
     defer: Defer | None
 
@@ -48,11 +48,11 @@ class Definitions:
 
     def __init__(self, store: DefinitionStore) -> None:
         self._store = store
-        #: The kinds of each definition, with the state that they follow from.
+        #: The kinds of each definition, and the state (``served_state``) from which they were made.
         self._kinds: dict[str, tuple[tuple[Any, ...], tuple[ServedKind, ...]]] = {}
 
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
-        """Follow a change of a definition, or the end of an object of a custom kind."""
+        """Process a change of a definition, or the deletion of an object of a custom kind."""
         if kind is DEFINITIONS:
             self._on_definition(change)
         elif change.gone and kind.custom is not None and kind.custom.is_terminating and not self._store.count(kind):
@@ -65,7 +65,7 @@ class Definitions:
             self._settle_others(change.after.document()["spec"]["group"])
             return
         if self._settle(name):
-            return  # the change of its status came here again
+            return  # changing the status called this method again, which has done the rest
         self.load()
         document = self._find(name)
         if document is not None and "deletionTimestamp" in document["metadata"]:
@@ -91,7 +91,7 @@ class Definitions:
     # -- names ---------------------------------------------------------------------------------------------------------
 
     def _settle(self, name: str) -> bool:
-        """Bring the accepted names and the conditions of a definition up to date; return whether that changed it."""
+        """Update the accepted names and the conditions of a definition; return True if they changed."""
         record = self._store.find(DEFINITIONS, "", name)
         if record is None:
             return False
@@ -104,7 +104,7 @@ class Definitions:
         return True
 
     def _settle_others(self, group: str) -> None:
-        """Settle the definitions of a group again, as names have become free."""
+        """Update all definitions of a group, because names have become free."""
         for record in [*self._store.all(DEFINITIONS)]:
             if record.document()["spec"]["group"] == group:
                 self._settle(record.name)
@@ -112,7 +112,7 @@ class Definitions:
     # -- deletion ------------------------------------------------------------------------------------------------------
 
     def _clean(self, name: str) -> None:
-        """Delete the objects of a definition that is being deleted, then let it go."""
+        """Delete the objects of a definition that is being deleted; if there are none, remove its finalizer."""
         kind = next(iter(self._kinds[name][1]), None)
         if kind is None or not self._store.count(kind):
             self._finish(name)
@@ -137,7 +137,7 @@ class Definitions:
         return len(found) == most
 
     def _finish(self, name: str) -> None:
-        """Let a definition go that is being deleted and has no objects left."""
+        """Remove the finalizer of a definition that is being deleted and has no objects left."""
         document = self._find(name)
         if document is None or CLEANUP not in (document["metadata"].get("finalizers") or ()):
             return
@@ -151,7 +151,7 @@ class Definitions:
 
 
 def mark_for_cleanup(definition: Document, now: str) -> None:
-    """Mark a definition that a client deletes, in place: it stays until its objects are deleted."""
+    """Add the finalizer and the condition Terminating to a definition that a client deletes, in place."""
     held = definition["metadata"].get("finalizers") or []
     if CLEANUP not in held:
         definition["metadata"]["finalizers"] = [*held, CLEANUP]
@@ -183,7 +183,7 @@ _CONFORMANT: Final = "KubernetesAPIApprovalPolicyConformant"
 
 
 def _judge_approval(definition: Document, now: str) -> bool:
-    """Say in a condition whether a definition in a group of the Kubernetes project is approved; return whether it changed."""
+    """Set the condition for the approval of a definition in a Kubernetes group; return True if it changed."""
     state, message = approval_of(definition)
     if not state:
         return False
@@ -195,7 +195,7 @@ def _judge_approval(definition: Document, now: str) -> bool:
     return True
 
 
-#: Names that are compared with those of other definitions: the reason of a conflict, and whether it is a kind.
+#: Names that must be unique in a group: the field, the reason of a conflict, and whether it is the name of a kind.
 _COMPARED: Final = (
     ("plural", "PluralConflict", False), ("singular", "SingularConflict", False), ("kind", "KindConflict", True),
     ("listKind", "ListKindConflict", True),
@@ -203,7 +203,7 @@ _COMPARED: Final = (
 
 
 def _accept_names(definition: Document, others: Sequence[Document], now: str) -> bool:
-    """Accept the names of a definition that no other one of its group has, in place; return whether its status changed."""
+    """Accept the names of a definition that no other of its group uses, in place; return True if its status changed."""
     status = definition.setdefault("status", {})
     wanted, held = definition["spec"]["names"], status.get("acceptedNames") or {}
     if wanted == held and is_established(definition):

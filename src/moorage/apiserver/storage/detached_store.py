@@ -1,7 +1,7 @@
 """A view of the store for another thread: it reads in that thread, and makes changes on the store's own thread.
 
-It records everything it reads. A change is made only if all of it is unchanged; otherwise the request is retried with the
-new state. So each change is as valid as one made on the store's own thread.
+It records everything it reads. A change is made only if everything that was read is still unchanged; otherwise the request is
+retried with the new state. So each change is as valid as one made on the store's own thread.
 
 Records are immutable, and a lookup or a copy of the key list is one step of the interpreter, so reads need no lock.
 """
@@ -29,7 +29,7 @@ __all__ = ["DetachedStore", "StaleReadError", "retried"]
 T = TypeVar("T")
 _NAMESPACES: Final = served("namespaces")
 _TRIES: Final = 5
-#: Objects of so many bytes are deleted on the store's own thread, which takes about a millisecond.
+#: Objects up to this size, in bytes, are deleted on the store's own thread, which takes about a millisecond.
 _SMALL: Final = 32 << 10
 
 
@@ -38,7 +38,7 @@ class StaleReadError(Exception):
 
 
 def retried(store: Store, ask: AskOwner, work: Callable[[Store], None]) -> bool:
-    """Change a store from another thread than its own; return False if what was read was different each time."""
+    """Call ``work`` with a view of the store, in a worker thread; return False if each attempt failed with StaleReadError."""
     for _ in range(_TRIES):
         try:
             work(DetachedStore(store, ask))
@@ -70,8 +70,6 @@ class DetachedStore(Store):
         self.has_changed = False
         self._looked_up: dict[tuple[ServedKind, str], Record | None] = {}
         self._listed: dict[tuple[ServedKind, str | None], _Listed] = {}
-
-    #: Placeholder for the version of the pending change, which clients cannot guess.
 
     def _stored_record(self, kind: ServedKind, key: str) -> Record | None:
         place = kind, key

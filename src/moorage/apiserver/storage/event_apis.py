@@ -38,14 +38,14 @@ _TO_CORE_NAMES: Final = {
     "deprecatedCount": "count",
 }  # fmt: skip
 _TO_EVENTS_NAMES: Final = {old: new for new, old in _TO_CORE_NAMES.items()}
-#: Larger events, in bytes, are copied beside the store's thread.
+#: Larger events, in bytes, are copied in a worker thread.
 _SMALL: Final = 16 << 10
 T = TypeVar("T")
 _NOT_SHARED: Final = frozenset(["managedFields", "resourceVersion"])
 
 
 def mirror_events(store: Store) -> None:
-    """Copy every later change of an event to its other form."""
+    """From now on, copy every change of an event to its other form."""
     store.follow(_Mirror(store).on_change)
 
 
@@ -64,11 +64,11 @@ class _Mirror:
             self._store.defer(event, partial(self._copy_beside, event))
 
     def _copy_beside(self, event: tuple[ServedKind, str, str], ask: AskOwner) -> None:
-        """Copy a large event in another thread than the store's."""
+        """Copy a large event in a worker thread."""
         retried(self._store, lambda change: ask(lambda: self._writes(change)), lambda store: _copy(store, *event))
 
     def _writes(self, function: Callable[[], T]) -> T:
-        """Call a function whose changes are not to be copied in turn."""
+        """Call a function without copying its own changes."""
         self._writing = True
         try:
             return function()
@@ -77,7 +77,7 @@ class _Mirror:
 
 
 def _copy(store: Store, kind: ServedKind, namespace: str, name: str) -> None:
-    """Make the other form of an event what this form is."""
+    """Create, update or delete the other form of an event, so that it equals this form."""
     other = _EVENTS if kind is _CORE else _CORE
     record = store.find(kind, namespace, name)
     try:

@@ -48,10 +48,10 @@ class ObjectReader:
     # -- kinds ---------------------------------------------------------------------------------------------------------
 
     def serve_custom_kinds(self, custom: Iterable[ServedKind]) -> None:
-        """Serve these custom kinds from now on, and no others.
+        """Serve exactly these custom kinds from now on.
 
-        The objects of a kind whose schema or storage version changed are read again, and its watches end. Objects of a kind
-        that is no longer there are gone; the caller deletes them first.
+        The objects of a kind whose schema or storage version changed are read again, and its watches end. Objects of kinds that
+        are no longer served are dropped; the caller deletes them first.
         """
         rows = tuple(custom)
         table = KindTable(self.kinds.gates, rows) if rows else built_in_kinds(self.kinds.gates)
@@ -64,7 +64,7 @@ class ObjectReader:
             self._kind_stores.pop(kind).end()
 
     def _adopt_kind(self, kind: ServedKind, before: ServedKind | None) -> None:
-        """Store the objects of a kind from now on, those of its previous row included."""
+        """Store objects under ``kind`` from now on, including those stored under ``before``, its previous definition."""
         if before is None:
             self._kind_stores[kind] = KindStore(self._capacity, self.version)
         elif before is not kind:
@@ -189,8 +189,8 @@ class ObjectReader:
     ) -> Watch:
         """Start a watch after a version, or from now on.
 
-        ``initial`` makes it start with an ADDED event for every existing object. None does so without a version or with "0".
-        A watch after a future version waits for it.
+        ``initial``: start with an ADDED event for every existing object; None: only if the version is "" or "0". A watch after
+        a future version waits for it.
 
         Raises  ApiError 500 for an invalid version, 410 for one no longer cached, 504 for a future one with ``initial``
         """
@@ -214,7 +214,7 @@ class ObjectReader:
 
 
 def _reads_alike(kind: ServedKind, before: ServedKind) -> bool:
-    """Return True if two rows of one kind read stored objects in the same way."""
+    """Return True if a kind decodes stored objects in the same way before and after a change of its definition."""
     if kind.custom is None or before.custom is None:
         return kind is before
     same_fields = (kind.api_version, kind.kind, kind.fields) == (before.api_version, before.kind, before.fields)

@@ -161,7 +161,7 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
 
 
 def _with_disruption_target(pod: Document, now: str) -> Document:
-    """Return the pod with the condition that says it is evicted."""
+    """Return the pod with the condition DisruptionTarget for its eviction."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     _set_condition(pod.setdefault("status", {}), {**condition, "message": "Eviction API: evicting"}, now)
     return pod
@@ -214,7 +214,7 @@ def _no_room(name: str, status: Document) -> str:
 
 
 def _ignores_unhealthy(budget: Document) -> bool:
-    """Return True if the budget lets pods that are not ready be evicted without counting."""
+    """Return True if the budget allows evicting pods that are not ready without counting it as a disruption."""
     status = _mapping(budget.get("status"))
     if _mapping(budget.get("spec")).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True

@@ -20,7 +20,7 @@ _MANAGER: Final = FieldManager("kube-apiserver", version="v1", subresource="stat
 
 
 class QuotaStore(Protocol):
-    """What charging quotas needs of a store; see ``moorage.apiserver.storage.store``."""
+    """The methods of ``moorage.apiserver.storage.store.Store`` that charging quotas uses."""
 
     @property
     def clock(self) -> Callable[[], float]: ...

@@ -153,7 +153,7 @@ class Store(ObjectReader):
         self._followers: list[Callable[[ServedKind, StoreChange], None]] = []
         self.log: PersistentLog | None = None
         self._definitions = Definitions(self)
-        #: Does work on large objects that a change leads to. Without it, followers do that work at once.
+        #: Defers follow-up work on large objects to a worker thread. If it is None, followers do that work at once.
         self.defer: Defer | None = None
         self._create_system_namespaces()
 
@@ -185,7 +185,7 @@ class Store(ObjectReader):
         self.version = version
         for kind, record in objects:
             self._kind_stores[kind].records[record.key] = record
-            if kind is DEFINITIONS:  # they come first
+            if kind is DEFINITIONS:  # definitions are restored first, as other objects need their kinds
                 self._kind_stores[kind].keys = sorted(self._kind_stores[kind].records)
                 self._definitions.load()
             if kind.namespaced:
@@ -378,7 +378,7 @@ class Store(ObjectReader):
         return self._keep(kind, record, Record.of(kind, document, self._next_version()), charges)
 
     def _complete(self, kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
-        """Complete what a client may leave out of a new version, in place."""
+        """Restore fields that a client may leave out of a new version, in place."""
         if subresource == "resize":
             admit_resize(new, set_defaults_and_decode(kind, new), self._decode_all)
         if not subresource:
@@ -390,7 +390,7 @@ class Store(ObjectReader):
     def _track(
         self, kind: ServedKind, old: Document, new: Document, manager: FieldManager, asked: list[tuple[Document, Any]]
     ) -> None:
-        """Track the fields that a client changes. ``asked`` are the resources of a resize before its admission."""
+        """Track the fields that a client changes. ``asked`` are the resources that a resize requested, before admission."""
         # Kubernetes records changes of a scale without a time.
         when = self.now if manager.subresource != "scale" else ""
         if not asked:
@@ -512,7 +512,7 @@ class Store(ObjectReader):
         return after
 
     def _stored_before(self, kind: ServedKind, before: Record | None) -> Record | None:
-        """Return the stored form of an object that was looked up in any version."""
+        """Return the stored record of an object that was looked up in any version."""
         return before if before is None or kind.stored_as is None else self._stored_record(kind.stored_as, before.key)
 
     def _notify(self, kind: ServedKind, change: StoreChange) -> None:
@@ -525,7 +525,7 @@ class Store(ObjectReader):
         self, kind: ServedKind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
         subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None,
     ) -> Record:  # fmt: skip
-        """Store what ``edit`` makes of an object: its argument modified in place, or the document that it returns."""
+        """Update an object with ``edit``, which modifies the document in place, or returns a new one."""
         document = self.get(kind, namespace, name).document()
         edited = edit(document)
         return self.update(

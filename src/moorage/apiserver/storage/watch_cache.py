@@ -25,7 +25,7 @@ _VERSION: Final = attrgetter("version")
 
 
 class StoreChange(NamedTuple):
-    """An object before and after a change. ``after`` of a deletion is the last version, with the version of the deletion."""
+    """A change of an object. For a deletion, ``after`` is the last state with the resource version of the deletion."""
 
     version: int
     before: Record | None
@@ -34,7 +34,7 @@ class StoreChange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of bytes that are only held for this change."""
+        """The size in bytes of the objects that only this change keeps in memory."""
         return (len(self.before.body) if self.before is not None else 0) + (len(self.after.body) if self.gone else 0)
 
 

@@ -57,7 +57,7 @@ class Watch:
         self._kind_store = kind_store
         self._wake = wake
         self._view = view
-        #: All changes up to this version are sent or do not match.
+        #: Changes up to this version have been sent, or do not match.
         self._position = after
         #: Key up to which objects are listed; None when all are.
         self._listed: str | None = "" if lists else None

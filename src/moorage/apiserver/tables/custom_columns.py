@@ -1,7 +1,7 @@
 """The columns of a custom kind in ``kubectl get``: values at JSONPaths.
 
 A path consists of fields, indexes and simple filters: ``.spec.size``, ``.status.conditions[0].reason``,
-``.status.conditions[?(@.type=="Ready")].status``. Another path is shown as an empty cell.
+``.status.conditions[?(@.type=="Ready")].status``. Cells with other paths are empty.
 
 Source  apiextensions-apiserver, pkg/registry/customresource/tableconvertor/tableconvertor.go; client-go, util/jsonpath
 """
@@ -94,7 +94,7 @@ _STEP: Final = re.compile(
 
 @lru_cache(maxsize=512)
 def _steps(path: str) -> tuple[_Step, ...] | None:
-    """Return the steps of a path, or None if it has a form that is not read."""
+    """Return the steps of a path, or None if its form is not supported."""
     steps: list[_Step] = []
     at = 0
     while at < len(path):

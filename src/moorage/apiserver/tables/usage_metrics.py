@@ -1,4 +1,4 @@
-"""Metrics of pods and nodes in metrics-server's form. Nothing is measured, as no container runs: usage is declared.
+"""Metrics of pods and nodes in metrics-server's format. As no container runs, usage is declared instead of measured.
 
 A running container uses what it requests. Annotations can set other amounts for all containers of a pod together:
 

@@ -68,7 +68,7 @@ _BUILT_IN_TYPES: Final = frozenset((kind.api_version, kind.kind) for kind in KIN
 
 @cache
 def built_in_kinds(gates: frozenset[str]) -> KindTable:
-    """Return the table of a server without custom kinds. Servers with the same gates share it, and what is made of it."""
+    """Return the table of a server without custom kinds. Servers with the same gates share it and documents cached for it."""
     return KindTable(gates)
 
 

@@ -13,7 +13,7 @@ __all__ = ["check_sent_version", "is_version", "parse_version", "parse_version_o
 
 
 def is_version(text: str | None) -> bool:
-    """Return whether a text is a version of an object; 0 is none."""
+    """Return whether a text is a resource version of an object, which is never 0."""
     return bool(text) and not _fault(text or "") and int(text or 0) > 0
 
 

@@ -168,7 +168,7 @@ def _served(name: str, group: str = "", **details: Any) -> ServedKind:
     )
 
 
-#: The kinds with more to say than their row in the table of kinds.
+#: Details of kinds that their rows in ``moorage.api.kinds`` do not have.
 _DETAILED: Final = (
     _served("ConfigMap", short_names=("cm",)),
     _served("Endpoints", short_names=("ep",)),
@@ -295,7 +295,7 @@ _DETAILED: Final = (
 
 _DETAILED_BY_NAME: Final = {(kind.group, kind.kind): kind for kind in _DETAILED}
 
-#: Every kind of the table, in its order.
+#: Every kind in ``moorage.api.kinds``, in the same order.
 KINDS: Final[tuple[ServedKind, ...]] = tuple(
     _DETAILED_BY_NAME.get((kind.group, kind.name)) or _served(kind.name, kind.group) for kind in kinds.KINDS
 )
@@ -342,7 +342,7 @@ def find_served(resource: str, group: str = "", version: str = "v1") -> ServedKi
 
 
 def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
-    """Return the kind of a resource name that the server is known to have."""
+    """Return the stored kind of a resource name, which must exist."""
     found = find_kind(resource, group, version)
     if found is None:
         raise LookupError(resource)

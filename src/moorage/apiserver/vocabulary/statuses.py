@@ -160,7 +160,7 @@ def invalid(kind: str, group: str, name: str, faults: Iterable[Fault]) -> ApiErr
 
 
 def bounded(faults: Iterable[_F]) -> tuple[list[_F], list[str]]:
-    """Return the faults within the limits and their texts; a last text is added if there are more."""
+    """Return the faults within the limits and their texts. If there are more faults, a text at the end says so."""
     found: list[_F] = []
     texts: list[str] = []
     size = 0

@@ -24,9 +24,9 @@ _PRIORITIES: Final = 8
 
 
 class Contended(NamedTuple):
-    """What a pod must leave room for, by row.
+    """The nominated pods that a pod must leave room for, summed by row.
 
-    ``rows`` marks the rows with such pods. ``sums`` are what they add to the row: the number of pods, then each resource.
+    ``rows`` marks the rows with such pods. ``sums`` are their sums on each row: the number of pods, then each resource.
     ``uncounted`` are rows where such a pod requests a resource without a column; their sums are incomplete.
 
     Shapes  rows (rows,); sums (rows, 1 + resources)

@@ -134,7 +134,7 @@ class Cycle:
         return self.by_class and not (self._is_watched or self.always_score or self.extenders)
 
     def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        """Return what ``decide`` finds where no pod is nominated, without the objects of a decision.
+        """Decide like ``decide`` for a pod while no pod is nominated, but return only the row and the PreFilter results.
 
         None if the caller must call ``decide``: no node fits, or the decision takes the full path. Call ``follow`` if the
         decision is used.
@@ -332,7 +332,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The pod's nominated node, filtered alone; ``row`` is None if there is none."""
+    """The pod's nominated node, filtered alone; ``row`` is None if the pod has no nominated node."""
 
     row: int | None
     verdicts: Verdicts

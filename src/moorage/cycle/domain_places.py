@@ -130,7 +130,7 @@ class OpenPlaces:
         self._top.forget(self.totals)
 
     def knows_domains(self, table: NodeTable, key: str) -> bool:
-        """Return whether the label has the same values on the same nodes as before; see ``knows`` for new ones."""
+        """Return whether the label has the same values on the same nodes as before. ``knows`` checks for new values."""
         return self.domains is table.domains_in_ring(key)
 
     def knows(self, closed: BoolArray) -> bool:

@@ -103,7 +103,7 @@ class ByDomain:
         return Pick(rows.best(gains, start), rows.count)
 
     def _gains(self, scoring: DomainScoring, snapshot: Snapshot, rows: _OpenRows) -> _Gains | None:
-        """Return what each domain adds to a row's total; None: decide by row."""
+        """Return the amounts that domains and cells add to a row's total; None: decide by row."""
         counted: _Counted | None = None
         view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
         states = scoring.states(view)
@@ -143,14 +143,14 @@ class ByDomain:
 
 
 class _Counted(NamedTuple):
-    """The cell of each place of the ring (see ``CountedPlaces``), and what each cell adds to a total."""
+    """The cell of each place of the ring (see ``CountedPlaces``), and the amount that each cell adds to a total."""
 
     cells: npt.NDArray[np.intp]
     gain: IntArray
 
 
 class _Gains(NamedTuple):
-    """What is added to a row's total: by topology key for each domain, and for each cell."""
+    """The amounts to add to a row's total: topology key → amount of each domain; and the amount of each cell."""
 
     by_key: Mapping[str, IntArray]
     counted: _Counted | None

@@ -99,7 +99,7 @@ def bind_args(pod: Pod, node: str) -> bytes:
 
 
 def _node(node: Node, whole: Whole) -> msgspec.Raw | dict[str, Any]:
-    """Return a node's full JSON if known, else the known fields with those that the API always includes."""
+    """Return a node's full JSON if known, else its known fields and the fields that the API always includes."""
     json = whole(node)
     return {"metadata": {}, "spec": {}, "status": {}, **msgspec.to_builtins(node)} if json is None else msgspec.Raw(json)
 

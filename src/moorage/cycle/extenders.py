@@ -141,7 +141,7 @@ class Consultation:
     extenders: Sequence[HTTPExtender] = ()
     whole: Whole = partial
     done_without: list[ExtenderError] = field(default_factory=list)
-    #: True once the nodes to score are those of a reply.
+    #: True once an extender's reply has replaced the nodes to score.
     bare: bool = False
 
     @classmethod
@@ -199,7 +199,7 @@ class Consultation:
     # -- prioritize ----------------------------------------------------------------------------------------------------
 
     def prioritize(self, scores: Scores, snapshot: Snapshot) -> Asking[Scores]:
-        """Return the scores with those of the extenders added. All are called at once; one that fails adds none."""
+        """Return the scores with the extenders' scores added. All extenders are called at once; one that fails adds none."""
         asked = [one for one in self.extenders if one.prioritize_verb]
         if not asked:
             return scores

@@ -183,7 +183,7 @@ class NodePart:
         return self._seen.arrangement
 
     def follow(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the rows again whose nodes were updated. Return False if the part must be computed again."""
+        """Judge the rows of updated nodes again. Return False if the part must be computed again."""
         if self._is_current and self._seen.version != snapshot.table.changes.nodes:
             self._is_current = False  # also if a plugin raises
             rows = self._seen.updated(snapshot.table)

@@ -63,7 +63,7 @@ class _Kept(Generic[C]):
         self.facts_known = 0
 
     def share(self, pod: PodInfo) -> None:
-        """Give a pod the derived data of the first one, except what plugins derived from its affinity."""
+        """Copy the derived data of the first pod to this one, except the values that plugins derived from its affinity."""
         if len(self.first.__dict__) != self.facts_known:
             self.facts_known = len(self.first.__dict__)
             self.facts = {name: fact for name, fact in self.first.facts_of_shape().items() if name != "_kept"}

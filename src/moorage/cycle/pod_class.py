@@ -278,7 +278,7 @@ class CachedClass:
         return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
 
     def _counted(self, quick: Quick | None, narrowed: BoolArray | None) -> Quick | None:
-        """Return the decision with the number of rows that PreFilter left in ``among``."""
+        """Return the decision with ``among`` set to the number of rows that PreFilter left."""
         rows = both(self._narrowed, narrowed)
         if rows is None or quick is None:
             return quick
@@ -302,9 +302,9 @@ class CachedClass:
         )  # fmt: skip
 
     def decide_without(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Return the decision where an open transaction removed nodes; None if the class has to be made for the others.
+        """Decide while an open transaction has removed nodes; None if the class must be computed again for the remaining nodes.
 
-        The rows of the removed nodes are refused, and all arrays stay as they are for the time when the nodes are back.
+        The rows of the removed nodes are refused, and the arrays keep their values for when the nodes return.
         """
         changes, scores = snapshot.table.changes, self._scores
         if self._found_by_all is None or self._refused or scores.in_ring is None or scores.must_sum_up:

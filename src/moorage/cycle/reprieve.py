@@ -160,7 +160,7 @@ def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray
 
 
 def _put_back(nodes: WhatIfs, lesser: _Lesser, helped: _Indices, exceeding: BoolArray | None) -> BoolArray:
-    """Put back one pod of each node at a time; return a mask over all pods of those that do not fit (only ``helped`` nodes)."""
+    """Put back one pod at a time on each of the ``helped`` nodes. Return a mask over all pods: True if it did not fit."""
     total = len(lesser.pods)
     order = np.arange(total) if exceeding is None else np.lexsort((np.arange(total), ~exceeding, lesser.node))
     turn = np.empty(total, dtype=np.intp)

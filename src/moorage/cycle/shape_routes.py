@@ -44,7 +44,7 @@ class ShapeRoute(Generic[C]):
         return True
 
     def share(self, pod: PodInfo) -> None:
-        """Give a pod of the shape the derived data of the first one, and its equal parts."""
+        """Copy the derived data of the first pod of the shape to this one, and share the first pod's equal parts."""
         its = self._first.__dict__
         if len(its) != self._facts_known:
             self._facts, self._facts_known = self._first.facts_of_shape(), len(its)

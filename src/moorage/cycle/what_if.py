@@ -302,7 +302,7 @@ class FailedAttempt:
         return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._summing, rivals)
 
     def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
-        """Return on which rows every plugin that follows pods ignores those of lower priority; shape of ``rows``."""
+        """Return a mask of the rows on which all plugins that follow pods ignore pods of lower priority; shape of ``rows``."""
         found = np.ones(len(rows), dtype=bool)
         asked = [(self.found.state_of(step, self.pod), _ignoring(step)) for step in self._following]
         for at, row in enumerate(rows.tolist() if asked else ()):

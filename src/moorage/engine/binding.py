@@ -1,7 +1,7 @@
 """Bindings: the pods between their decision and the end of their binding cycle.
 
 A ``Binding`` is one assumed pod. It records which Permit plugins still make it wait and until when, which work is under way,
-and what others did to the pod meanwhile. ``Bindings`` is the register of all of them.
+and whether the pod was deleted or bound by another client meanwhile. ``Bindings`` is the register of all bindings.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _without_level_status(pod: Pod) -> Pod:
 
 
 def _without_resizes(pod: Pod) -> Pod:
-    """Drop what the kubelet reports of the containers' resources."""
+    """Drop the resources of containers that the kubelet reports in the status."""
     status = pod.status
     reported = (*status.container_statuses, *status.init_container_statuses)
     if all(one.resources is None and not one.allocated_resources for one in reported):

@@ -1,4 +1,4 @@
-"""What the parts of the scheduler share: the cluster, the queue, the bindings, the outbox and the time."""
+"""The state that the parts of the scheduler share: the cluster, the queue, the bindings, the outbox and the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["STANDARD_PARTS", "EngineParts", "EngineState"]
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """The types that a scheduler is made of, for a driver that records what changes in them."""
+    """The classes of a scheduler's cluster and queue; a driver that records changes passes subclasses."""
 
     cluster: type[ClusterState] = ClusterState
     queue: type[SchedulingQueue] = SchedulingQueue

@@ -78,7 +78,7 @@ class EventHandlers:
         fact.settled()
 
     def write_lost(self, fact: WriteLost) -> None:
-        """Replace a lost answer with what the API server has, unless a watch has reported the object since."""
+        """Replace a lost answer with the object that the API server has, unless a watch has reported the object since."""
         if self.answers.is_open(fact.obj):
             self.answers.end(fact.obj)
             self.handle(Gone(fact.obj) if fact.found is None else Seen(fact.found))

@@ -51,7 +51,7 @@ class ExtenderSession:
     def resume(self, now: float) -> bool:
         """Run the attempt until it ends or asks again. Returns True if it ended.
 
-        Raises  whatever the attempt raises
+        Raises  any exception of the attempt
         """
         if self._running is None or now < self.due(now):
             return False

@@ -17,7 +17,7 @@ __all__ = ["FailureHandler"]
 
 
 class FailureHandler:
-    """Puts pods back into the queue and orders what their decisions ask for."""
+    """Puts pods back into the queue, and orders the nominations and preemptions of their decisions."""
 
     def __init__(self, state: EngineState, preemption: PreemptionExecutor) -> None:
         self._state = state

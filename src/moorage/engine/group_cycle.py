@@ -4,7 +4,7 @@ The pods are tried in order. A pod that finds a node is assumed and reserved the
 Permit decides whether enough pods fit. When all pods have been tried, this is undone: an attempt changes nothing. The caller
 then binds the pods, or returns them to the queue.
 
-With topology constraints (gate TopologyAwareWorkloadScheduling) this is done for each placement, and the best one is used.
+With topology constraints (gate TopologyAwareWorkloadScheduling) the pods are tried on each placement, and the best is used.
 
 Source  kube-scheduler, schedule_one_podgroup.go
 """
@@ -84,7 +84,7 @@ class GroupCycle(Struct, eq=False):
                 tried.append(one)
                 if one.node is None:
                     if one.decision.code.is_rejection:
-                        continue  # the others may still be enough
+                        continue  # the pods that fit may still be enough for Permit
                     text = f"failed to schedule other pod from a pod group: {one.decision.message}"
                     status, waiting = Status(Code.ERROR, "", (text,)), False
                     break

@@ -61,7 +61,7 @@ class GroupOutcome(Struct, eq=False):
     ``tried``      attempts in the order of the pods; fewer if the group's attempt ended early
     ``status``     SUCCESS: the pods that fit are bound; else no pod is bound now
     ``waiting``    the group can be scheduled when the preemption in progress has ended
-    ``preempting`` results of PostFilter, each with its pod, applied whatever the status
+    ``preempting`` results of PostFilter, each with its pod; they are applied even if the group fails
     ``victims``    pods to evict for the group as a whole
     """
 

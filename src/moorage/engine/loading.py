@@ -43,7 +43,7 @@ class ConfigSource:
     def registry(self, release: str) -> Registry:
         """Return the plugins of a release.
 
-        Raises  InputError if an additional one cannot be registered
+        Raises  InputError if an additional plugin cannot be registered
         """
         return registry_with(self.plugins, self.config or b"", release)
 
@@ -58,9 +58,9 @@ class ConfigSource:
 
 
 def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
-    """Return a registry of a release's built-in plugins, these plugins, and installed ones that the configuration names.
+    """Return a registry of a release's built-in plugins, of ``plugins``, and of installed plugins that ``config`` names.
 
-    Raises  InputError if one is no plugin, its name is taken, or an installed one cannot be imported
+    Raises  InputError if a class is no plugin, its name is taken, or an installed plugin cannot be imported
     """
     registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
     for plugin in plugins:

@@ -1,4 +1,4 @@
-"""What the engine reports and requests: one queue of outputs that every driver drains with ``Scheduler.take``.
+"""The outputs of the engine: its reports and requests in one queue, which every driver drains with ``Scheduler.take``.
 
 Outputs leave in the order in which the engine produced them. A decision precedes the work that follows from it, and a revoked
 decision precedes whatever its pod does next.

@@ -1,7 +1,7 @@
-"""Pod groups: their attempts, what becomes of their pods, and their condition (gate GenericWorkload).
+"""Pod groups: their attempts, the binding or requeueing of their pods, and their condition (gate GenericWorkload).
 
 When a pod of a group reaches the head of the queue, all waiting pods of the group leave the queue with it. ``GroupCycle``
-decides which of them could be placed where; a ``GroupAttempt`` then starts their binding cycles or requeues them.
+finds a node for each of them that fits; a ``GroupAttempt`` then starts their binding cycles or requeues them.
 
 Source  kube-scheduler, schedule_one_podgroup.go
 """

@@ -313,7 +313,7 @@ class Scheduler:
     def take(self) -> list[Output]:
         """Remove and return what the engine produced, oldest first.
 
-        Work that is no longer wanted is answered here; what follows from that is in the next ``take``.
+        Work that is no longer wanted is answered here, and the outputs that result are in the next ``take``.
         """
         wanted: list[Output] = []
         for output in self.state.outbox.drain():

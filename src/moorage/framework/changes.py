@@ -1,4 +1,4 @@
-"""What would lift a refusal: the ``Change`` value, and the optional plugin method that offers changes.
+"""Changes that would lift a refusal: the ``Change`` value, and the optional plugin method that offers changes.
 
 ================================  =======================================================================================
 ``remedies(state, pod, node)``    changes of input objects that would lift the plugin's refusal of one node
@@ -40,7 +40,7 @@ class Change(Struct, frozen=True):
     """One change of one input object.
 
     ``owner``   who can make it
-    ``verb``    what is done: ``uncordon``, ``label``, ``request`` …; the verbs and their costs are in
+    ``verb``    the kind of change: ``uncordon``, ``label``, ``request`` …; the verbs and their costs are in
                 ``moorage.laboratory.costs``
     ``target``  the object, ``kind/namespace/name`` or ``kind/name``: ``pod/default/web``, ``node/general-c2``
     ``path``    the field that changes: ``requests.cpu``, ``labels.disk``
@@ -60,7 +60,7 @@ class Change(Struct, frozen=True):
     term: str = ""
 
 
-#: What a plugin offers: a change, or changes that help only together.
+#: An offer of a plugin: a change, or changes that help only together.
 Remedies: TypeAlias = Change | tuple[Change, ...]
 
 

@@ -75,8 +75,8 @@ class Write(Struct, frozen=True):
     """Write ``obj`` to the API server. ``subresource`` is empty for the main resource.
 
     ``base`` is the version that the decision read. Where it is given, the driver writes only the difference, on condition that
-    no other client has changed the object since: values here hold only some of the API server's fields, and the others must
-    stay. ``what`` prefixes the error if the write fails. ``settled``: see ``Amend``.
+    no other client has changed the object since: values here hold only some of the API server's fields, and the other fields
+    must stay. ``what`` prefixes the error if the write fails. ``settled``: see ``Amend``.
     """
 
     obj: Object

@@ -41,7 +41,7 @@ class Resource(StrEnum):
 
 
 class Action(Flag):
-    """What was done to the object. Updates are divided by what changed, because hints select by that."""
+    """The action on the object. There is an update action for each part that changes, because hints select by these."""
 
     ADD = auto()
     DELETE = auto()

@@ -43,7 +43,7 @@ class Detail(Struct, frozen=True):
     ``objects``  the objects that are in the way, if they are the subject of a text that begins with "has": ``("search-0",)``
                  with the text ``has app=search``
     ``terms``    the names of the plugin's terms that refuse the node: ``("cpu",)``
-    ``numbers``  what the text says in numbers, in the units of ``NodeView``: ``{"cpu.needed": 1000, "cpu.free": 870}``
+    ``numbers``  the amounts in the text, in the units of ``NodeView``: ``{"cpu.needed": 1000, "cpu.free": 870}``
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What PlacementGenerate and PlacementScore plugins receive: the pod group, and sets of nodes to confine it to."""
+"""The arguments of PlacementGenerate and PlacementScore plugins: the pod group, and sets of nodes to confine it to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["GroupInfo", "Placement", "Proposal"]
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group that is being scheduled, with those of its pods that this attempt places."""
+    """A group that is being scheduled, with the pods that this attempt places."""
 
     namespace: str
     name: str

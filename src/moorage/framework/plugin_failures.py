@@ -1,4 +1,4 @@
-"""Describe what a plugin raised: the exception, the plugin's line that raised it, and the nearest name for a misspelt one."""
+"""Describe an exception of a plugin: its text, the plugin's line that raised it, and the nearest name for a misspelt one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost line in the plugin's folder: a library that the plugin calls is not what its author can change."""
+    """Return the innermost line in the plugin's folder. Lines of libraries are skipped: the author cannot change them."""
     frames = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)

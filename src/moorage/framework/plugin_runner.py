@@ -40,8 +40,8 @@ _FEW = 32
 class Scores:
     """Scores of the feasible rows: ``rows`` are row numbers, the other arrays have one entry for each.
 
-    ``raw`` holds the scores from Score, ``final`` the same normalised and weighted, both by plugin in running order; ``total``
-    is the sum of ``final``. ``weights`` are those of scores that come from outside the profile's plugins.
+    ``raw`` holds the scores from Score by plugin in running order, ``final`` these scores normalised and weighted; ``total``
+    is the sum of ``final``. ``weights`` has the weights of scores from outside the profile's plugins.
     """
 
     rows: npt.NDArray[np.intp]
@@ -57,7 +57,7 @@ class Scores:
 
 
 def ask(step: Step, point: str, *args: Any) -> Any:
-    """Call a plugin; whatever it raises becomes a ``PluginError``."""
+    """Call a plugin; any exception becomes a ``PluginError``."""
     try:
         return step.call(*args)
     except PluginError:

@@ -68,7 +68,7 @@ class Attachable(Plugin, Protocol):
 
 
 class Reusable(Plugin, Protocol):
-    """What the plugin promises about its answers. Without it, it runs for every pod."""
+    """A plugin that makes promises about its answers. A plugin without ``reuse`` runs for every pod."""
 
     @property
     @abstractmethod

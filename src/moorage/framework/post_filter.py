@@ -79,7 +79,7 @@ class Attempt(Protocol):
         """
 
     def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
-        """Return on which rows every plugin that follows pods ignores those of lower priority; shape of ``rows``."""
+        """Return a mask of the rows on which all plugins that follow pods ignore pods of lower priority; shape of ``rows``."""
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
         """Return the pods nominated to the row's node, by descending priority."""

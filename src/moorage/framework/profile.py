@@ -196,7 +196,7 @@ def attach(plugin: Plugin, handle: Handle) -> None:
 
 
 def declared_wakes(plugin: Plugin) -> tuple[Wake, ...] | None:
-    """Return what ``wakes_on`` yields; None if the plugin has no such method."""
+    """Return the ``Wake`` values of ``wakes_on``; None if the plugin has no such method."""
     method = getattr(plugin, "wakes_on", None)
     return None if method is None else tuple(method())
 

@@ -60,7 +60,7 @@ class GpuRequest(Struct, frozen=True):
 
 
 def gpu_request(pod: PodInfo) -> GpuRequest | None:
-    """Return what a pod requests; None if it requests no GPU.
+    """Return a pod's GPU request; None if it has none.
 
     Raises  InvalidRequestError
     """
@@ -93,13 +93,13 @@ def assigned_devices(pod: PodInfo) -> tuple[int, ...]:
 
 
 def gpu_signature(pod: PodInfo) -> Mapping[str, Hashable]:
-    """Return what the plugins of this package read of a pod: pods with equal signatures get equal answers."""
+    """Return the annotations that the plugins of this package read: pods with equal signatures get equal answers."""
     found = pod.metadata.annotations
     return {"gpu": tuple(found.get(name, "") for name in (GPU_MILLI, GPU_COUNT, GPU_MODEL, GPU_INDEX))}
 
 
 def score_signature(pod: PodInfo) -> Mapping[str, Hashable]:
-    """Return what the policies read of a pod: its GPU request and its milli-CPU."""
+    """Return the signature of a pod for the policies: its GPU request and its milli-CPU."""
     return {**gpu_signature(pod), "gpuCpu": pod.needs.nonzero_cpu}
 
 

@@ -28,7 +28,7 @@ _MOST: Final = 3
 def refusing_terms(state: AffinityCounts, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
     """Yield each term with the rows that it rejects: the pod's own terms, then the anti-affinity of placed pods.
 
-    All affinity terms are met by the same pods, so a domain without such pods is rejected by the terms of its key.
+    A pod must match all affinity terms to count for any of them, so each term rejects the domains of its key without such pods.
     """
     first = state.is_first
     for term in state.affinity:

@@ -1,4 +1,4 @@
-"""The default selector of a pod: what its services and its owning controller select by.
+"""The default selector of a pod: the selectors of its services and of its controller, combined.
 
 Default topology spread constraints use it, because they have no selector of their own.
 

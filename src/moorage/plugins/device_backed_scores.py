@@ -52,7 +52,7 @@ def with_devices(demands: tuple[Demand, ...], snapshot: Snapshot, gates: Feature
 
 
 def classes_behind(resources: Iterable[str], snapshot: Snapshot, gates: FeatureGates) -> Mapping[str, DeviceClass]:
-    """Return the device class that backs each resource, for those resources that one backs."""
+    """Return resource → the device class that backs it, without resources that no class backs."""
     if not gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
         return {}
     found = {name: device_class_for(name, snapshot) for name in resources if name not in NATIVE}

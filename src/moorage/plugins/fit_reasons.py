@@ -1,4 +1,4 @@
-"""Why NodeResourcesFit rejects a node: what the pod needs of each resource that is short, and what is free."""
+"""Why NodeResourcesFit rejects a node: for each resource that is short, the amounts requested and free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would make room on a node: a smaller request, a larger node, or pods that leave. All amounts are exact thresholds."""
+"""Changes that make room on a node: a smaller request, a larger node, or evictions. All amounts are exact thresholds."""
 
 from __future__ import annotations
 

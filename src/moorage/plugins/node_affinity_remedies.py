@@ -46,7 +46,7 @@ def remedies_of_selector(pod: PodInfo, node: Node) -> Iterator[Change]:
 
 
 def remedies_of_affinity(pod: PodInfo, node: Node, terms: Sequence[NodeSelectorTerm]) -> Iterator[Remedies]:
-    """Offer for each required term, any of which is enough, what would make the node match it."""
+    """Offer, for each required term, changes that make the node match it. One matching term is enough."""
     for at, term in enumerate(terms):
         unmet = [one for one in (*term.match_expressions, *term.match_fields) if not _matches(one, term, node)]
         offers = [[*_labels(one, term, node), _dropped(pod, at, one)] for one in unmet]

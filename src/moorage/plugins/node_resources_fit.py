@@ -259,7 +259,7 @@ class NodeResourcesFit(
         return self._score_one(to_score, node)
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
-        """Score a placement by how full its nodes would be together, whatever the strategy for single nodes."""
+        """Score a placement by how full its nodes would be together; the strategy for single nodes is not used."""
         del group, snapshot
         amounts: dict[str, int] = {}
         for pod, _ in proposal.assigned:

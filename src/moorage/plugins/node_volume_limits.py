@@ -65,7 +65,7 @@ class NodeVolumeLimits(
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     #: The index that counts the volumes on nodes.
     attached: Callable[[Snapshot], AttachedVolumes] = AttachedVolumes
-    #: VolumeLimitScaling concerns every driver that has a CSIDriver, whatever that object says.
+    #: VolumeLimitScaling applies to every driver that has a CSIDriver object, whatever its fields.
     every_driver_counts: bool = False
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ class Spread(Struct, frozen=True):
 
 
 class CountedConstraint(NamedTuple):
-    """What one constraint counts, given the pod's shape and the nodes; ``rows``, ``domains`` and ``own`` as in ``Spread``.
+    """The nodes and pods that one constraint counts for a pod's shape; ``rows``, ``domains`` and ``own`` as in ``Spread``.
 
     ``matcher`` matches the pods that count: those of the pod's namespace that are not terminating; None if no pod counts.
     """
@@ -84,7 +84,10 @@ class CountedConstraint(NamedTuple):
 def counted_constraints(
     pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], numeric: bool, *, all_labels: bool = True
 ) -> tuple[CountedConstraint, ...]:
-    """Return what each constraint counts, over a view of all nodes. ``all_labels``: only nodes with every label count."""
+    """Return a ``CountedConstraint`` for each constraint, over a view of all nodes.
+
+    ``all_labels``: only nodes that have the labels of all constraints count.
+    """
     keys = [constraint.topology_key for constraint in constraints]
     labelled = rows_with_labels(nodes, keys) if all_labels else None
     return tuple(

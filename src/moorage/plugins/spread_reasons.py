@@ -36,7 +36,7 @@ def excess(spreads: Iterable[Spread], nodes: NodeView) -> npt.NDArray[np.float64
 
 
 def explained(spreads: Iterable[Spread], node: NodeView) -> Detail | None:
-    """Return what keeps the pod off one node, constraint by constraint."""
+    """Return why a node is rejected: a text for each constraint that rejects it."""
     said: list[tuple[str, str]] = []
     numbers: dict[str, int] = {}
     for spread in spreads:

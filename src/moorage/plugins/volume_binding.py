@@ -133,7 +133,7 @@ class BoundVolumes(
         return unusable(pod, snapshot)
 
     def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
-        """Return what Filter needs of the pod's claims; its ``fault`` says why they cannot be matched with volumes."""
+        """Return the pod's claims in the form Filter needs; ``fault`` says why they cannot be matched with volumes."""
         volumes = snapshot.index(Assumptions).volumes
         bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
         selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)

@@ -1,4 +1,4 @@
-"""Why the volume plugins reject a node: the claim, its volume or class, and what the volume requires of nodes."""
+"""Why the volume plugins reject a node: the claim, its volume or class, and the volume's node affinity."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _reaches(volume: PersistentVolume, node: NodeView) -> bool:
 
 
 def required_of(volume: PersistentVolume) -> str:
-    """Return what a volume's node affinity requires of nodes, in words."""
+    """Return a volume's node affinity as text."""
     return " or ".join(
         " and ".join(map(str, term.requirements)) or "nothing" for term in _matcher(volume).terms if not term.faults
     )

@@ -35,7 +35,7 @@ HintTimer = Callable[[str, str, str, float], None]
 
 
 class HintOutcome(Enum):
-    """What an event means for a pod."""
+    """The outcome of an event for a pod: whether and when to retry it."""
 
     SKIP = "it stays where it is"
     AFTER_BACKOFF = "it is tried again once its backoff is over"
@@ -84,7 +84,7 @@ class Interest:
         return tuple(rejecter for rejecter in self._rejecters if self._may_help(rejecter, old, new))
 
     def goes_by_shape(self, group: ShapeGroup) -> bool:
-        """Return True if the event means the same for all pods of a group, except for a pod that it is about."""
+        """Return True if the event has one outcome for all pods of a group, except for a pod that the event is about."""
         return not self._each or not any((group.profile, plugin) in self._each for plugin in group.plugins)
 
     def _may_help(self, rejecter: Rejecter, old: Any, new: Any) -> bool:
@@ -92,7 +92,7 @@ class Interest:
             try:
                 if whom is None or whom(old, new):
                     return True
-            except Exception:  # the hint itself runs next, and what it raises is reported
+            except Exception:  # the hint itself runs next, and its exceptions are reported
                 return True
         return False
 

@@ -55,7 +55,7 @@ class Gates:
         self._on_fault = on_fault
 
     def serve(self, scheduler_name: str) -> bool:
-        """Return True if there is a profile of that name."""
+        """Return True if a profile has this scheduler name."""
         return scheduler_name in self._plugins
 
     def hold(self, queued: QueuedPod) -> bool:

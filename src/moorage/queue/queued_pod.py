@@ -109,7 +109,7 @@ class QueuedPod(Struct, eq=False):
 class PendingPod(Struct, frozen=True):
     """A row of the list of pending pods.
 
-    ``plugins``: those that rejected it, sorted; ``reasons``: those of the gating plugin; ``until``: the end of its backoff.
+    ``plugins``: the plugins that rejected the pod, sorted; ``reasons``: the gating plugin's; ``until``: the end of its backoff.
     """
 
     pod: PodInfo

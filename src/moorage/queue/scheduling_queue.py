@@ -381,7 +381,7 @@ class SchedulingQueue:
         return self._asleep.of(group)
 
     def tick(self, now: float) -> None:
-        """Do what is due at ``now``: end backoffs, and retry pods that have been unschedulable for too long."""
+        """End the backoffs that are over at ``now``, and retry pods that have been unschedulable for too long."""
         if len(self._backoff):
             for queued in self._backoff.pop_completed(now):
                 self._to_active(queued, _BACKOFF_COMPLETE, now, from_backoff=True)

@@ -1,4 +1,4 @@
-"""The pods of groups that wait in backoff, unschedulable or gated, by group, so that a group is activated without a search."""
+"""The waiting pods of each group (in backoff, unschedulable or gated), so that a group is activated without a search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SleepingMembers"]
 
 
 class SleepingMembers:
-    """Group → UIDs of its sleeping pods. Pods without a group are ignored."""
+    """Group → UIDs of its waiting pods. Pods without a group are ignored."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, None]] = {}
@@ -27,7 +27,7 @@ class SleepingMembers:
         self._by_group.setdefault(group, {})[uid] = None
 
     def discard(self, uid: str) -> None:
-        """Remove a pod that waits no longer, or do nothing."""
+        """Remove a pod that no longer waits; do nothing if it is not in here."""
         group = self._group_of.pop(uid, None) if self._group_of else None
         if group is None:
             return
@@ -37,7 +37,7 @@ class SleepingMembers:
             del self._by_group[group]
 
     def of(self, group: str) -> tuple[str, ...]:
-        """Return the UIDs of a group's sleeping pods."""
+        """Return the UIDs of a group's waiting pods."""
         return tuple(self._by_group.get(group, ()))
 
     def save(self) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Unschedulable pods: those that plugins rejected or gate, until an event that concerns those plugins.
+"""Unschedulable pods: pods that plugins rejected or gate, until an event that concerns these plugins.
 
 The pods are grouped by shape and by the plugins that rejected them, and the groups are indexed by plugin. So an event visits
 only the groups that it may help, and hints that read only a pod's shape run once for a group: ten thousand replicas that lack
@@ -77,7 +77,7 @@ class Unschedulable:
         self.gated += queued.gated
 
     def regroup(self, queued: QueuedPod) -> None:
-        """Follow a change of a pod; its place in the order stays. Do nothing if it is not in here."""
+        """Move a changed pod to its new group; its place in the order stays. Do nothing if it is not in here."""
         entry = self.entries.get(queued.pod.uid)
         if entry is None:
             return

@@ -313,7 +313,7 @@ class EffectExecutor:
     async def _read_back(self, pod: PodInfo, node: str, error: ClusterError | ExtenderError) -> None:
         """Return if the pod is on the node after all, or if the engine no longer assumes it there.
 
-        Raises  ClusterError with what was found instead
+        Raises  ClusterError that says where the pod is instead
         """
         read = await self._surely_read(pod.pod)
         if not read:
@@ -473,7 +473,7 @@ def _said(error: ClusterError | ExtenderError) -> str:
 
 
 def _is_marked(pod: Pod, mark: PodCondition) -> bool:
-    """Return whether the pod already has the condition, whatever its time."""
+    """Return whether the pod already has the condition; its time is ignored."""
     shown = (mark.type, mark.status, mark.reason, mark.message)
     return any((one.type, one.status, one.reason, one.message) == shown for one in pod.status.conditions)
 

@@ -119,7 +119,10 @@ class ApiPair:
             return found
 
     async def update(self, record: LeaseRecord) -> LeaseRecord:
-        """Update both, each at its last seen version; client-go overwrites a Lease that another replica has just acquired."""
+        """Update annotation and Lease, each at its last seen version.
+
+        client-go overwrites a Lease that another replica has just acquired.
+        """
         record = replace(record, beside="")
         first = await self._first.update(replace(record, version=self._versions[0]))
         self._versions = (first.version, self._versions[1])

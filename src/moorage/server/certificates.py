@@ -175,7 +175,7 @@ def authorities(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
 
 
 def given_or_made(cert_file: str, key_file: str, cert_dir: str, address: str, now: datetime) -> tuple[Pair, NamedPair | None]:
-    """Return the serving certificate and its files: the named ones, those in ``cert_dir``, or None for one in memory.
+    """Return the serving certificate; and its files, given or in ``cert_dir``, None if it is only in memory.
 
     A certificate that is created for ``cert_dir`` is written there, to be reused by the next start.
 

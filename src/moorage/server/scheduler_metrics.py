@@ -1,4 +1,4 @@
-"""kube-scheduler's metrics: what the loop reports as it happens, and what is read from the engine at each scrape.
+"""kube-scheduler's metrics: events that the loop reports as they happen, and state that is read at each scrape.
 
 Events are reported through ``Measures``. The current state, such as the number of pending pods, is read at each scrape, so
 maintaining it costs nothing.
@@ -52,7 +52,7 @@ _PLACES = {
 class SchedulerMetrics:
     """Implements ``moorage.runtime.observer.Measures``. ``clock`` returns seconds, to measure plugins.
 
-    ``gates``: those of the scheduler; they decide which metrics are shown, and so does the release that they emulate.
+    ``gates``: the scheduler's feature gates; they, and the release they emulate, decide which metrics are shown.
     """
 
     def __init__(self, clock: Callable[[], float], gates: FeatureGates = _DEFAULT_GATES) -> None:

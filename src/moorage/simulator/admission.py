@@ -1,4 +1,4 @@
-"""Admission without an API server: what a stock API server adds to new objects, and which objects it would reject.
+"""Admission without an API server: set the fields that a stock API server sets on new objects, and find those it rejects.
 
 Objects from a dump have a creation time and went through admission then; objects without one are new. A pod that would be
 rejected for a missing object, such as a priority class, stays in the simulation, because usually it is the dump that is

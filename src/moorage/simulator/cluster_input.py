@@ -53,7 +53,7 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """What was read: counts of kinds that are used and of kinds that are not, and notes of one line.
+    """A report on the input: the number of objects of each kind, used and unused, and notes of one line.
 
     ``taken_at``        when the objects were read from a cluster, if that is known
     ``server_version``  the version of the cluster's API server, such as ``v1.34.1``, if that is known
@@ -69,7 +69,7 @@ class InputReport:
         object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))
 
     def lines(self) -> list[str]:
-        """Return what the user should know, one sentence a line; empty if all of the input was used unchanged."""
+        """Return the report for the user, one sentence a line; empty if all of the input was used unchanged."""
         return [*map(str, self.unused), *self.notes]
 
 
@@ -77,7 +77,7 @@ class InputReport:
 class ClusterInput:
     """Every object that simulations read, each kind in the order it was given.
 
-    ``others`` are those of kinds without a field here, ``custom`` those of kinds that plugins name.
+    ``others`` are objects of kinds without a field here, ``custom`` objects of kinds that plugins name.
     """
 
     nodes: tuple[Node, ...] = ()

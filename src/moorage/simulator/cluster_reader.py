@@ -1,4 +1,4 @@
-"""The reader of clusters: manifests, dumps and directories of both become the objects of a simulation.
+"""The reader of clusters: it reads the objects of a simulation from manifests, dumps, and directories of these.
 
 Each object gets what the API server would add: a namespace, defaults, and a UID if it has none. Faults of objects are collected
 and reported together. Nothing is dropped silently: the report counts what is not read and says why.
@@ -68,7 +68,7 @@ _DEFAULTING: dict[str, Callable[[Any], Any]] = {
 
 
 def unwatched(source: InputFile, objects: int) -> None:
-    """Ignore what is being read."""
+    """Do nothing: the default of ``on_read``."""
 
 
 def read(

@@ -38,7 +38,7 @@ class DumpRecord(Struct, frozen=True, rename="camel"):
     not_read: tuple[UnreadKind, ...] = ()
 
     def notes(self) -> list[str]:
-        """Return what a reader should know, one sentence a line."""
+        """Return notes for the user of the dump, one sentence a line."""
         where = f"taken from {self.server}" if self.server else "taken"
         return [
             *([f"{where} at {self.taken_at}"] if self.taken_at else []),

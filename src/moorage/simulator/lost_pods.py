@@ -111,7 +111,7 @@ class LostPods:
 
 
 def lose_pods(cluster: ClusterInput) -> tuple[ClusterInput, LostPods]:
-    """Return the cluster without pods whose node it lacks, and those pods. Call this before expanding workloads."""
+    """Return the cluster without the pods whose node it lacks, and these pods. Call it before expanding workloads."""
     nodes = {node.name for node in cluster.nodes}
     lost = tuple([pod for pod in cluster.pods if _is_lost(pod, nodes)]) if nodes else ()
     if not lost:

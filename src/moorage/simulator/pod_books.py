@@ -1,4 +1,4 @@
-"""The books of a simulated cluster: its pods by UID and by name, and what it remembers of each."""
+"""The books of a simulated cluster: its pods by UID and by name, with their records and last attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create the pods that an input implies: those of its workloads, and its new pods, as far as quotas and limit ranges allow.
+"""Create an input's new pods and the pods of its workloads, as far as quotas and limit ranges allow.
 
 Pods are created in the order of the input, then in the order of ``workloads``; in a cluster, the controllers race. A pod that
 is refused does not exist: nothing schedules it. ``PodCreation.retry`` creates it later, when another pod's end leaves room.
@@ -220,7 +220,7 @@ class PodCreation:
 def _is_tried_again(one: NotCreated) -> bool:
     """Return True for a pod that its controller creates once a quota has room.
 
-    What a person creates is tried once. Claims outlive pods, so a claim that is refused stays refused.
+    A pod without a controller is tried once, and so is a claim, which may outlive its pod.
     """
     refused = one.refused
     return refused.by == "ResourceQuota" and refused.resource == "pods" and controller_of(one.pod.metadata) is not None

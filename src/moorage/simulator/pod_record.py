@@ -1,4 +1,4 @@
-"""What a simulation records of each pod."""
+"""The record that a simulation keeps of each pod."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["refused_outcomes"]
 def refused_outcomes(
     refused: Iterable[NotCreated], pods: Iterable[Pod], workloads: Mapping[str, str]
 ) -> tuple[RefusedPods, ...]:  # fmt: skip
-    """Return the pods that were refused, by workload and reason. ``pods`` are those that exist.
+    """Return the pods that were refused, by workload and reason. ``pods`` are the pods that exist.
 
     ``workloads`` maps a pod's UID to its workload: ``Deployment/web``.
     """

@@ -39,7 +39,7 @@ class BoundClaim:
 
     @property
     def storage_class(self) -> str:
-        """The storage class of both; empty if there is none."""
+        """The storage class of the claim and its volume; empty if they have none."""
         return class_of_claim(self.claim)
 
 

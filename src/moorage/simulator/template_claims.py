@@ -25,9 +25,9 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
 def add_claims(cluster: ClusterInput, more: Iterable[PersistentVolumeClaim] = ()) -> ClusterInput:
-    """Return the cluster with ``more`` claims, and with those that its pods' volumes and device claims imply, if missing.
+    """Add ``more`` claims to the cluster, and create missing claims for ephemeral volumes and for resource claim templates.
 
-    A pod whose resource claim is created here has the claim's name in its status, as after the real controller.
+    A pod whose resource claim is created here gets the claim's name in its status, as from the real controller.
     Raises  InputError for a claim template that cannot be read
     """
     held = {claim.key: claim for claim in cluster.persistent_volume_claims}

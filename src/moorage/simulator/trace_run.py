@@ -48,5 +48,5 @@ def simulate_trace(
 
 
 def _warnings(trace: Trace, *, stay: bool) -> list[str]:
-    """Return what the trace cannot show; pods that never end are left out if the caller asked for them."""
+    """Return the warnings about a trace, without the one that no pod ends if the caller asked for that."""
     return [text for text in trace.warnings() if not (stay and text == NEVER_ENDS)]

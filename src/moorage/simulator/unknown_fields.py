@@ -1,4 +1,4 @@
-"""Fields that a kind does not have: misspelt in a manifest, or newer than this release in what an API server printed.
+"""Fields that a kind does not have: misspelt ones in a manifest, or ones of a newer release in an API server's output.
 
 Misspelt fields of manifests are faults, as with ``kubectl apply --validate=strict``. An object that an API server printed has
 none, because servers drop them; an unknown field there belongs to a newer release, and one note says so.

@@ -1,4 +1,4 @@
-"""Workloads become pods: the pods that a cluster's controllers would create in addition to the existing ones.
+"""Expand workloads into pods: the pods that a cluster's controllers would create in addition to the existing ones.
 
 Every controller creates all the pods it lacks, at once. So a stateful set that waits for each pod to be ready has all pods
 here, rolling updates are not replayed, and surplus pods are not deleted. Names and hashes are computed from content, so equal

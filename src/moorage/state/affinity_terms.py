@@ -15,7 +15,7 @@ C = TypeVar("C")
 
 
 class LabelledPod(Protocol):
-    """What a term reads of a pod."""
+    """The attributes of a pod that a term reads."""
 
     @property
     def namespace(self) -> str: ...

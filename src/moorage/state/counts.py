@@ -348,7 +348,7 @@ class HeldTerms:
                 self._drop_emptied()
 
     def keep_empty(self, keep: bool) -> None:
-        """While ``keep`` is set, keep terms without holders, because the pods will return. Then drop those without any."""
+        """While ``keep`` is set, keep terms without holders, because the pods will return. Then drop terms without holders."""
         self._keeping = keep
         if not keep:
             self._drop_emptied()
@@ -372,7 +372,7 @@ class HeldTerms:
 
 
 def _required_labels(term: AffinityTerm) -> frozenset[str] | None:
-    """Return labels of which a namespace must have one for the term to select pods there; None if it may lack all."""
+    """Return labels, one of which a namespace needs so that the term may select pods there; None if it needs none."""
     if term.namespace_selector is None or term.namespaces:
         return None
     asked = narrowest(term.namespace_selector)
@@ -384,5 +384,5 @@ def _label_name(label: tuple[str, str]) -> str:
 
 
 def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:
-    """Return the namespaces (None: any) and the selector that index a term. A term with a namespace selector has None."""
+    """Return the namespaces and the selector that index a term. The namespaces are None (any) with a namespace selector."""
     return (term.namespaces if term.namespace_selector is None else None), term.selector

@@ -29,7 +29,7 @@ __all__ = [
 
 
 class RequiredNodeAffinity(NamedTuple):
-    """The nodes a pod may run on: those with all of ``labels`` that match any term of ``matcher`` (None: any)."""
+    """The nodes a pod may run on: nodes that have all ``labels`` and match any term of ``matcher`` (None: all nodes)."""
 
     labels: Mapping[str, str]
     matcher: NodeSelectorMatcher | None
@@ -46,7 +46,7 @@ class RequiredNodeAffinity(NamedTuple):
         return self.matcher is None or self.matcher.matches(node.labels, node.name)
 
     def error(self, node: Node) -> str | None:
-        """Return upstream's parse error for a node: some terms cannot be parsed, and none of the others match. Else None."""
+        """Return upstream's parse error if a term cannot be parsed and no other term matches the node; otherwise None."""
         if self.matcher is None or not self._carries_labels(node) or self.matches(node):
             return None
         return self.matcher.error

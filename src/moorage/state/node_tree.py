@@ -25,7 +25,7 @@ Zone = tuple[str, str]
 
 
 def zone_of(labels: Mapping[str, str]) -> Zone | None:
-    """Return region and zone, deprecated labels before current ones; None for a node that has neither."""
+    """Return region and zone; deprecated labels override current ones. None for a node with neither region nor zone."""
     region, zone = labels.get(_OLD_REGION, labels.get(_REGION, "")), labels.get(_OLD_ZONE, labels.get(_ZONE, ""))
     return (region, zone) if region or zone else None
 

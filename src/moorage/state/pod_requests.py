@@ -150,7 +150,7 @@ def _init(container: Container, resized: _Resized | None) -> tuple[bool, _Asked]
 
 
 def _effective(spec: ResourceList, actual: ResourceRequirements, allocated: ResourceList, infeasible: bool) -> ResourceList:
-    """Return the maximum of requested, actual and allocated amounts; leave out the requested ones of an infeasible resize."""
+    """Return the maximum of requested, actual and allocated amounts; if the resize is ``infeasible``, of the last two."""
     if spec == actual.requests == allocated:
         return spec
     found: ResourceList = {}

@@ -2,7 +2,7 @@
 
 A selector with ``app in (web, api)`` matches only pods with the label ``app``, so it is indexed under that label and those
 values, and a pod is compared only with the selectors indexed under its own labels. Most selectors require a label value that
-few pods have; those that require none are indexed under their namespaces alone.
+few pods have; selectors that require no label are indexed under their namespaces alone.
 """
 
 from __future__ import annotations

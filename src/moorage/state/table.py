@@ -234,7 +234,7 @@ class NodeTable:
         return row
 
     def _stays_described(self, row: int) -> bool:
-        """Record that a row's node was updated. Return False if this changes what a plugin reads."""
+        """Record that a row's node was updated. Return False if a plugin reads ``descriptions`` and the row's value changes."""
         if self._descriptions_are_read and self.described.data.item(row) != self._arrived:
             return False
         self.described.data[row] = self._arrived
@@ -471,7 +471,7 @@ class NodeTable:
         self.changes.note(row)
 
     def _release(self, row: int, pod: PodInfo) -> None:
-        """Stop counting a pod by what it holds, in all but the sums of its row."""
+        """Release a pod's ports and volumes, and remove it from pod counts. The sums of its row are unchanged."""
         for port in pod.host_ports:
             self._claim(row, port, -1)
         self._uncount(row, pod)

@@ -36,7 +36,7 @@ _EMPTY: Mapping[str, str] = {}
 
 
 class SnapshotSource(Protocol):
-    """What a snapshot reads of the cluster state; see ``moorage.state.cluster``."""
+    """The part of the cluster state that a snapshot reads; see ``moorage.state.cluster``."""
 
     @property
     def table(self) -> NodeTable: ...
@@ -392,11 +392,11 @@ class NodeInfo:
         return int(self._table.labels.column(key).ids[self.row])
 
     def allocatable(self, resource: str) -> int:
-        """Return what the node offers of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
+        """Return the node's allocatable amount: cpu in millicores, memory and storage in bytes, others in counts."""
         return self._table.allocatable(resource).cells[self.row]
 
     def requested(self, resource: str) -> int:
-        """Return what the pods on the node request of a resource, in the same units."""
+        """Return the sum of the requests of the pods on the node, in the units of ``allocatable``."""
         return self._table.requested(resource).cells[self.row]
 
     @property

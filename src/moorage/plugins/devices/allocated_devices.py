@@ -69,7 +69,7 @@ class Ledger:
     # -- queries ----------------------------------------------------------------------------------------------------------
 
     def is_held(self, device: DeviceId, shares: bool) -> bool:
-        """Return whether a claim holds the whole device. Without ``shares`` (gate off) every share is the whole device."""
+        """Return whether a claim holds the whole device. If ``shares`` is False (gate off), a share counts as the device."""
         return device in self._held or (not shares and device in self._shares)
 
     def is_used(self, device: DeviceId) -> bool:

@@ -62,7 +62,7 @@ def _share_id(claim: ResourceClaim, at: int, choice: DeviceChoice) -> str:
 
 
 def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocationConfig]:
-    """Return the configurations of the devices: first those of the classes, each class once, then those of the claim."""
+    """Return the configurations of the devices: first from the device classes, each class once, then from the claim."""
     requests_of: dict[str, list[str]] = {}
     for ask in met:
         if ask.device_class is not None:

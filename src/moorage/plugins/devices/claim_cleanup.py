@@ -26,7 +26,7 @@ def is_done(pod: Pod) -> bool:
 
 
 def without_stale_consumers(claim: ResourceClaim, is_there: Callable[[ClaimConsumer], bool]) -> ResourceClaim:
-    """Return the claim without consumers that no longer exist, deallocated if none is left; the same object if unchanged."""
+    """Remove consumers that no longer exist, and deallocate the claim if it has no other; the same object if unchanged."""
     users = tuple([user for user in claim.status.reserved_for if is_there(user)])
     if users == claim.status.reserved_for:
         is_held_up = claim.metadata.deletion_timestamp is not None and not users

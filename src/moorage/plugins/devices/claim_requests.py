@@ -1,4 +1,4 @@
-"""The requests of claims, parsed once: device classes, selectors, tolerations, constraints, and what is invalid.
+"""The requests of claims, parsed once: device classes, selectors, tolerations, constraints, and their faults.
 
 Most claims are generated from templates, so the parsed form is cached for each distinct set of specs.
 

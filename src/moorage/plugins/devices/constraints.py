@@ -1,7 +1,7 @@
 """Constraints between the devices of one claim: equal values of an attribute, or distinct ones.
 
-Two details match kube-scheduler. Distinct values are remembered per request, one each, so of two devices of the same request
-only the later is compared with those that follow. And removing a device forgets the value of its request altogether.
+Two details match kube-scheduler. A constraint for distinct values stores one value per request, so of two devices of the same
+request only the later one is compared with further devices. And removing a device removes the stored value of its request.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, constraint.go
 """
@@ -104,7 +104,7 @@ class _DistinctAttribute(_AttributeConstraint):
 
 
 def _scalar(attribute: DeviceAttribute) -> _Value | None:
-    """Return the value that is set, with its kind; None if none is."""
+    """Return the attribute's kind and value; None if it has no value."""
     for kind in ("string", "int", "bool", "version"):
         found = _of_kind(attribute, kind)
         if found is not None:

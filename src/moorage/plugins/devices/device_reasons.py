@@ -18,7 +18,7 @@ _LONGEST = 80
 
 
 def why_no_devices(wanted: PodDevices, node: NodeView) -> Detail | None:
-    """Return what is missing on one node.
+    """Return which requests a node cannot satisfy, with its numbers of devices.
 
     Where the devices would be enough for each request alone, constraints, capacity or counters keep them from being allocated
     together: then all requests are listed.
@@ -41,7 +41,7 @@ def why_no_devices(wanted: PodDevices, node: NodeView) -> Detail | None:
 
 
 def _selected(ask: Ask) -> str:
-    """Return the selectors of a request, those of its class left out."""
+    """Return the selectors of a request, without those of its device class."""
     return f" with {clip(' && '.join(ask.selectors), _LONGEST)}" if ask.selectors else ""
 
 
@@ -61,7 +61,7 @@ def _asks(wanted: PodDevices) -> Iterator[tuple[str, Ask]]:
 
 
 def _counted(wanted: PodDevices, ask: Ask, node: NodeView) -> tuple[int, int, int]:
-    """Count the devices seen on a node, those that the request selects, and those of them that are in use."""
+    """Return three counts for a node: its devices, the devices that the request selects, and how many of these are in use."""
     state = wanted.device_state
     pools = state.catalog.pools_of(node.first.node, wanted.options.partitions, wanted.options.pool_rule)
     seen = [one.offer for one in pools.candidates]

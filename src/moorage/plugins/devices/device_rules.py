@@ -1,4 +1,4 @@
-"""What differs between releases in how devices are chosen and refused, as one value."""
+"""The differences between releases in how devices are chosen and refused, as one value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DeviceRules"]
 
 
 class DeviceRules(NamedTuple):
-    """The rules of a release; the defaults are those of the newest.
+    """The rules of a release; the defaults are the rules of the newest release.
 
     ``pools``              which pools can be used
     ``not_owner``          the text about a claim that was made for another pod

@@ -144,7 +144,7 @@ class _Resource:
         return [largest, *long_running.values()], mapped + init_uses
 
     def _of_container(self, at: int, reusable: Sequence[DeviceRequest]) -> tuple[DeviceRequest | None, list[ContainerMapping]]:
-        """Return what a container requests beyond the devices it may reuse, and the mappings for all it uses."""
+        """Return the requests of a container beyond the devices it may reuse, and the mappings for all devices it uses."""
         container = self._containers[at]
         asked = container.resources.requests
         wanted = _whole_number(asked[self._name]) if self._name in asked else 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTEMPT_COST", "FREE_CHARACTERS", "FREE_COST", "CostlyError", "Meter", "Selectors"]
 
-#: What all selectors of an attempt may cost together, in CEL's units of one to three microseconds each.
+#: The limit on the cost of all selectors of an attempt together, in CEL's units of one to three microseconds each.
 ATTEMPT_COST: Final = 20_000
 #: The free cost of each evaluation.
 FREE_COST: Final = 100

@@ -1,4 +1,4 @@
-"""The devices of a pod: its claims, those already allocated, and what each node can provide for the others.
+"""The devices of a pod: its allocated claims, and the devices that each node can provide for the other claims.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filter; claims.go
 """
@@ -113,7 +113,7 @@ class PodDevices:
         return rows
 
     def kinds(self, nodes: NodeView) -> Iterator[ExtendedResourceNodes]:
-        """Group the rows by what the pod's claims request there."""
+        """Group the rows by the requests of the pod's claims there, which depend on the extended resources of the node."""
         everywhere = ~nodes.false()
         claims = self.to_allocate
         if not self.has_special:
@@ -135,7 +135,7 @@ class PodDevices:
         return self._shape([claim.spec for claim in claims]) if claims else None
 
     def _by_classes(self, nodes: NodeView, everywhere: BoolArray) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
-        """Yield groups of rows with the resources that devices back there, and the device class of each."""
+        """Yield groups of rows, each with resource → device class for the resources that devices back there."""
         found: list[tuple[BoolArray, dict[str, str]]] = [(everywhere, {})]
         for resource, amount in sorted(self.scalars.items()):
             known: DeviceClass | None = device_class_for(resource, self.snapshot) if amount and is_backed(resource) else None
@@ -156,7 +156,7 @@ class PodDevices:
         return shape.known(self.snapshot.table, self.device_state.catalog, self.device_state.ledger)
 
     def answer(self, kind: ExtendedResourceNodes, node: Node, budget: int) -> tuple[ShapeAnswer, int]:
-        """Return what a node provides for the claims, and how many devices were examined for that."""
+        """Return a node's answer for the claims, and how many devices were examined for it."""
         if kind.shape is None:
             return ShapeAnswer(FoundDevices((), ())), 0
         return self.answer_to(kind.shape, node, budget)

@@ -78,7 +78,7 @@ def is_reserved_for(claim: ResourceClaim, pod: PodInfo) -> bool:
 
 
 class ClassFault(NamedTuple):
-    """What is invalid or missing in a claim. ``is_error``: no later event can cure it."""
+    """A fault of a claim: an invalid request or a missing class. ``is_error``: no later event can cure it."""
 
     text: str
     is_error: bool = False

@@ -1,6 +1,6 @@
 """The resource pools of one node: the devices that can be allocated, in the order they are tried.
 
-A pool is what a driver publishes under one name, in slices of one generation. It is usable only if all its slices exist and are
+A pool is published by a driver under one name, in slices of one generation. It is usable only if all its slices exist and are
 consistent. Devices are tried by driver, pool and slice name; pools with binding conditions come last.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/pools_incubating.go, GatherPools

@@ -22,7 +22,7 @@ class Counters:
         self._taken: dict[str, _Counts] = {}
 
     def take(self, candidate: DeviceCandidate) -> bool:
-        """Consume what a device needs; return False, and consume nothing, if a counter of its pool would not suffice."""
+        """Consume the counters that a device needs; return False, and consume nothing, if the pool has too little left."""
         name = candidate.pool.id[1]
         left = self._left.get(name)
         if left is None:
@@ -48,7 +48,7 @@ class Counters:
                 in_set[counter] = in_set.get(counter, 0) - amount
 
     def _left_in(self, pool: Pool) -> _Counts:
-        """Return what the devices in use leave; below zero if they consume more than there is."""
+        """Return the pool's counters minus those of devices in use; below zero if these consume more than there is."""
         left = {set_name: dict(counters) for set_name, counters in pool.counter_sets.items()}
         for offer in (*pool.offers, *pool.others):
             if offer.device.consumes_counters and self._ledger.is_used(offer.id):

@@ -24,8 +24,8 @@ _NONE: Final[frozenset[str]] = frozenset()
 class InTreeMigration(NamedTuple):
     """Which in-tree plugins a node with a CSINode migrates.
 
-    ``declared``  those that migrate only where the CSINode declares it
-    ``closed``    those that never do, because their gate is closed
+    ``declared``  plugins that migrate only on nodes whose CSINode declares it
+    ``closed``    plugins that never migrate, because their gate is closed
     """
 
     declared: frozenset[str]

@@ -110,6 +110,6 @@ class NodeLabel(
 
 
 def _met(nodes: NodeView, present: Sequence[str], absent: Sequence[str]) -> Iterator[BoolArray]:
-    """Yield for each label whether each row satisfies it."""
+    """Yield a mask of the rows that satisfy it for each label."""
     yield from (domain_ids(nodes, key) != 0 for key in present)
     yield from (domain_ids(nodes, key) == 0 for key in absent)

@@ -1,1 +1,1 @@
-"""What the volume plugins share: claims, CSI migration, the volumes in use on each node, and matching volumes to claims."""
+"""Shared parts of the volume plugins: claims, CSI migration, the volumes in use on each node, matching volumes to claims."""

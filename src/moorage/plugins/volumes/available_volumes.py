@@ -130,7 +130,7 @@ class AvailableVolumes:
         return CandidateVolumes(kept.candidates, self._offers)
 
     def smallest(self, claim: PersistentVolumeClaim) -> AvailableVolume | None:
-        """Return the smallest volume that is stored as free and matches, hidden or not, whatever nodes can access it.
+        """Return the smallest matching volume that is stored as free, hidden or not, regardless of its nodes.
 
         Raises  MatchingError if the claim's selector cannot be parsed
         """

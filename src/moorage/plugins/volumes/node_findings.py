@@ -1,4 +1,4 @@
-"""What happens to a pod's claims on each of some nodes: accessible, matched, provisioned, or impossible.
+"""Find on which nodes a pod's claims are accessible, can be matched with volumes or provisioned, or are impossible.
 
 Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, FindPodVolumes and checkBoundClaims
 """

@@ -30,7 +30,7 @@ class PodClaims(NamedTuple):
 
 
 def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
-    """Return why a claim that is missing, lost, terminating or not the pod's rejects the pod; None if none does."""
+    """Return the reason if a claim of the pod is missing, lost, terminating or owned by another pod; otherwise None."""
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims if pod.volumes is not None else ():
         claim, name = claims.get(use.key), quoted(use.name)

@@ -53,8 +53,8 @@ def test_what_holds(source):
 
 
 FAILS = {
-    "duration('x')": "type conversion error from 'string' to 'google.protobuf.Duration'",
-    "timestamp('2026-01-02')": "type conversion error from 'string' to 'google.protobuf.Timestamp'",
+    "duration('x' + '')": "type conversion error from 'string' to 'google.protobuf.Duration'",
+    "timestamp('2026-01-02' + '')": "type conversion error from 'string' to 'google.protobuf.Timestamp'",
     "timestamp('9999-12-31T23:59:59Z') + duration('1s')": "timestamp overflow",
     "duration('9223372036s') + duration('1h')": "integer overflow",
     "timestamp(0).getHours('Nowhere/Land')": "unknown time zone Nowhere/Land",
@@ -62,9 +62,9 @@ FAILS = {
     "ip('10.0.0.1%eth0')": "IP Address \"10.0.0.1%eth0\" parse error during conversion from string",
     "ip('::ffff:1.2.3.4')": 'IPv4-mapped IPv6 address "::ffff:1.2.3.4" is not allowed',
     "cidr('10.0.0.0')": "network address parse error during conversion from string",
-    "'%d'.format(['a'])": "error during formatting: decimal clause can not be used on string",
-    "'%s %s'.format(['a'])": "index 1 out of range",
-    "'%q'.format(['a'])": "could not parse formatting clause: unrecognized formatting clause \"q\"",
+    "('%d' + '').format(['a'])": "error during formatting: decimal clause can not be used on string",
+    "('%s %s' + '').format(['a'])": "index 1 out of range",
+    "('%q' + '').format(['a'])": "could not parse formatting clause: unrecognized formatting clause \"q\"",
 }  # fmt: skip
 
 

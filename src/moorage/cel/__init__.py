@@ -4,10 +4,18 @@
 """
 
 from moorage.cel.cel_errors import CelError, CompileError, CostLimitError, EvalError
-from moorage.cel.devices import CompiledSelector, DeviceFacts, Version, compile_selector, device_variables
-from moorage.cel.program import Program, compile_expression
+from moorage.cel.devices import (
+    CompiledSelector,
+    DeviceFacts,
+    Version,
+    compile_selector,
+    device_variables,
+    estimated_selector_cost,
+)
+from moorage.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
 
 __all__ = [
+    "COST_LIMIT",
     "CelError",
     "CompileError",
     "CompiledSelector",
@@ -18,5 +26,7 @@ __all__ = [
     "Version",
     "compile_expression",
     "compile_selector",
+    "compile_with_estimate",
     "device_variables",
+    "estimated_selector_cost",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The type checker: check that all names are declared and that operands have the types that functions accept.
 
-It returns the type of the expression and all faults, and records in each call the overloads that accept its operands.
+It returns the types of the expression and of its parts and all faults, and records in each call the overloads that accept its
+operands.
 
 Source  cel-go: checker/checker.go
 """
@@ -33,7 +34,7 @@ from moorage.cel.types import (
 )
 from moorage.cel.values import UInt, Value
 
-__all__ = ["check"]
+__all__ = ["NodeTypes", "check"]
 
 #: Struct types: name → field → type.
 Fields = Mapping[str, Mapping[str, Type]]
@@ -43,16 +44,33 @@ _LOGICAL = frozenset(["_&&_", "_||_"])
 
 def check(
     expression: Expr, variables: Mapping[str, Type], functions: Functions, fields: Fields
-) -> tuple[Type, list[SourceError]]:
-    """Return the type of an expression and its faults, in no particular order."""
+) -> tuple[NodeTypes, list[SourceError]]:
+    """Return the types in an expression and its faults, in no particular order."""
     checker = _Checker(variables, functions, fields)
-    found = checker.check(expression)
-    return checker.bindings.substitute(found, to_dyn=True), checker.problems
+    checker.check(expression)
+    return checker.types, checker.problems
+
+
+class NodeTypes:
+    """The types of the nodes of an expression."""
+
+    def __init__(self) -> None:
+        self.bindings = TypeBindings()
+        self._found: dict[Expr, Type] = {}
+
+    def add(self, node: Expr, found: Type) -> Type:
+        self._found[node] = found
+        return found
+
+    def of(self, node: Expr) -> Type:
+        """Return the type of a node; DYN where any type fits."""
+        return self.bindings.substitute(self._found.get(node, DYN), to_dyn=True)
 
 
 class _Checker:
     def __init__(self, variables: Mapping[str, Type], functions: Functions, fields: Fields) -> None:
-        self.bindings = TypeBindings()
+        self.types = NodeTypes()
+        self.bindings = self.types.bindings
         self.problems: list[SourceError] = []
         self._scopes: list[Mapping[str, Type]] = [variables]
         self._functions = functions
@@ -60,9 +78,12 @@ class _Checker:
 
     def check(self, node: Expr) -> Type:
         """Return the type of a node; ERROR after a fault."""
+        return self.types.add(node, self._type_of(node))
+
+    def _type_of(self, node: Expr) -> Type:
         match node:
             case Literal():
-                return _type_of(node.value)
+                return _type_of_value(node.value)
             case Ident():
                 return self._ident(node)
             case Select():
@@ -145,7 +166,7 @@ class _Checker:
             return self.check(arg)
         for element in arg.elements:
             self.check(element)
-        return list_of(DYN)
+        return self.types.add(arg, list_of(DYN))
 
     def _overload(self, node: CallNode, function: Function, args: list[Type], *, member: bool) -> Type:
         if function.name in _LOGICAL:
@@ -272,7 +293,7 @@ def _dotted(node: Expr) -> str:
     return "\0"
 
 
-def _type_of(value: Value) -> Type:
+def _type_of_value(value: Value) -> Type:
     """Return the type of a literal."""
     if value is None:
         return NULL

@@ -14,13 +14,14 @@ from typing import Final, NamedTuple
 
 from moorage.api.quantity import QuantityError
 from moorage.cel.cel_errors import CompileError, EvalError
-from moorage.cel.program import COST_LIMIT, Program, compile_expression
+from moorage.cel.estimated_sizes import DeclaredSize, SizeLookup
+from moorage.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import SemverError, parse_semver
 from moorage.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.cel.values import EMPTY_MAP, Map, Value, type_name
 
-__all__ = ["CompiledSelector", "DeviceFacts", "Version", "compile_selector", "device_variables"]
+__all__ = ["CompiledSelector", "DeviceFacts", "Version", "compile_selector", "device_variables", "estimated_selector_cost"]
 
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
@@ -91,6 +92,23 @@ def compile_selector(expression: str, list_attributes: bool = False) -> Compiled
 
     Raises  CompileError with kube-scheduler's text
     """
+    program = compile_expression(expression, {"device": _DEVICE}, _device_fields(list_attributes), _missing(list_attributes))
+    return _selector(program, list_attributes)
+
+
+@lru_cache(maxsize=1024)
+def estimated_selector_cost(expression: str, list_attributes: bool = False) -> int:
+    """Compile a selector and return what it may cost at most, for a device of any size.
+
+    Raises  CompileError with kube-apiserver's text
+    """
+    fields, missing = _device_fields(list_attributes), _missing(list_attributes)
+    program, estimate = compile_with_estimate(expression, {"device": _DEVICE}, fields, missing, _DEVICE_SIZES)
+    _selector(program, list_attributes)
+    return estimate
+
+
+def _device_fields(list_attributes: bool) -> Mapping[str, Mapping[str, Type]]:
     attribute = DYN if list_attributes else ANY
     fields = {
         "driver": STRING,
@@ -98,10 +116,30 @@ def compile_selector(expression: str, list_attributes: bool = False) -> Compiled
         "attributes": map_of(STRING, map_of(STRING, attribute)),
         "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
     }
-    program = compile_expression(expression, {"device": _DEVICE}, {_DEVICE.name: fields})
+    return {_DEVICE.name: fields}
+
+
+def _missing(list_attributes: bool) -> frozenset[str]:
+    return frozenset() if list_attributes else frozenset(["includes"])
+
+
+def _selector(program: Program, list_attributes: bool) -> CompiledSelector:
     if program.type not in ((BOOL, ANY, DYN) if list_attributes else (BOOL, ANY)):
         raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
     return CompiledSelector(program)
+
+
+def _device_sizes() -> SizeLookup:
+    """Return the sizes of a device, from the limits of the Kubernetes API."""
+    domain, name, value = DeclaredSize(63), DeclaredSize(32), DeclaredSize(64)
+    attributes = DeclaredSize(32, items=DeclaredSize(32, items=value, others=value, keys=name), keys=domain)
+    capacity = DeclaredSize(32, items=DeclaredSize(32, items=DeclaredSize(), keys=name), keys=domain)
+    fields = {"driver": DeclaredSize(63), "allowMultipleAllocations": DeclaredSize(1), "attributes": attributes}
+    device = DeclaredSize(fields={**fields, "capacity": capacity})
+    return lambda path: device.at(path[1:]) if path[0] == "device" else None
+
+
+_DEVICE_SIZES: Final = _device_sizes()
 
 
 def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapping[str, Value]:

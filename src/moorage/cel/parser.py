@@ -41,14 +41,14 @@ _STARTS: Final = (
 )
 
 
-def parse(source: str) -> Expr:
-    """Parse an expression.
+def parse(source: str, without: frozenset[str] = frozenset()) -> Expr:
+    """Parse an expression. ``without``: macros that are not expanded.
 
     Raises  SourceError at the first fault
     """
     if len(source) > MAX_CODE_POINTS:
         raise SourceError(-1, f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_CODE_POINTS}")
-    parser = _Parser(list(scan(source)))
+    parser = _Parser(list(scan(source)), without)
     tree = parser.expression()
     parser.expect("end", "<EOF>")
     if _height_exceeds(tree, MAX_HEIGHT):
@@ -57,10 +57,14 @@ def parse(source: str) -> Expr:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], without: frozenset[str]) -> None:
         self._tokens = tokens
+        self._without = without
         self._next = 0
         self._depth = 0
+
+    def _expanded(self, call: CallNode) -> Expr:
+        return call if call.function in self._without else expand(call)
 
     # -- tokens -----------------------------------------------------------------------------------------------------------
 
@@ -156,7 +160,7 @@ class _Parser:
             if optional:
                 tree = CallNode(op.at, "_?._", [tree, Literal(name.at, name.text)])
             elif (open_ := self._take_if("(")) is not None:
-                tree = expand(CallNode(open_.at, name.text, self._arguments(), tree))
+                tree = self._expanded(CallNode(open_.at, name.text, self._arguments(), tree))
             else:
                 tree = Select(op.at, tree, name.text)
         return tree
@@ -205,7 +209,7 @@ class _Parser:
             raise SourceError(token.at, f"reserved identifier: {token.text}")
         open_ = self._take_if("(")
         if open_ is not None:
-            return expand(CallNode(open_.at, dot + token.text, self._arguments()))
+            return self._expanded(CallNode(open_.at, dot + token.text, self._arguments()))
         if self._begins_message():
             return self._message(dot + token.text)
         return Ident(token.at, dot + token.text)

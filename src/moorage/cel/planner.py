@@ -198,8 +198,6 @@ class _Planner:
             try:
                 compile_regex(pattern.value)
             except RegexError as error:
-                if node.function == "matches":
-                    raise SourceError(node.args[-1].at, f"invalid matches argument: {error}") from error
                 raise SourceError(-2, str(error)) from error
 
     # -- lists, maps, comprehensions --------------------------------------------------------------------------------------

@@ -8,17 +8,21 @@ from typing import Final
 
 from moorage.cel import conversions, kubernetes, lists, network, strings
 from moorage.cel.cel_errors import CompileError, EvalError, SourceError, located
-from moorage.cel.checker import Fields, check
+from moorage.cel.checker import Fields, NodeTypes, check
 from moorage.cel.conversions import TYPE_NAMES
+from moorage.cel.cost_estimate import estimate_cost
 from moorage.cel.declarations import Function, functions_of
+from moorage.cel.estimated_sizes import SizeLookup
 from moorage.cel.frame import Frame, Run
+from moorage.cel.literal_checks import literal_faults
 from moorage.cel.operators import signatures
 from moorage.cel.parser import parse
 from moorage.cel.planner import plan
+from moorage.cel.syntax import Expr
 from moorage.cel.types import DYN, Type, type_of
 from moorage.cel.values import Value
 
-__all__ = ["COST_LIMIT", "Program", "compile_expression"]
+__all__ = ["COST_LIMIT", "Program", "compile_expression", "compile_with_estimate"]
 
 #: The cost limit of a selector, in CEL's units (CELSelectorExpressionMaxCost).
 COST_LIMIT: Final = 1_000_000
@@ -74,25 +78,50 @@ class Program:
         return self._run(frame), frame.cost
 
 
-def compile_expression(source: str, variables: Mapping[str, Type], fields: Fields | None = None) -> Program:
+def compile_expression(
+    source: str, variables: Mapping[str, Type], fields: Fields | None = None, without: frozenset[str] = frozenset()
+) -> Program:
     """Compile an expression over variables of the given types; ``fields`` are the fields of struct types.
+
+    ``without``: functions and macros that the expression cannot use.
 
     Raises  CompileError with the faults found, as cel-go prints them
     """
+    tree, types = _checked(source, variables, fields or {}, without)
+    return _planned(source, tree, types)
+
+
+def compile_with_estimate(
+    source: str, variables: Mapping[str, Type], fields: Fields, without: frozenset[str], lookup: SizeLookup
+) -> tuple[Program, int]:
+    """Compile an expression as above, and return with it what it may cost at most. ``lookup`` knows the sizes of variables."""
+    tree, types = _checked(source, variables, fields, without)
+    estimate = estimate_cost(tree, types, lookup)
+    return _planned(source, tree, types), estimate
+
+
+def _checked(source: str, variables: Mapping[str, Type], fields: Fields, without: frozenset[str]) -> tuple[Expr, NodeTypes]:
     try:
-        tree = parse(source)
+        tree = parse(source, without)
     except SourceError as problem:
         raise CompileError(f"compilation failed: {located(source, problem.at, problem.text)}") from None
     functions = standard_functions()
-    kind, problems = check(tree, {**_type_names(), **variables}, functions, fields or {})
+    if without:
+        functions = {name: one for name, one in functions.items() if name not in without}
+    types, problems = check(tree, {**_type_names(), **variables}, functions, fields)
+    problems = problems or [*literal_faults(tree, types)]
     if problems:
         first = sorted(problems[:MOST_FAULTS], key=lambda problem: problem.at)
         shown = [located(source, p.at, p.text) for p in first]
         if len(problems) > MOST_FAULTS:
             shown.append(f"{len(problems) - MOST_FAULTS} more errors were truncated")
         raise CompileError("compilation failed: " + "\n".join(shown))
+    return tree, types
+
+
+def _planned(source: str, tree: Expr, types: NodeTypes) -> Program:
     try:
-        return Program(source, kind, plan(tree, functions))
+        return Program(source, types.of(tree), plan(tree, standard_functions()))
     except SourceError as problem:
         if problem.at == -2:
             raise CompileError(f"program instantiation failed: {problem.text}") from None

@@ -10,18 +10,22 @@ Source  apiextensions-apiserver, pkg/apiserver/schema/cel: compilation.go, valid
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from moorage.api.validation.faults import duplicate, forbidden, invalid, required
+from moorage.apiserver.admission.rule_costs import RuleCosts, elements_below
+from moorage.apiserver.admission.rule_sizes import LARGEST_REQUEST, declared_size
 from moorage.apiserver.admission.rule_values import Declared, as_value, declared_type
 from moorage.apiserver.admission.schema_validation import ABSENT, field_path, old_item, old_items
 from moorage.apiserver.vocabulary.custom_versions import CustomVersion, Schema
 from moorage.cel.cel_errors import CelError, CostLimitError, EvalError
-from moorage.cel.program import Program, compile_expression
+from moorage.cel.estimated_sizes import DeclaredSize, product
+from moorage.cel.program import Program, compile_expression, compile_with_estimate
 from moorage.cel.types import BOOL, STRING, optional_of
 from moorage.cel.values import NONE, Optional, Value
 from moorage.errors import Bare, Fault
@@ -35,6 +39,8 @@ _BUDGET: Final = 10_000_000
 _RULES: Final = "x-kubernetes-validations"
 _OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _TEXTS: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
+#: What only expressions about devices can use.
+_OF_DEVICES: Final = frozenset(["bind", "includes"])
 #: Functions of Kubernetes' libraries for CEL that do not exist here. Rules with them are stored and have no effect.
 _MISSING: Final = ("authorizer", "jsonpatch")
 _MISSING_NAME: Final = re.compile(rf"undeclared reference to '(?:{'|'.join(_MISSING)})'")
@@ -45,17 +51,27 @@ _MISSING_NAME: Final = re.compile(rf"undeclared reference to '(?:{'|'.join(_MISS
 
 @dataclass(frozen=True)
 class _Rule:
-    """A compiled rule. If it has no ``program``, ``error`` is the reason. ``message`` is the compiled messageExpression."""
+    """A compiled rule. If it has no ``program``, ``error`` is the reason. ``message`` is the compiled messageExpression.
+
+    The costs are estimates for one value; they are 0 unless the caller asks for estimates.
+    """
 
     source: Mapping[str, Any]
     program: Program | None = None
     message: Program | None = None
     error: str = ""
     message_error: str = ""
+    cost: int = 0
+    message_cost: int = 0
 
     @property
     def uses_old(self) -> bool:
         return "oldSelf" in re.findall(r"\w+", _TEXTS.sub("", self.source["rule"]))
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the rule is invalid, and does not only use a function that does not exist here."""
+        return bool(self.error) and not _MISSING_NAME.search(self.error)
 
     @property
     def has_optional_old(self) -> bool:
@@ -67,6 +83,7 @@ class _Node:
     """The rules of a schema and of the schemas inside it that have rules.
 
     ``compares``: some of the rules use ``oldSelf``. They are checked even if the value is unchanged.
+    ``least_bytes``: the fewest bytes that a value takes as JSON, if costs are estimated.
     """
 
     schema: Schema
@@ -75,76 +92,120 @@ class _Node:
     additional: _Node | None = None
     properties: Mapping[str, _Node] = field(default_factory=dict)
     compares: bool = False
+    least_bytes: int = 0
 
 
-def _compiled(schema: Schema, *, is_root: bool = False) -> _Node | None:
-    """Return the rules in a schema, None if there are none."""
-    declared = declared_type(schema, is_root=is_root)
+def _compiled(schema: Schema, *, is_root: bool = False, estimates: bool = False) -> _Node | None:
+    """Return the rules in a schema, None if there are none; with ``estimates``, with what they may cost."""
     own = [one for one in schema.get(_RULES, ()) if one.get("rule", "").strip()]
-    rules = tuple(_compile(one, declared) for one in own) if declared is not None else ()
-    inner = {name: _compiled(below) for name, below in schema.get("properties", {}).items()}
-    parts = {part: _compiled(below) for part in _PARTS if isinstance(below := schema.get(part), Mapping)}
+    declared = declared_type(schema, is_root=is_root) if own else None
+    size = declared_size(schema, is_root=is_root) if own and estimates else None
+    rules = tuple(_compile(one, declared, size) for one in own) if declared is not None else ()
+    inner = {name: _compiled(below, estimates=estimates) for name, below in schema.get("properties", {}).items()}
+    given = ((part, schema.get(part)) for part in _PARTS)
+    parts = {part: _compiled(below, estimates=estimates) for part, below in given if isinstance(below, Mapping)}
     properties = {name: node for name, node in inner.items() if node is not None}
     if not rules and not properties and not any(parts.values()):
         return None
     below = [node for node in (*properties.values(), *parts.values()) if node is not None]
     compares = any(rule.uses_old for rule in rules) or any(node.compares for node in below)
-    return _Node(schema, rules, parts.get("items"), parts.get("additionalProperties"), properties, compares)
+    least = 0 if size is None else size.least_bytes
+    return _Node(schema, rules, parts.get("items"), parts.get("additionalProperties"), properties, compares, least)
 
 
 _PARTS: Final = ("items", "additionalProperties")
 
 
-def _compile(source: Mapping[str, Any], declared: Declared) -> _Rule:
+def _compile(source: Mapping[str, Any], declared: Declared, size: DeclaredSize | None) -> _Rule:
     old = optional_of(declared.type) if source.get("optionalOldSelf") else declared.type
     variables = {"self": declared.type, "oldSelf": old}
+
+    def compiled(expression: str) -> tuple[Program, int]:
+        if size is None:
+            return compile_expression(expression, variables, declared.fields, _OF_DEVICES), 0
+        return compile_with_estimate(expression, variables, declared.fields, _OF_DEVICES, lambda path: size.at(path[1:]))
+
     try:
-        program = compile_expression(source["rule"], variables, declared.fields)
+        program, cost = compiled(source["rule"])
     except (CelError, RecursionError) as error:
         return _Rule(source, error=str(error) or "the rule is nested too deeply")
     if program.type != BOOL:
         return _Rule(source, error="cel expression must evaluate to a bool")
     expression = source.get("messageExpression", "")
     if not expression.strip():
-        return _Rule(source, program)
+        return _Rule(source, program, cost=cost)
     try:
-        message = compile_expression(expression, variables, declared.fields)
+        message, message_cost = compiled(expression)
     except (CelError, RecursionError) as error:
-        return _Rule(source, program, message_error=f"messageExpression {error}")
+        return _Rule(source, program, message_error=f"messageExpression {error}", cost=cost)
     if message.type != STRING:
-        return _Rule(source, program, message_error="messageExpression must evaluate to a string")
-    return _Rule(source, program, message)
+        return _Rule(source, program, message_error="messageExpression must evaluate to a string", cost=cost)
+    return _Rule(source, program, message, cost=cost, message_cost=message_cost)
 
 
-def rule_faults(schema: Schema, path: str) -> Faults:
-    """Yield the faults of the rules in the structural schema of a definition."""
-    node = _compiled(schema, is_root=True)
+def rule_faults(schema: Schema, path: str, *, is_stored: bool) -> Faults:
+    """Yield the faults of the rules in the structural schema of a definition. ``is_stored``: the schema has not changed."""
+    node = _compiled(schema, is_root=True, estimates=True)
     if node is not None:
-        yield from _compile_faults(node, path, "")
+        costs = RuleCosts(is_stored=is_stored)
+        yield from _compile_faults(node, _Place(path, 1), costs)
+        yield from costs.faults(path)
 
 
-def _compile_faults(node: _Node, path: str, uncorrelated: str) -> Faults:
-    for i, rule in enumerate(node.rules):
-        where = f"{path}.{_RULES}[{i}]"
-        if rule.error and not _MISSING_NAME.search(rule.error):
-            yield invalid(f"{where}.rule", dict(rule.source), rule.error)
-        if rule.message_error and not _MISSING_NAME.search(rule.message_error):
-            yield invalid(f"{where}.messageExpression", dict(rule.source), rule.message_error)
-        if rule.uses_old and uncorrelated:
-            why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-            yield invalid(f"{where}.rule", rule.source["rule"], why)
-        elif not rule.uses_old and rule.source.get("optionalOldSelf") is not None and not rule.error:
-            why = "may not be set if oldSelf is not used in rule"
-            yield invalid(f"{where}.optionalOldSelf", rule.source["optionalOldSelf"], why)
+class _Place(NamedTuple):
+    """Where a schema is, and how many values it can have (None: there is no limit).
+
+    ``uncorrelated``: the place of a list or map within which old values cannot be found.
+    """
+
+    path: str
+    values: int | None
+    uncorrelated: str = ""
+
+
+def _compile_faults(node: _Node, at: _Place, costs: RuleCosts) -> Faults:
+    path, inside = at.path, elements_below(node.schema, at.values)
     if node.items is not None:
         by_key = node.schema.get("x-kubernetes-list-type") == "map"
-        yield from _compile_faults(node.items, f"{path}.items", uncorrelated or ("" if by_key else path))
+        below = at.uncorrelated or ("" if by_key else path)
+        yield from _compile_faults(node.items, _Place(f"{path}.items", inside, below), costs)
     is_atomic = node.schema.get("x-kubernetes-map-type") == "atomic"
-    below = uncorrelated or (path if is_atomic else "")
+    below = at.uncorrelated or (path if is_atomic else "")
     if node.additional is not None:
-        yield from _compile_faults(node.additional, f"{path}.additionalProperties", below)
+        yield from _compile_faults(node.additional, _Place(f"{path}.additionalProperties", inside, below), costs)
     for name, inner in node.properties.items():
-        yield from _compile_faults(inner, f"{path}.properties[{name}]", below)
+        yield from _compile_faults(inner, _Place(f"{path}.properties[{name}]", inside, below), costs)
+    for i, rule in enumerate(node.rules):
+        values = LARGEST_REQUEST // (node.least_bytes + 1) if at.values is None else at.values
+        yield from _rule_faults(rule, f"{path}.{_RULES}[{i}]", values, costs)
+        uses_old = rule.uses_old and not rule.is_broken
+        if uses_old and at.uncorrelated:
+            why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {at.uncorrelated}"
+            yield invalid(f"{path}.{_RULES}[{i}].rule", rule.source["rule"], why)
+        elif not uses_old and rule.source.get("optionalOldSelf") is not None:
+            why = "may not be set if oldSelf is not used in rule"
+            yield invalid(f"{path}.{_RULES}[{i}].optionalOldSelf", rule.source["optionalOldSelf"], why)
+
+
+def _rule_faults(rule: _Rule, where: str, values: int, costs: RuleCosts) -> Faults:
+    """Yield the faults of a rule that is checked for as many values."""
+    yield from costs.add(f"{where}.rule", product(rule.cost, values), "estimated rule cost")
+    if rule.is_broken:
+        yield invalid(f"{where}.rule", _shown_rule(rule.source), rule.error)
+    if rule.message_error and not _MISSING_NAME.search(rule.message_error):
+        yield invalid(f"{where}.messageExpression", _shown_rule(rule.source), rule.message_error)
+    elif rule.message is not None:
+        yield from costs.add(f"{where}.messageExpression", rule.message_cost, "estimated messageExpression cost")
+
+
+def _shown_rule(source: Mapping[str, Any]) -> Bare:
+    """Return a rule as kube-apiserver shows it in messages."""
+    texts = {name[0].upper() + name[1:]: source.get(name, "") for name in ("rule", "message", "messageExpression")}
+    places = {"Reason": source.get("reason"), "FieldPath": source.get("fieldPath", "")}
+    shown = json.dumps(
+        {**texts, **places, "OptionalOldSelf": source.get("optionalOldSelf")}, ensure_ascii=False, separators=(",", ":")
+    )
+    return Bare(re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", shown))
 
 
 def unsupported_rules(schema: Schema) -> Iterator[str]:

@@ -64,7 +64,7 @@ def new_definition_faults(definition: Document) -> Faults:
 def definition_faults(old: Document | None, new: Document) -> Faults:
     """Yield the faults of a definition, new or changed."""
     spec: Document = new.get("spec") or {}
-    yield from _spec_faults(spec)
+    yield from _spec_faults(spec, _schemas(old or {}))
     if old is not None:
         yield from _change_faults(old, spec)
     yield from definition_status_faults(new)
@@ -84,7 +84,13 @@ def definition_status_faults(definition: Document) -> Faults:
 # -- spec --------------------------------------------------------------------------------------------------------------
 
 
-def _spec_faults(spec: Document) -> Faults:
+def _schemas(definition: Document) -> Mapping[str, Schema]:
+    """Return the schemas of the versions of a definition, by name."""
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    return {one.get("name", ""): (one.get("schema") or {}).get("openAPIV3Schema") or {} for one in versions}
+
+
+def _spec_faults(spec: Document, stored: Mapping[str, Schema]) -> Faults:
     group, scope, versions = spec.get("group", ""), spec.get("scope", ""), spec.get("versions") or []
     if not group:
         yield required("spec.group")
@@ -99,7 +105,7 @@ def _spec_faults(spec: Document) -> Faults:
     for i, version in enumerate(versions):
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             yield required(f"spec.versions[{i}].schema.openAPIV3Schema")
-    yield from _version_faults(versions)
+    yield from _version_faults(versions, stored)
     names = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
         if not names.get(name):
@@ -108,30 +114,34 @@ def _spec_faults(spec: Document) -> Faults:
     yield from _conversion_faults(spec.get("conversion") or {})
 
 
-def _version_faults(versions: Sequence[Document]) -> Faults:
-    """Yield the faults of all versions. Parts that are equal in all versions are examined once."""
+def _version_faults(versions: Sequence[Document], stored: Mapping[str, Schema]) -> Faults:
+    """Yield the faults of all versions. Parts that are equal in all versions are examined once.
+
+    ``stored``: the schemas before the change, by version.
+    """
     shared = {name for name in _SHARED if all(one.get(name) == versions[0].get(name) for one in versions)}
     for i, version in enumerate(versions):
         path = f"spec.versions[{i}]"
         if why := check_dns1035_label(version.get("name", "")):
             yield invalid(f"{path}.name", version.get("name", ""), ",".join(why))
         yield from _warning_faults(version, f"{path}.deprecationWarning")
-        yield from _part_faults(version, path, set(_SHARED) - shared)
+        yield from _part_faults(version, path, set(_SHARED) - shared, stored)
     counts = [one.get("name") for one in versions]
     if len(set(counts)) < len(counts):
         yield invalid("spec.versions", versions, "must contain unique version names")
     if sum(bool(one.get("storage")) for one in versions) != 1:
         yield invalid("spec.versions", versions, "must have exactly one version marked as storage version")
     if versions:
-        yield from _part_faults(versions[0], "spec", shared)
+        yield from _part_faults(versions[0], "spec", shared, stored)
 
 
-def _part_faults(version: Document, path: str, parts: set[str]) -> Faults:
+def _part_faults(version: Document, path: str, parts: set[str], stored: Mapping[str, Schema]) -> Faults:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     subresources = version.get("subresources") or {}
     if "schema" in parts and schema:
         where = f"{path}.{'validation' if path == 'spec' else 'schema'}.openAPIV3Schema"
-        yield from _schema_faults(schema, where, has_status="status" in subresources)
+        is_stored = schema == stored.get(version.get("name", ""))
+        yield from _schema_faults(schema, where, has_status="status" in subresources, is_stored=is_stored)
     if "subresources" in parts and subresources.get("scale") is not None:
         yield from _scale_faults(subresources["scale"], f"{path}.subresources.scale")
     if "additionalPrinterColumns" in parts:
@@ -206,7 +216,7 @@ _NAMES_AT_ROOT: Final = {name[0].lower() + name[1:] for name in _AT_ROOT} | {
 }  # fmt: skip
 
 
-def _schema_faults(schema: Schema, path: str, *, has_status: bool) -> Faults:
+def _schema_faults(schema: Schema, path: str, *, has_status: bool, is_stored: bool) -> Faults:
     if _depth(schema) > MAX_SCHEMA_DEPTH:
         yield forbidden(path, f"schemas are nested deeper than {MAX_SCHEMA_DEPTH} levels")
         return
@@ -218,7 +228,7 @@ def _schema_faults(schema: Schema, path: str, *, has_status: bool) -> Faults:
     found += open_schema_faults(schema, path)
     yield from found
     if not found:
-        yield from rule_faults(schema, path)
+        yield from rule_faults(schema, path, is_stored=is_stored)
 
 
 def _depth(schema: Schema) -> int:

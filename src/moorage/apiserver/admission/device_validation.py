@@ -13,7 +13,7 @@ from moorage.api.names import check_dns1123_subdomain, is_extended_resource_name
 from moorage.api.validation.faults import forbidden, invalid, named, one_of, required, too_long, too_many
 from moorage.apiserver.admission.field_checks import driver_name_faults
 from moorage.apiserver.vocabulary.records import Document
-from moorage.cel import compile_selector
+from moorage.cel import COST_LIMIT, estimated_selector_cost
 from moorage.cel.cel_errors import CompileError
 from moorage.errors import Fault
 
@@ -73,9 +73,12 @@ def _expression_faults(path: str, holder: Document, has_lists: bool) -> Faults:
             yield too_long(at, _MOST_EXPRESSION)
             continue
         try:
-            compile_selector(expression, has_lists)
+            estimate = estimated_selector_cost(expression, has_lists)
         except CompileError as error:
             yield invalid(at, expression, str(error))
+            continue
+        if estimate > COST_LIMIT:
+            yield forbidden(at, "too complex, exceeds cost limit")
 
 
 def admin_access_faults(old: Document | None, new: Document, labels: Mapping[str, str]) -> Faults:

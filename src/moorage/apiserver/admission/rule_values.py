@@ -1,7 +1,7 @@
 """Values of custom kinds as CEL sees them: their types, from the schema, and the values themselves.
 
-A field without a schema has no type, and rules cannot use it. Names that are not identifiers are escaped: ``a-b`` is
-``a__dash__b``, and ``namespace`` is ``__namespace__``.
+A field without a schema has no type, and rules cannot use it; an object of unknown fields is one without fields. Names that are
+not identifiers are escaped: ``a-b`` is ``a__dash__b``, and ``namespace`` is ``__namespace__``.
 
 Source  apiserver, pkg/cel: common/schemas.go, common/values.go, escaping.go
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -20,10 +21,10 @@ from moorage.cel.times import duration_of, timestamp_of
 from moorage.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.cel.values import Map, Value
 
-__all__ = ["Declared", "as_value", "declared_type", "escaped"]
+__all__ = ["EMBEDDED", "INT_OR_STRING", "Declared", "as_value", "declared_type", "escaped", "visible_properties"]
 
-_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
-_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _RESERVED: Final = frozenset(
     ["true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
      "loop", "package", "namespace", "return", "var", "void", "while"]
@@ -39,6 +40,9 @@ _HEAD: Final[Mapping[str, Schema]] = {
     "apiVersion": _TEXT, "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }  # fmt: skip
+_NAMES: Final = ("name", "generateName")
+#: Stands for all fields that have no schema: rules cannot name them, but they count when objects are compared.
+_UNKNOWN: Final = "\0"
 
 
 class Declared(NamedTuple):
@@ -65,7 +69,7 @@ def declared_type(schema: Schema, *, is_root: bool = False) -> Declared | None:
 
 
 def _type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], *, is_resource: bool = False) -> Type | None:
-    if schema.get(_INT_OR_STRING):
+    if schema.get(INT_OR_STRING):
         return DYN
     match schema.get("type"):
         case "string":
@@ -84,9 +88,7 @@ def _object_type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], 
     if isinstance(additional, Mapping):
         value = _type(additional, f"{name}.@values", fields)
         return None if value is None else map_of(STRING, value)
-    if not is_resource and not schema.get("properties") and not schema.get(_EMBEDDED):
-        return None if schema.get("x-kubernetes-preserve-unknown-fields") or additional else _struct(name, fields, {})
-    return _struct(name, fields, _properties(schema, is_resource=is_resource))
+    return _struct(name, fields, visible_properties(schema, is_resource=is_resource))
 
 
 def _struct(name: str, fields: dict[str, dict[str, Type]], properties: Mapping[str, Schema]) -> Type:
@@ -100,9 +102,18 @@ def _struct(name: str, fields: dict[str, dict[str, Type]], properties: Mapping[s
     return Type("struct", name)
 
 
-def _properties(schema: Schema, *, is_resource: bool) -> Mapping[str, Schema]:
+def visible_properties(schema: Schema, *, is_resource: bool) -> Mapping[str, Schema]:
+    """Return the schemas of the fields of an object, with those that rules see in every resource."""
     properties: Mapping[str, Schema] = schema.get("properties", {})
-    return {**properties, **_HEAD} if is_resource or schema.get(_EMBEDDED) else properties
+    is_head = (is_resource or schema.get(EMBEDDED)) and not _has_head(properties)
+    return {**properties, **_HEAD} if is_head else properties
+
+
+def _has_head(properties: Mapping[str, Schema]) -> bool:
+    """Return whether a schema describes all of what rules see in every resource."""
+    metadata = properties.get("metadata", {})
+    texts = (properties.get("kind"), properties.get("apiVersion"), *map(metadata.get("properties", {}).get, _NAMES))
+    return metadata.get("type") == "object" and all(one is not None and one.get("type") == "string" for one in texts)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -131,8 +142,15 @@ def _entries(schema: Schema, value: dict[str, Any]) -> Iterable[tuple[Value, Val
     if isinstance(additional, Mapping):
         return [(name, as_value(additional, inner)) for name, inner in value.items()]
     properties = {**_HEAD, **schema.get("properties", {})}
-    known = ((escaped(name), properties.get(name), inner) for name, inner in value.items())
-    return [(name, as_value(below, inner)) for name, below, inner in known if name is not None and below is not None]
+    found: list[tuple[Value, Value]] = []
+    unknown = {}
+    for name, inner in value.items():
+        identifier, below = escaped(name), properties.get(name)
+        if identifier is None or below is None:
+            unknown[name] = inner
+        else:
+            found.append((identifier, as_value(below, inner)))
+    return [*found, (_UNKNOWN, json.dumps(unknown, sort_keys=True))] if unknown else found
 
 
 def _decoded(text: str) -> bytes:

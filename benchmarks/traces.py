@@ -29,6 +29,30 @@ def _azure(rows: int) -> Iterator[bytes]:
         yield b"vm%d,sub,dep,%d,%d,90,10,50,Unknown,4,32\n" % (at, at, at + 600)
 
 
+def _borg(rows: int) -> Iterator[bytes]:
+    for at in range(rows // 2):
+        of = b'"collection_id":"%d","instance_index":"%d","collection_type":"0","priority":"200"' % (at // 10, at % 10)
+        yield b'{"time":"%d","type":"0",%b,"resource_request":{"cpus":0.01,"memory":0.005}}\n' % (600_000_000 + at, of)
+        yield b'{"time":"%d","type":"6",%b}\n' % (900_000_000 + at, of)
+
+
+def _alibaba_2018(rows: int) -> Iterator[bytes]:
+    for at in range(rows):
+        yield b"M%d,1,j_%d,1,Terminated,%d,%d,100,0.5\n" % (at % 5, at // 5, 86_400 + at, 86_500 + at)
+
+
+def _alibaba_2020(rows: int) -> Iterator[bytes]:
+    for at in range(rows):
+        yield b"%032x,worker,1,Terminated,%d,%d,600,29.3,25,T4\n" % (at, 1_000 + at, 2_000 + at)
+
+
+def _helios(rows: int) -> Iterator[bytes]:
+    yield b"job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    for at in range(rows):
+        time = b"2020-04-01 00:%02d:%02d" % (at // 60 % 60, at % 60)
+        yield b"%d,u%d,vc%d,8,32,1,COMPLETED,%b,%b,%b,600,0\n" % (at, at % 500, at % 30, time, time, time)
+
+
 def _philly(rows: int) -> Iterator[bytes]:
     yield b"["
     for at in range(rows):
@@ -68,7 +92,8 @@ def _simkube(rows: int) -> Iterator[bytes]:
 
 
 TRACES: Final[Mapping[str, Callable[[int], Iterator[bytes]]]] = {
-    "azure-2019": _azure, "philly": _philly, "kube-scheduler-simulator": _kube_scheduler_simulator, "kwok": _kwok,
+    "borg-2019": _borg, "azure-2019": _azure, "alibaba-2018": _alibaba_2018, "alibaba-2020": _alibaba_2020,
+    "helios": _helios, "philly": _philly, "kube-scheduler-simulator": _kube_scheduler_simulator, "kwok": _kwok,
     "simkube": _simkube,
 }  # fmt: skip
 

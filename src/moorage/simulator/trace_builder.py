@@ -11,6 +11,7 @@ import numpy as np
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace
 from moorage.simulator.trace_arrivals import ArrivalColumns, PodTemplate
+from moorage.simulator.trace_texts import PackedTexts, RowNames, repeats
 
 __all__ = ["TraceBuilder"]
 
@@ -21,12 +22,13 @@ class TraceBuilder:
     def __init__(self) -> None:
         self._templates: list[PodTemplate] = []
         self._shapes: dict[Hashable, int] = {}
-        self._names: list[str] = []
-        self._taken: dict[str, int] = {}
+        self._names, self._labels = PackedTexts(), PackedTexts()
+        #: The hashes of the names. Rows of equal names are found when all are there.
+        self._hashes = array("q")
         self._shape_of, self._time_s, self._duration_s = array("q"), array("d"), array("d")
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._hashes)
 
     def shape(self, key: Hashable, make: Callable[[], PodTemplate]) -> int:
         """Return the index of the template for this key; ``make`` creates the template of a new key."""
@@ -36,19 +38,28 @@ class TraceBuilder:
             self._templates.append(make())
         return number
 
-    def add(self, name: str, shape: int, time_s: float, duration_s: float | None = None) -> int:
-        """Add an arrival and return its row."""
-        count = self._taken.get(name, 0)
-        self._taken[name] = count + 1
-        self._names.append(f"{name}.{count}" if count else name)
+    def add(self, name: str, shape: int, time_s: float, duration_s: float | None = None, labels: Sequence[str] = ()) -> int:
+        """Add an arrival and return its row. ``labels``: the values of the template's ``own`` labels."""
+        if labels:
+            while len(self._labels) < len(self._hashes):  # rows before the first that has labels of its own
+                self._labels.append("")
+            self._labels.append("\n".join(labels))
+        elif len(self._labels):
+            self._labels.append("")
+        self._names.append(name)
+        self._hashes.append(hash(name))
         self._shape_of.append(shape)
         self._time_s.append(time_s)
         self._duration_s.append(math.nan if duration_s is None else duration_s)
-        return len(self._names) - 1
+        return len(self._hashes) - 1
 
     def end(self, row: int, duration_s: float) -> None:
         """Set how long a pod runs."""
         self._duration_s[row] = max(duration_s, 0.0)
+
+    def has_end(self, row: int) -> bool:
+        """Return whether it is known how long a pod runs."""
+        return not math.isnan(self._duration_s[row])
 
     def time_of(self, row: int) -> float:
         """Return when a pod arrives."""
@@ -60,11 +71,16 @@ class TraceBuilder:
 
     def finish(self, nodes: Sequence[Node], notes: Sequence[str] = (), *, origin_s: float = 0.0) -> Trace:
         """Return the trace. ``origin_s`` is the time that becomes 0; earlier arrivals are moved to 0."""
-        times = np.maximum(np.array(self._time_s, dtype=np.float64) - origin_s, 0.0)
-        order = np.argsort(times, kind="stable")
+        times = np.array(self._time_s, dtype=np.float64)
+        np.maximum(np.subtract(times, origin_s, out=times), 0.0, out=times)
+        names = RowNames(self._names, repeats(self._names, self._hashes))
+        self._hashes = array("q")
         rows = np.arange(len(times), dtype=np.int64)
         arrivals = ArrivalColumns(
-            templates=tuple(self._templates), names=self._names, shape_of=np.array(self._shape_of, dtype=np.int64),
+            templates=tuple(self._templates), names=names, shape_of=np.array(self._shape_of, dtype=np.int64),
             row=rows, copy=np.zeros_like(rows), time_s=times, duration_s=np.array(self._duration_s, dtype=np.float64),
+            labels=self._labels,
         )  # fmt: skip
-        return Trace(tuple(nodes), arrivals.at(order), tuple(notes))
+        if not (times[:-1] <= times[1:]).all():
+            arrivals = arrivals.at(np.argsort(times, kind="stable"))
+        return Trace(tuple(nodes), arrivals, tuple(notes))

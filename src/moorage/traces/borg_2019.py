@@ -8,7 +8,9 @@ Nodes  machine_events, in the same forms: time, machine_id, type, capacity.cpus,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Hashable, Iterator, Mapping
+from math import isnan, nan
 from typing import Any, Final
 
 from moorage.api.core import Node
@@ -85,24 +87,28 @@ class _Instances:
     def __init__(self) -> None:
         self.table = TaskTable()
         self.inside = 0
-        self._rows: dict[tuple[int, int], int] = {}
-        self._begun: dict[int, float] = {}
+        #: Collection and index, as ``_key`` says → row, -1 for instances inside of reservations.
+        self._rows: dict[Hashable, int] = {}
+        #: When each row was first scheduled, NaN before.
+        self._begun = array("d")
 
     def take(self, record: _Record) -> None:
         kind = record.kind(_TYPES)
-        key = (int(record.number("collection_id")), int(record.number("instance_index")))
+        collection, index = int(record.number("collection_id")), int(record.number("instance_index"))
         time_s = record.number("time") / 1e6
-        row = self._rows.get(key)
+        row = self._rows.get(key := _key(collection, index))
         if row is None:
-            row = self._rows[key] = self._add(record, key, time_s)
+            row = self._rows[key] = self._add(record, (collection, index), time_s)
         if row < 0:
             return
         if kind == _SUBMIT:
             self.table.builder.start(row, min(self.table.builder.time_of(row), time_s))
         elif kind == _SCHEDULE:
-            self._begun.setdefault(row, time_s)
+            if isnan(self._begun[row]):
+                self._begun[row] = time_s
         elif kind in _ENDS and time_s < _NEVER / 1e6:
-            begun = max(self._begun.get(row, self.table.builder.time_of(row)), _ORIGIN_S)
+            begun = self._begun[row]
+            begun = max(self.table.builder.time_of(row) if isnan(begun) else begun, _ORIGIN_S)
             self.table.builder.end(row, time_s - begun)
 
     def _add(self, record: _Record, key: tuple[int, int], time_s: float) -> int:
@@ -113,7 +119,13 @@ class _Instances:
         memory = round(record.number("resource_request.memory") * MACHINE_MEMORY)
         labels = (("collection", str(key[0])), ("kind", "alloc" if record.number("collection_type") else "job"))
         priority = int(record.number("priority"))
+        self._begun.append(nan)
         return self.table.add(f"{key[0]}-{key[1]}", time_s, None, cpu, memory, priority=priority, labels=labels)
+
+
+def _key(collection: int, index: int) -> Hashable:
+    """Return one number for both, which takes less memory than a pair."""
+    return (collection << 32) + index if 0 <= index < 1 << 32 else (collection, index)
 
 
 def read_borg_2019(pods: str, nodes: str | None = None) -> Trace:

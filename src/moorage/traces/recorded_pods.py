@@ -26,8 +26,8 @@ class RecordedPods:
         self.builder = TraceBuilder()
         self.nodes: dict[str, Node] = {}
         self.late_nodes = 0
-        self._rows: dict[tuple[str, str], int] = {}
-        self._ended: set[int] = set()
+        #: ``namespace/name`` → row, of pods that are there now.
+        self._rows: dict[str, int] = {}
 
     def see(self, data: Mapping[str, Any], where: str, time_s: float, *, first: bool = False) -> None:
         """Take note of an object as it is now. ``first``: the object is there from the start.
@@ -44,7 +44,7 @@ class RecordedPods:
 
     def see_pod(self, pod: Pod, time_s: float) -> int:
         """Take note of a pod, and return its row. A pod that has ended ends now."""
-        key = (pod.namespace, pod.name)
+        key = pod.key
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = self.builder.add(pod.name, self._shape(pod), time_s)
@@ -54,21 +54,20 @@ class RecordedPods:
 
     def row_of(self, namespace: str, name: str) -> int | None:
         """Return the row of a pod that is there now."""
-        return self._rows.get((namespace, name))
+        return self._rows.get(f"{namespace}/{name}")
 
     def gone(self, namespace: str, name: str, time_s: float) -> None:
         """Take note that a pod was deleted; its name may come again."""
-        row = self._rows.pop((namespace, name), None)
+        row = self._rows.pop(f"{namespace}/{name}", None)
         if row is not None:
             self._end(row, time_s)
 
     def lasts(self, row: int, duration_s: float) -> None:
         """Say how long a pod ran."""
-        self._ended.add(row)
         self.builder.end(row, duration_s)
 
     def _end(self, row: int, time_s: float) -> None:
-        if row not in self._ended:
+        if not self.builder.has_end(row):
             self.lasts(row, time_s - self.builder.time_of(row))
 
     def _shape(self, pod: Pod) -> int:

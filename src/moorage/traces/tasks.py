@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from moorage.api.core import (
@@ -43,6 +44,7 @@ def plain_name(text: str, prefix: str = "task") -> str:
     return found or prefix
 
 
+@lru_cache(4096)
 def label_value(text: str) -> str:
     """Return a text as a label can hold it."""
     found = _NOT_IN_LABEL.sub("-", text).strip("-_.")[:63].strip("-_.")
@@ -70,7 +72,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.builder = TraceBuilder()
-        #: Specs by what they request; templates that differ in their labels share them.
+        #: Specs by what they request; shared by the templates of pods with and without labels.
         self._specs: dict[Hashable, PodSpec] = {}
 
     def add(
@@ -82,12 +84,9 @@ class TaskTable:
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = _spec(*key)
-        shape = self.builder.shape((id(spec), *labels), lambda: _template(spec, labels))
-        return self.builder.add(plain_name(name), shape, time_s, duration_s)
-
-
-def _template(spec: PodSpec, labels: Sequence[tuple[str, str]]) -> PodTemplate:
-    return PodTemplate(spec, {name: value for name, text in labels if (value := label_value(text))})
+        own = tuple([name for name, _ in labels])
+        shape = self.builder.shape((id(spec), own), lambda: PodTemplate(spec, own=own))
+        return self.builder.add(plain_name(name), shape, time_s, duration_s, [label_value(text) for _, text in labels])
 
 
 def _spec(

@@ -1,0 +1,78 @@
+"""Texts of a trace's rows, packed: a million names take some 20 MB, where as many strings take 80 MB."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PackedTexts", "RowNames", "repeats"]
+
+
+class PackedTexts(Sequence[str]):
+    """Texts in the order they were added, one after the other in a buffer."""
+
+    __slots__ = ("_bytes", "_ends")
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._ends = array("q", [0])
+
+    def append(self, text: str) -> None:
+        """Add a text."""
+        self._bytes += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(len(self))[at]]
+        row = range(len(self))[at]
+        return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
+
+
+class RowNames(Sequence[str]):
+    """The names of rows. ``number``: how often the same text came before, which the name then ends with; None: never."""
+
+    __slots__ = ("_number", "_texts")
+
+    def __init__(self, texts: Sequence[str], number: npt.NDArray[np.int64] | None) -> None:
+        self._texts, self._number = texts, number
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(len(self))[at]]
+        number = 0 if self._number is None else self._number.item(at)
+        return f"{self._texts[at]}.{number}" if number else self._texts[at]
+
+
+def repeats(texts: Sequence[str], hashes: array[int]) -> npt.NDArray[np.int64] | None:
+    """Return for each text how often it came before; None if all differ. ``hashes``: equal texts have equal ones."""
+    keys = np.frombuffer(hashes, dtype=np.int64) if len(hashes) else np.zeros(0, dtype=np.int64)
+    order = np.argsort(keys, kind="stable")
+    same = np.flatnonzero(np.diff(keys[order]) == 0)
+    if not len(same):
+        return None
+    found = np.zeros(len(keys), dtype=np.int64)
+    counts: dict[str, int] = {}
+    for row in np.sort(order[np.union1d(same, same + 1)]).tolist():
+        text = texts[row]
+        found[row] = counts.get(text, 0)
+        counts[text] = counts.get(text, 0) + 1
+    return found

@@ -137,7 +137,7 @@ class ClusterError(MoorageError):
 
     ``status`` is the HTTP status, 0 without a response; ``reason`` the API's reason (``Conflict``, ``Expired``), "" without
     one, or ``UNREACHABLE`` where no connection was made. ``retry_after_s`` is the server's Retry-After. ``said`` is the
-    server's own message without our text about the request; the message is cut at 1 KiB. ``sent`` is False where a write of
+    server's own message without our text about the request; the message is cut at 1 KiB. ``sent`` is False if a write of
     several requests failed before the first one that writes.
     """
 

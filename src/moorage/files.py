@@ -36,7 +36,7 @@ _A_PIPE: Final = "expected a file, this is a pipe"
 def read_file(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0, pipe_hint: str = "") -> bytes:
     """Return the content of a file. A positive ``pipe_s`` allows pipes and /dev/null, and is the time limit for a pipe.
 
-    Raises  InputError, with the path, where the file is unreadable, not a regular file, larger than ``limit`` bytes or changes
+    Raises  InputError, with the path, if the file is unreadable, not a regular file, larger than ``limit`` bytes or changes
     while it is read
     """
     try:

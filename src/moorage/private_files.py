@@ -44,7 +44,7 @@ def expanded(path: Path) -> Path:
 def private_folder(path: Path, warn: Warn) -> None:
     """Create a folder, or make sure that only its owner, the current user, can use it.
 
-    Raises  ConfigError where it is a link, not a folder, or another user's; OSError where it cannot be created
+    Raises  ConfigError if it is a link, not a folder, or another user's; OSError if it cannot be created
     """
     _check_place(path, stat.S_ISDIR, "a folder")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _is_ours_alone(group: int) -> bool:
 def read_private(path: Path, warn: Warn, limit: int = SMALL) -> bytes:
     """Return the content of a secret file, after making sure that only its owner can read it.
 
-    Raises  ConfigError, InputError; OSError where it cannot be opened
+    Raises  ConfigError, InputError; OSError if it cannot be opened
     """
     with _opened(path, os.O_RDONLY | os.O_NONBLOCK, follow=True) as descriptor:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -99,7 +99,7 @@ def read_private(path: Path, warn: Warn, limit: int = SMALL) -> bytes:
 def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace a file atomically; by default only its owner can read it.
 
-    Raises  ConfigError where the path is not a regular file, for example a link; OSError where it cannot be written
+    Raises  ConfigError if the path is not a regular file, for example a link; OSError if it cannot be written
     """
     _check_place(path, stat.S_ISREG, "a file")
     fresh = f".{path.name[:100]}.{secrets.token_hex(8)}"
@@ -181,7 +181,7 @@ def _opened(path: Path, flags: int, *, follow: bool = False) -> Iterator[int]:
 def _close_to_others(path: Path, descriptor: int, rights: int, warn: Warn) -> None:
     """Remove permissions of everyone but the owner.
 
-    Raises  ConfigError where the owner is neither the current user nor root, or the permissions cannot be removed
+    Raises  ConfigError if the owner is neither the current user nor root, or the permissions cannot be removed
     """
     found = os.fstat(descriptor)
     if found.st_uid not in {os.geteuid(), 0}:

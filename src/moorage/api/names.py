@@ -61,7 +61,7 @@ _EMPTY = "must be non-empty"
 
 
 def _too_long(limit: int, unit: str = "bytes") -> str:
-    """Return the fault of a text beyond its maximum length, which counts bytes even if ``unit`` says otherwise."""
+    """Return the fault of a text that is too long. The limit is in bytes, even if the message has another ``unit``."""
     return f"must be no more than {limit} {unit}"
 
 
@@ -86,7 +86,7 @@ def check_dns1035_label(text: str) -> list[str]:
 
 
 def check_dns1123_subdomain(text: str) -> list[str]:
-    """Return why a text is not a DNS subdomain, as most objects' names are."""
+    """Return why a text is not a DNS subdomain, which most objects' names must be."""
     return _subdomain_faults(text, "characters")
 
 

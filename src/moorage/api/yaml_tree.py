@@ -417,7 +417,7 @@ class _Tree:
         self.here[key] = value
 
     def _merge(self, value: Plain, event: Event) -> None:
-        """Merge one mapping, or several, of which earlier ones take precedence."""
+        """Merge one mapping, or a list of mappings in which earlier ones take precedence."""
         sources = [value] if isinstance(value, dict) else value
         if not isinstance(sources, list) or not all(isinstance(source, dict) for source in sources):
             raise self.rejected(event, "map merge requires map or sequence of maps as the value")

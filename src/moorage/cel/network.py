@@ -190,7 +190,7 @@ def _is_link_local_multicast(address: CelAddress) -> bool:
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the check of the first part of a name, which may end with a dash."""
+    """Return a variant of ``check`` for prefixes of names, which may end with a dash."""
     return lambda text: check(f"{text[:-1]}a" if text.endswith("-") else text)
 
 

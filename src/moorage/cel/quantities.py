@@ -69,7 +69,7 @@ class Quantity:
         return Quantity(total, scale, big=self.big or other.big or abs(total) > INT64_MAX, computed=True)
 
     def _scaled(self, scale: int) -> int:
-        """Return the mantissa for a scale that is at most the quantity's own."""
+        """Return the mantissa of the same amount at another scale, which must not exceed the quantity's own."""
         return int(self.value * 10 ** (self.scale - scale)) if self.value else 0
 
     def __str__(self) -> str:

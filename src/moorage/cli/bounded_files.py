@@ -18,7 +18,7 @@ CONFIG_LIMIT = 4 * 2**20
 def read_file(path: str, limit: int, stdin: BinaryIO | None = None) -> bytes:
     """Return the whole content of a regular file, or of standard input for ``-``.
 
-    Raises  InputError where the file is unreadable, not a regular file, larger than ``limit`` bytes or changes while it is read
+    Raises  InputError if the file is unreadable, not a regular file, larger than ``limit`` bytes or changes while it is read
     """
     if path != STDIN:
         return files.read_file(path, limit, pipe_hint="; use - to read standard input")

@@ -47,12 +47,12 @@ class OldFlags:
 
     @property
     def is_policy(self) -> bool:
-        """True where ``--config`` names a Policy instead of a configuration."""
+        """True if ``--config`` names a Policy instead of a configuration."""
         return self.era.config is not None and is_policy(self.era.config)
 
     @property
     def has_config(self) -> bool:
-        """True where a configuration file overrides flags; a Policy overrides none."""
+        """True if a configuration file overrides flags. A Policy overrides none."""
         return self.era.config is not None and not self.is_policy
 
     # -- validation -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ _MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory(kept: int = 256 << 20) -> bool:
-    """Let the process keep up to ``kept`` freed bytes. Return False where the C library has no such setting."""
+    """Let the process keep up to ``kept`` freed bytes. Return False if the C library has no such setting."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):

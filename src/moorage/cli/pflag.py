@@ -119,7 +119,7 @@ def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[
 
 
 def _split(word: str, by_name: Mapping[str, Flag], by_letter: Mapping[str, Flag]) -> tuple[Flag, str, str | None]:
-    """Return a word's flag, the flag's name in messages, and the value in the word; None where the word holds none."""
+    """Return a word's flag, the flag's name in messages, and the value in the word; None if the word holds none."""
     if word.startswith("--"):
         name, equals, text = word[2:].partition("=")
         if not name or name[0] in "-=":

@@ -236,7 +236,7 @@ def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> Non
 
 
 def exit_status(*found: Answer) -> int:
-    """Return the exit status: 0 every answer is yes, 2 one is no, 3 one is undecided within the limits and none is no."""
+    """Return the exit status: 0 if every answer is yes, 2 if one is no, 3 if none is no but one is undecided."""
     holds = {one.holds for one in found}
     if False in holds:
         return PENDING

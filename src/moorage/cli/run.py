@@ -145,7 +145,7 @@ def _check_log_flags(given: Given) -> None:
 
 
 def _max_disks(given: Given) -> int | None:
-    """Return the value of the flag or of KUBE_MAX_PD_VOLS; None where neither is set."""
+    """Return the value of the flag or of KUBE_MAX_PD_VOLS; None if neither is set."""
     text = str(given["max-pd-vols"]) if "max-pd-vols" in given.changed else os.environ.get("KUBE_MAX_PD_VOLS", "")
     if not text:
         return None

@@ -170,7 +170,7 @@ async def _serve(stack: AsyncExitStack, process: Process, served: Served) -> Non
 
 
 async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served) -> None:
-    """Serve over plain HTTP, as 1.19 to 1.21 do, where one of them is emulated."""
+    """Serve over plain HTTP if a release that does so (1.19 to 1.21) is emulated."""
     plain, log = process.serving.plain, process.log
     profiles = ("/debug/pprof",) if served.profiling else ()
     counted = (

@@ -69,7 +69,7 @@ class Era:
     def with_text(self, path: str) -> Era:
         """Return the Era with the text of the configuration file at ``path``; unchanged if ``path`` is empty.
 
-        Raises  InputError where it cannot be read
+        Raises  InputError if it cannot be read
         """
         return replace(self, config=read_file(path, CONFIG_LIMIT)) if path and self.config is None else self
 
@@ -171,7 +171,7 @@ def era_of(config: str, named: Sequence[str]) -> Era:
 
 
 def _leniently(args: Sequence[str]) -> Given | None:
-    """Parse flags of any release; return None where that fails."""
+    """Parse flags of any release; return None if that fails."""
     try:
         return read_flags([*_EVERY, ASKS_HELP], args)[0]
     except FlagError:

@@ -125,7 +125,7 @@ def _listen_at(address: str) -> socket.socket | None:
 
 
 def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
-    """Return how to serve HTTPS; None where it is disabled. Listens at once, so that a port in use is reported at startup.
+    """Return how to serve HTTPS; None if it is disabled. Listens at once, so that a port in use is reported at startup.
 
     Raises  InputError for unusable files and ports in use
     """

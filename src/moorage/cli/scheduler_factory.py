@@ -25,7 +25,7 @@ def build_scheduler(
 ) -> Scheduler:
     """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
 
-    Raises  InputError where an enabled plugin does not exist
+    Raises  InputError if an enabled plugin does not exist
     """
     configuration = loaded.configuration
     cycle = Cycle(

@@ -91,7 +91,7 @@ class WantedScheduler:
 
     @property
     def needs_cluster(self) -> bool:
-        """True where its Policy is a ConfigMap on the cluster."""
+        """True if the scheduler reads its Policy from a ConfigMap, so that the cluster must exist first."""
         return self.old is not None and self.old.config_map is not None
 
     @property

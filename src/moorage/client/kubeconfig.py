@@ -37,7 +37,7 @@ _MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USERINFO = re.compile(r"//[^/?#]*@")
 #: Characters of a header name in addition to letters and digits; others are percent-encoded, as in client-go.
 _IN_HEADERS = "!#$&'*+^`|"
-#: A key of a line, also where the blank after its colon is missing; and the keys whose values are shown in messages.
+#: Matches a key and its colon, even without a blank after the colon; and the keys whose values messages may show.
 _KEY = re.compile(r"""([\w.-]+)["']?\s*:(?!//)""")
 _ITEM = re.compile(r"\s*(?:- )?")
 _HARMLESS = frozenset(
@@ -58,9 +58,7 @@ _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment:
-    """What a context needs of the process: environment variables, a monotonic clock, the wall clock, and a sink
-    for warnings.
-    """
+    """The environment that a context reads: variables, a monotonic clock, the wall clock, and a sink for warnings."""
 
     env: Mapping[str, str]
     clock: Callable[[], float]

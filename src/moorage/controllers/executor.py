@@ -23,8 +23,7 @@ __all__ = ["StepExecutor"]
 
 #: Number of events that are cached for aggregation. If an event recurs after it was evicted, a new object is created.
 _REMEMBERED: Final = 4096
-#: From this many similar events on (they differ only in message), further ones are combined, until ten minutes pass without
-#: one.
+#: From this number of similar events on (equal except for the message), events are combined, until a pause of ten minutes.
 _MOST_SIMILAR: Final = 10
 _FORGOTTEN_S: Final = 600.0
 #: Maximum number of attempts at a step on a large object; an attempt fails if an object that it read changes meanwhile.

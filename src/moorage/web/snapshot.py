@@ -110,7 +110,7 @@ def _pod_columns(pods: Sequence[PodRow], index: Mapping[str, int]) -> dict[str, 
 
 
 def _sparse(pods: Sequence[PodRow]) -> dict[str, dict[str, list[int]]]:
-    """Return the indices and the amounts of the few pods that request a resource other than cpu and memory, by resource."""
+    """Return, for each resource other than cpu and memory, the indices and the requests of the few pods that request it."""
     found: dict[str, dict[str, list[int]]] = {}
     for at, row in enumerate(pods):
         if len(row.requests) <= len(_DENSE) and all(name in _DENSE for name in row.requests):

@@ -47,7 +47,7 @@ def _short(path: str, given: _Sums, needed: _Sums, what: str) -> Faults:
 
 
 def _total(spec: PodSpec, part: Callable[[Container], ResourceList]) -> _Sums:
-    """Return the containers' total: of all running ones, or of an init container with the sidecars started before it."""
+    """Return the largest total at any time: of all running containers, or of an init container and the sidecars before it."""
     running: _Sums = {}
     beside: _Sums = {}
     most: _Sums = {}

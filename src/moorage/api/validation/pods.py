@@ -1,4 +1,4 @@
-"""Pods and pod templates, as far as scheduling reads them, without images, probes, mounts and security.
+"""Pods and pod templates: the fields that scheduling reads, which excludes images, probes, mounts and security.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodSpec
 """

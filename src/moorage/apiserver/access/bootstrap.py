@@ -140,7 +140,7 @@ class _ClusterMaintainer:
             self._store.create(_ACCOUNTS, name, account)
 
     def _aggregate_beside(self, ask: AskOwner) -> None:
-        """Update large aggregated roles in a worker thread, which ``ask`` lets call functions on the store's thread."""
+        """Update large aggregated roles in a worker thread. ``ask`` calls functions on the store's thread."""
         retried(self._store, lambda change: ask(lambda: self._aggregates(change)), _aggregate)
 
     def _aggregates(self, function: Callable[[], T]) -> T:

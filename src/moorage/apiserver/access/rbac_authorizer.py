@@ -169,7 +169,7 @@ class Authorizer:
 
 
 class _Decoded(Generic[T]):
-    """A cache of decoded objects, with one entry for each object, which is replaced when its version changes."""
+    """A cache of decoded objects. The entry of an object is replaced when its version changes."""
 
     def __init__(self, decode: Callable[[ServedKind, Record], T]) -> None:
         self._decode = decode

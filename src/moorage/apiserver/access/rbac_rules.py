@@ -67,7 +67,7 @@ _STEPS_OF_PART: Final = 8
 
 
 def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return the parts of ``wanted`` that ``held`` does not cover, as rules of one verb, group, resource and name each."""
+    """Split ``wanted`` into rules with a single verb, group, resource and name; return those that ``held`` does not cover."""
     sets = [_Held(rule) for rule in held]
     return [part for rule in dict.fromkeys(wanted) for part in _lacking(sets, rule)]
 
@@ -140,7 +140,7 @@ def _lacking_names(held: Iterable[_Held], part: PolicyRule, names: Iterable[str]
 
 
 def merged(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return single-verb rules with those that differ only in their verb merged."""
+    """Merge rules that differ only in their verb."""
     verbs: dict[PolicyRule, list[str]] = {}
     for part in parts:
         verbs.setdefault(msgspec.structs.replace(part, verbs=()), []).extend(part.verbs)

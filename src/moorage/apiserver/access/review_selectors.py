@@ -81,7 +81,7 @@ def _is_selector(kind: str, raw: str) -> bool:
 
 
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {"fieldSelector": field_terms, "labelSelector": parse_selector}
-#: Whether a valid requirement is used. Requirements about fields have one value.
+#: By kind of selector: returns whether a valid requirement is evaluated. Those on fields must have exactly one value.
 _IS_READ: Final[Mapping[str, Callable[[Document], bool]]] = {
     "fieldSelector": lambda one: one.get("operator") in _WITH_VALUES and len(one.get("values") or ()) == 1,
     "labelSelector": lambda one: one.get("operator") in _WITH_VALUES | _WITHOUT_VALUES,

@@ -232,7 +232,7 @@ def _schema_faults(schema: Schema, path: str, *, has_status: bool, is_stored: bo
 
 
 def _depth(schema: Schema) -> int:
-    """Return how deep schemas are nested. The count stops one above the limit, and needs no recursion."""
+    """Return how deep schemas are nested, but at most one more than the limit. This needs no recursion."""
     level: list[Any] = [schema]
     depth = 0
     while level and depth <= MAX_SCHEMA_DEPTH:

@@ -1,7 +1,7 @@
 """Quota usage of resource claims: the largest number of devices of each class that a claim can be allocated.
 
-Devices of a class with an extended resource name also count under that name, less what the pod that the claim was created
-for is already charged.
+Devices of a class with an extended resource name also count under that name. If a claim was created for a pod, the amount that
+the pod itself is charged is subtracted.
 
 Source  kubernetes, pkg/quota/v1/evaluator/core/resource_claims.go
 """
@@ -67,7 +67,7 @@ def _devices(request: Document) -> Usage:
 
 
 def _extended_usage(claim: Document, devices: Usage, facts: Facts) -> Usage:
-    """Return a claim's usage of extended resources, beyond what its pod is charged."""
+    """Return a claim's usage of extended resources, minus the amounts that its pod is charged."""
     used: Usage = {}
     for name, amount in devices.items():
         used[f"requests.{DEVICE_CLASS}{name}"] = amount
@@ -101,7 +101,7 @@ def _owner(metadata: Document) -> dict[str, Any] | None:
 
 
 def _is_first(metadata: Document, owner: dict[str, Any], claims: Iterable[Document]) -> bool:
-    """Return True for the oldest claim created for a pod, which is the one reduced by the pod's usage."""
+    """Return True if a claim is the oldest that was created for its pod: only its usage is reduced by that of the pod."""
     own = (metadata.get("creationTimestamp") or "", metadata["name"])
     for one in claims:
         held = one["metadata"]

@@ -72,7 +72,7 @@ def evaluator_for(kind: ServedKind) -> QuotaEvaluator | None:
 
 
 def counted_usage(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usage, int]:
-    """Return the usage of the resources that a quota limits, as far as an evaluator exists, and the number of objects read."""
+    """Return the usage of a quota's limited resources for which there is an evaluator, and the number of objects read."""
     seen = 0
     total: Usage = {}
     used: Usage = {}

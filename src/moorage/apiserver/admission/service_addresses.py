@@ -32,7 +32,7 @@ _NOT_AN_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8
 
 
 def keep_addresses(old: Document, new: Document) -> None:
-    """Copy allocated values that a replacing client left out from the old version of a service to the new one, in place."""
+    """Copy allocated addresses and ports from the old version of a service, if the new one lacks them, in place."""
     before, after = old["spec"], new.get("spec")
     if not isinstance(after, dict):
         return

@@ -143,7 +143,7 @@ def _inline_faults(path: str, spec: Document) -> Faults:
 
 # -- volumes and claims -------------------------------------------------------------------------------------------------
 
-#: Sources whose fields differ between pods and persistent volumes, with the required ones.
+#: Required fields of the sources that have other fields in persistent volumes than in pods.
 _PERSISTENT: Final = {"csi": ("driver", "volumeHandle"), "glusterfs": ("endpoints", "path"), "local": ("path",)}
 
 

@@ -260,7 +260,7 @@ def _config_map(config_map: Document) -> Iterator[Fault]:
 
 
 def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
-    """Return the validation of a kind with the given data fields, whose keys must be file names."""
+    """Return a function that validates data fields (``parts``) of an object: keys must be file names, sizes are limited."""
 
     def faults(document: Document) -> Iterator[Fault]:
         size = 0

@@ -223,7 +223,7 @@ def _projected(path: str, source: Document) -> Faults:
 
 
 def _paths_of(source: Document) -> Iterator[tuple[str, str]]:
-    """Yield the paths of the files of a projected source, each with what a fault shows. Paths of tokens are not compared."""
+    """Yield the path of each file of a projected source, and the value for a fault's message. Tokens are left out."""
     for name in ("secret", "configMap", "downwardAPI"):
         projected = source.get(name) or {}
         for item in projected.get("items") or ():

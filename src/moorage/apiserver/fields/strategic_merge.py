@@ -238,7 +238,7 @@ def _ordered(items: list[Any], order: list[Any], before: list[Any], by: str | No
 
 
 def _identity_by(by: str | None) -> Callable[[Any], Hashable]:
-    """Return the identity function of a list's items: by merge key, or by value."""
+    """Return the function that identifies the items of a list: by the merge key ``by``, or by value if it is None."""
     return lambda item: _mark(item.get(by) if by and isinstance(item, dict) else item)
 
 

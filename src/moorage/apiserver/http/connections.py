@@ -92,7 +92,7 @@ class Connection(RequestHandler):
             max_line_size=MAX_LINE, max_field_size=MAX_FIELD, max_headers=MAX_HEADERS, auto_decompress=False,
             read_bufsize=READ_AHEAD,
         )  # fmt: skip
-        # aiohttp queues 32 requests with their bodies; requests are answered one after the other, so that only costs
+        # aiohttp would queue 32 requests with their bodies. As requests are answered one after the other, that only costs
         # memory.
         self._max_msg_queue_size, self._msg_queue_resume_size = MAX_QUEUED, MAX_QUEUED - 1
         self._owner = owner

@@ -78,9 +78,9 @@ async def send(
     request: web.BaseRequest, code: int, headers: CIMultiDict[str], parts: Iterable[Part], within_s: float,
     make_next: MakeNext = next_piece,
 ) -> web.StreamResponse:  # fmt: skip
-    """Return a response of one piece unsent; send a longer one within ``within_s``. A list of parts gives its length.
+    """Return a response of one piece unsent; send a longer one within ``within_s``.
 
-    ``make_next`` returns the next piece.
+    ``make_next`` returns the next piece. If ``parts`` is a list, the response has a Content-Length.
     """
     pieces = into_pieces(parts)
     first, second = await make_next(pieces), await make_next(pieces)

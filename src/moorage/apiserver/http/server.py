@@ -303,7 +303,7 @@ class Front:
         return response
 
     async def _finish(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-        """Add the common headers, and send a long response. aiohttp sends short ones, which never wait."""
+        """Add the common headers, and send a long response. A short one fits into the socket's buffer, so aiohttp sends it."""
         if response.prepared:
             return response
         headers = response.headers

@@ -78,7 +78,7 @@ class Worker:
         self._usual_switch_s = 0.0
 
     async def run(self, client: str, work: Callable[[AskOwner], T]) -> T:
-        """Return the result of ``work``, which receives a function that calls others on the event loop.
+        """Run ``work`` in the thread and return its result. Its argument calls functions on the event loop.
 
         Raises  ApiError 429 if too many jobs wait, in total or of the client; 504 after ``large_s``; and what the work raises
         """

@@ -145,7 +145,7 @@ def with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
         raise
 
 
-#: Kinds of which a PUT creates an object that does not exist.
+#: Kinds for which PUT creates the object if it does not exist.
 _CREATED_BY_PUT: Final = frozenset([
     "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding", "RuntimeClass",
     "Service",
@@ -213,7 +213,7 @@ class _Patch(NamedTuple):
 
 
 def patched(request: HTTPRequest, form: BodyForm, document: Document) -> tuple[Document, tuple[str, ...]]:
-    """Return a document of a form with a request's patch applied, which is not an apply, and warnings.
+    """Apply the patch in a request (any but server-side apply) to a document; return the new document and warnings.
 
     Raises  ApiError 400, 413, 422 and 500 for patches that are invalid or cannot be applied
     """

@@ -1,6 +1,6 @@
 """Objects of custom kinds: drop unknown fields, set defaults and coerce metadata, as the schema of their kind says.
 
-Nesting is bounded by the limits of request bodies, so these functions recurse.
+These functions may recurse, because limits of request bodies bound the nesting.
 
 Source  apiextensions-apiserver, pkg/apiserver/schema: pruning/algorithm.go, defaulting/algorithm.go and prunenulls.go,
         objectmeta/algorithm.go

@@ -28,7 +28,7 @@ def model_name(kind: ServedKind) -> str:
 def custom_definition(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
     """Return the definition of a custom kind's schema. ``metadata`` is the reference to ObjectMeta."""
     if is_v2 and schema.get(_PRESERVES):
-        return {"type": "object"}  # clients take properties for the only ones that are allowed
+        return {"type": "object"}  # clients would reject properties that are not listed
     shown = _v2(schema) if is_v2 else dict(schema)
     shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
     return _with_embedded(shown, metadata, is_v2=is_v2)

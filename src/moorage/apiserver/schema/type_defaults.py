@@ -24,7 +24,7 @@ SetDefaults = Callable[[Document], None]
 
 
 class _Inner(NamedTuple):
-    """A field that contains structs: one, a list or a map of them; ``is_written`` even when empty."""
+    """A field with a struct, or with a list or a map of structs. ``is_written``: it is written even when empty."""
 
     name: str
     holds: type[Scalar | ListOf | MapOf | Struct]

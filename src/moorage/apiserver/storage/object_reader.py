@@ -227,5 +227,5 @@ def _shown(kind: ServedKind, record: Record) -> Record:
 
 
 def _view(kind: ServedKind) -> Callable[[Record], Record] | None:
-    """Return the conversion of stored objects to a kind; None if they are stored in its version."""
+    """Return the function that converts stored objects to a kind's version; None if they are stored in that version."""
     return None if kind.stored_as is None else lambda record: _shown(kind, record)

@@ -107,7 +107,7 @@ def created_at(document: Document) -> str:
 
 
 def pairs(labels: Any) -> str:
-    """Return labels, or a selector of labels only, sorted by key."""
+    """Format labels, or a selector that is a map of labels, as ``a=1,b=2`` sorted by key; ``<none>`` without any."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if labels else NONE
 
 

@@ -5,8 +5,8 @@ A running container uses what it requests. Annotations can set other amounts for
     moorage.dev/usage-cpu       moorage.dev/usage-memory
 
 They are divided in proportion to the containers' requests, or equally if there are none. Pod-level requests are divided
-likewise if no container requests the resource. A node uses the sum of its pods. As with metrics-server, pods that are not
-running have no metrics, nor have nodes that are not ready, nor the pods on them.
+likewise if no container requests the resource. A node uses the sum of its pods. As with metrics-server, there are no metrics of
+pods that are not running, of nodes that are not ready, and of pods on such nodes.
 
 Source  metrics-server 0.8, pkg/api: pod.go, node.go
 """

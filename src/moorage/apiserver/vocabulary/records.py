@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, kind: ServedKind, document: Document, version: int) -> Record:
-        """Return the record of a document with the given version, which is written to its ``resourceVersion``."""
+        """Return the record of a document, after setting its ``resourceVersion`` to ``version``."""
         metadata = document["metadata"]
         if version:
             metadata["resourceVersion"] = str(version)

@@ -37,7 +37,7 @@ def name_of(document: Document) -> str:
 
 
 def namespace_of(document: Document) -> str:
-    """Return the namespace of an object; empty where its kind has none."""
+    """Return the namespace of an object; empty if its kind has none."""
     return document["metadata"].get("namespace") or ""
 
 
@@ -109,7 +109,7 @@ def _parsed(text: str) -> float:
 
 
 def seconds(text: Any) -> float:
-    """Return a timestamp of an object in seconds since 1970; 0 where it is missing or invalid."""
+    """Return a timestamp of an object in seconds since 1970; 0 if it is missing or invalid."""
     return _parsed(text) if isinstance(text, str) and text else 0.0
 
 

@@ -40,7 +40,7 @@ class _Statement(NamedTuple):
 
 
 def outcome_of(container: Mapping[str, Any]) -> CommandOutcome | None:
-    """Return the predicted outcome of a container, None where its image or command gives no prediction."""
+    """Return the predicted outcome of a container, None if its image or command gives no prediction."""
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         image = str(container.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]

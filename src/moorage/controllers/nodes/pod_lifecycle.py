@@ -157,7 +157,7 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
 
 
 def _with_ephemeral_containers(pod: Document, now: float) -> Document | None:
-    """Return the status of a pod with its new ephemeral containers running; None where there are no new ones."""
+    """Return the status of a pod with its new ephemeral containers running; None if there are no new ones."""
     held = status_of(pod).get("ephemeralContainerStatuses") or []
     known = {one["name"] for one in held}
     state = {"running": {"startedAt": stamp(now)}}

@@ -103,7 +103,7 @@ def _refs(one: Document) -> list[dict[str, Any]]:
 
 
 def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iterator[Step]:
-    """Yield the steps for an object some of whose owners are missing or wait for it to be deleted."""
+    """Yield the steps for an object that has owners: delete it if none is left, else drop the references to lost owners."""
     gone: set[str] = set()
     waiting: set[str] = set()
     stays = False

@@ -152,7 +152,7 @@ def _has_progressed(before: dict[str, Any], after: Document) -> bool:
 
 
 def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, refresh: bool = False) -> list[dict[str, Any]]:
-    """Return conditions with one set, as deployments do: with equal status and reason it is unchanged unless ``refresh``."""
+    """Set one condition and return all. If status and reason stay the same, nothing changes unless ``refresh`` is True."""
     before = next((one for one in held if one["type"] == made["type"]), None)
     same = before is not None and (before["status"], before.get("reason")) == (made["status"], made["reason"])
     if same and not refresh:

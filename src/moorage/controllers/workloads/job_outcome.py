@@ -198,7 +198,7 @@ def _action(job: Document, pod: Document) -> str:
 
 
 def _policy_failure(job: Document, pod: Document) -> str:
-    """Return why a pod's failure fails the job; "" where it does not."""
+    """Return why a pod's failure fails the job; "" if it does not."""
     action, why = _matched(job, pod)
     return why if action == "FailJob" else ""
 

@@ -1,8 +1,8 @@
 """Match pods to the template that they were created from, for pods that name a missing revision.
 
 A pod contains everything in its template, and more: defaults, and fields that admission and its controller added. So a pod
-matches if it contains the template. Where the owner's status names the current revision, that decides, whatever webhooks
-changed in the pods.
+matches if it contains the template. If the owner's status or generation identifies the current revision, that decides, even if
+webhooks changed the pods.
 """
 
 from __future__ import annotations

@@ -96,6 +96,6 @@ def _share(one: Document, wanted: int, most: int) -> int:
 
 
 def _is_saturated(new: Document, wanted: int) -> bool:
-    """Return True where the new set has all replicas available and its annotation agrees."""
+    """Return True if the new set's size, available replicas and annotation of desired replicas all equal ``wanted``."""
     asked = annotations_of(new).get(DESIRED)
     return size_of(new) == wanted and asked == str(wanted) and int(status_of(new).get("availableReplicas") or 0) == wanted

@@ -112,7 +112,7 @@ class ReplicaSets:
 
 
 def _related(kind: ServedKind, held: Document, active: list[Document], world: ObjectIndex) -> list[Document]:
-    """Return the active pods of all replica sets of the same owner: a rollout prefers to delete on nodes with both."""
+    """Return the active pods of all replica sets of the same owner. Pods on nodes with many of them are deleted first."""
     owner = controller_of(held)
     if owner is None:
         return active

@@ -31,7 +31,7 @@ from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_cla
 
 __all__ = ["StatefulSets"]
 
-#: The most pods that one reconcile creates; the number of replicas may be anything.
+#: Maximum number of pods that one reconcile creates, as the number of replicas has no limit.
 _BURST: Final = 100
 
 

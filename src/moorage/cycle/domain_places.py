@@ -134,7 +134,7 @@ class OpenPlaces:
         return self.domains is table.domains_in_ring(key)
 
     def knows(self, closed: BoolArray) -> bool:
-        """Return whether the label has got no new values."""
+        """Return whether the label still has as many values as before; ``closed`` has one entry for each."""
         return len(closed) == len(self._closed)
 
     def follow(self, closed: BoolArray) -> None:

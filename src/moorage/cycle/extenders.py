@@ -262,7 +262,7 @@ def _goes_by_names(extender: HTTPExtender, reply: FilterReply) -> bool:
 
 
 def _passed(extender: HTTPExtender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:
-    """Return the rows that pass by a reply.
+    """Return the rows whose nodes the reply lists as passing, sorted.
 
     Raises  ExtenderError for a node that was not in the request
     """

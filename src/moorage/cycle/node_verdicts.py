@@ -179,7 +179,7 @@ class NodePart:
 
     @property
     def arrangement(self) -> int:
-        """The arrangement of nodes whose rows these are (see ``ChangeLog``)."""
+        """The arrangement of nodes that the part is computed for (see ``ChangeLog``)."""
         return self._seen.arrangement
 
     def follow(self, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -191,7 +191,7 @@ class NodePart:
         return self._is_current
 
     def follow_without(self, moved: MovedRows, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Do the same where nodes were removed for a while; the rows stay as they were. False: the part cannot be used."""
+        """Like ``follow``, while an open transaction has removed nodes; rows keep their numbers. False: do not use the part."""
         updated = self._seen.updated_without(snapshot.table) if self._is_current else None
         if not updated:
             return updated is not None
@@ -204,7 +204,7 @@ class NodePart:
         return self._is_current
 
     def _update(self, rows: npt.NDArray[np.intp], at: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the nodes that are ``at`` some rows of the table, for the ``rows`` of this part."""
+        """Judge nodes again and write the answers to ``rows`` of this part; ``at`` are their present rows in the table."""
         found = ask_pre_filters(self._steps.pre_filter, pod, snapshot)
         if not found.agrees_with(self.skipped, self.narrowed, refused=self.refused):
             return False

@@ -343,7 +343,7 @@ class CachedClass:
             self._scores.set_row(row, None, snapshot, pod)
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
-        """Return the rows that no Filter plugin refuses where no pod is nominated."""
+        """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
         found = None if self._refused else self._found(pod, snapshot)
         if found is None or found[0] is None:
             return Feasible(np.zeros(len(self.allowed), dtype=bool), 0, PreFiltered(self._states, self._skips))

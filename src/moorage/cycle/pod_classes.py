@@ -64,7 +64,7 @@ class ClassCache:
         self._pinned = PinnedPods(profile, self._route_of, self._follow)
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Decide like ``decide`` where no pod is nominated. A pod of a shape that was decided before is not signed again."""
+        """Decide like ``decide`` while no pod is nominated. A pod of a shape that was decided before is not signed again."""
         if pod.spec.affinity is not None and self._pays:
             pinned = self._pinned.decide(pod, snapshot)
             if pinned is not None:
@@ -83,7 +83,7 @@ class ClassCache:
         return known.decide(pod, snapshot, _NONE, seed)
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        """Return the rows that no Filter plugin refuses where no pod is nominated; None if the pod's class is not cached."""
+        """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod's class is not cached."""
         if pod.spec.affinity is not None and self._narrow.concerns(pod):
             return None
         shape = pod.shape()

@@ -1,4 +1,4 @@
-"""Where the rows of nodes went that an open transaction removed, for caches that keep their arrays until they are back."""
+"""Follow rows while an open transaction has removed nodes, for caches that keep their arrays until the nodes return."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ GONE: Final = -1
 
 
 class MovedRows(NamedTuple):
-    """The nodes that are not in the row that they had: ``now`` has the present row by the one then, ``then`` the reverse."""
+    """The nodes that changed their row. ``now``: former row → present row, ``GONE`` if removed; ``then``: the reverse."""
 
     now: dict[int, int]
     then: dict[int, int]
 
     def present(self, noted: Iterable[int], rows: int) -> dict[int, int]:
-        """Return where the nodes are that moved or may have changed, by their rows then, of which there were so many.
+        """Return former row → present row, for nodes that moved or may have changed; ``rows`` is the number of former rows.
 
-        ``noted``: rows under the number that they had when they changed, so each may stand for two nodes
+        ``noted``: changed rows, by the number they had when they changed, so each may stand for two nodes
         """
         noted = set(noted)
         changed = {*noted, *self.now, *(self.then[row] for row in noted if row in self.then)}
@@ -28,7 +28,7 @@ class MovedRows(NamedTuple):
 
 
 def moved_rows(removals: Sequence[tuple[int, int, int]], arrangement: int) -> MovedRows | None:
-    """Return how the rows of an arrangement moved; None if these removals of a ``ChangeLog`` did not begin there."""
+    """Return how rows moved since ``arrangement``; None if ``removals`` of a ``ChangeLog`` do not reach back to it."""
     steps = [before for before, _, _ in removals]
     if arrangement not in steps:
         return None

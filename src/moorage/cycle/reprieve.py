@@ -148,7 +148,7 @@ class _Lesser:
 
 
 def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray | None:
-    """Return for each pod, on the nodes that can help, whether it violates a budget; None if none does."""
+    """Return a mask over all pods: True if a pod on a ``helped`` node would violate a budget; None if there is none."""
     if not budgets:
         return None
     exceeding = np.zeros(len(lesser.pods), dtype=bool)

@@ -192,7 +192,7 @@ class BindingCycle:
             self._requeue(binding, failed)
 
     def _unreserved(self, binding: Binding, error: str | None) -> None:
-        """Requeue a pod whose reservations are undone. A failure is reported; the next failed attempt runs Unreserve again."""
+        """Requeue a pod after Unreserve's effects; ``error`` is reported. If the next attempt fails, Unreserve runs again."""
         self._bindings.drop(binding)
         if error is not None:
             self._outbox.fault(AttemptError("", f"undoing what was reserved for {binding.pod.key}: {error}"))

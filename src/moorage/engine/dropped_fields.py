@@ -129,7 +129,7 @@ def _without_inclusion_policies(pod: Pod) -> Pod:
 
 
 def _without_in_constraints(pod: Pod, *fields: str) -> Pod:
-    """Return the pod without these fields in its spread constraints."""
+    """Return the pod with ``fields`` set to None in its spread constraints."""
     constraints = pod.spec.topology_spread_constraints
     if all(getattr(one, field) is None for one in constraints for field in fields):
         return pod

@@ -84,9 +84,9 @@ class PreemptionExecutor:
     def evicted(self, ticket: int, error: str | None) -> bool:
         """Record the end of evictions and reactivate the preemptor where needed. Returns False for any other ticket.
 
-        A preemptor is reactivated if an eviction failed, or if its victims were gone before the eviction was answered. Pods of
-        groups are gated from the start and most wait for their victims to be gone; those that only DefaultPreemption
-        rejected would wait for no event, so they are reactivated as well.
+        A preemptor is reactivated if an eviction failed, or if its victims were deleted before the eviction was answered. Pods
+        of groups are gated from the start; the deletion of their victims wakes most of them. No event would wake those that
+        only DefaultPreemption rejected, so they are reactivated as well.
         """
         eviction = self._end(ticket)
         if eviction is None:

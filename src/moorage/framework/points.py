@@ -193,7 +193,8 @@ class NodeScoreExtensions(Plugin, Protocol[S_contra]):
 
 
 class ReservePlugin(Plugin, Protocol[S_contra]):
-    """``unreserve`` undoes ``reserve``; all plugins' run, last first, when a later step fails. It may return effects."""
+    """``unreserve`` undoes ``reserve``. It runs for all plugins, the last one first, when a later step fails, and may return
+    effects."""
 
     @abstractmethod
     def reserve(self, state: S_contra | None, pod: PodInfo, node: str, /) -> Hold | None: ...

@@ -184,7 +184,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return bool(self._ranking.have_lesser(snapshot.table, rows, pod.priority).any())
 
     def may_help(self, pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> bool:
-        """Return False if no node that eviction might help on has a pod of lower priority."""
+        """Return True if a node that is refused for reasons that eviction might resolve has a pod of lower priority."""
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)
         return len(rows) > 0 and bool(self._ranking.have_lesser(snapshot.table, rows, pod.priority).any())
 

@@ -386,7 +386,7 @@ def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signat
 def _without_domains(constraints: Sequence[SpreadConstraint], snapshot: Snapshot) -> int | None:
     """Return the index of the first constraint whose topology key no node has, or None.
 
-    Nodes have few labels, so few constraints precede it, however many a pod has.
+    A pod may have very many constraints, but nodes have few labels, so the search soon ends.
     """
     labels = snapshot.table.labels
     return next((i for i, one in enumerate(constraints) if not labels.is_anywhere(one.topology_key)), None)

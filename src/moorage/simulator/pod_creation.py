@@ -175,7 +175,7 @@ class PodCreation:
         return iter(())
 
     def _creates(self, pod: Pod) -> bool:
-        """Create a pod with its claims; return False if it is refused, or a claim of its stateful set is."""
+        """Create a pod with its claims; return False if the pod, or a claim of its stateful set, is refused."""
         claims = [claim for claim in self._claims_of(pod) if controller_of(claim.metadata) is None]
         refused = next((why for claim in claims if (why := self._claim(claim)) is not None), None)
         bounds = self._out_of_bounds.get(pod.uid)

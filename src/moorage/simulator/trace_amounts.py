@@ -1,4 +1,4 @@
-"""The amounts that the pods of a trace request and its nodes have, and warnings where they leave nothing to compare."""
+"""The amounts that pods of a trace request and its nodes have, and warnings if they are too small to affect placement."""
 
 from __future__ import annotations
 

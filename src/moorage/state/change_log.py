@@ -57,9 +57,9 @@ class ChangeLog(RowLog):
     while other things change; ``nodes`` the times any node was added, removed or updated. ``updates`` logs the rows whose
     nodes were updated in place.
 
-    ``arrangement`` is a number for which nodes are in which rows. Unlike ``layout``, it is the earlier one again once all that
-    happened to nodes since was undone. ``removals``: the nodes that an open transaction removed, if it added none, each as the
-    arrangement before, the row, and the last row, which took its place.
+    ``arrangement`` identifies which node is in which row. Unlike ``layout``, it returns to its former value once all changes
+    since are undone. ``removals``: the nodes that an open transaction removed, empty if it added any; for each the arrangement
+    before, the row, and the last row, which took its place.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class ChangeLog(RowLog):
         self.arrangement, self.removals = self._arrangements, ()
 
     def save_arrangement(self) -> Callable[[], None]:
-        """Return a function to call once all nodes are in their rows again as they are now."""
+        """Return a function that restores ``arrangement``; call it once all nodes are in their present rows again."""
         arrangement, removals = self.arrangement, self.removals
 
         def restore() -> None:

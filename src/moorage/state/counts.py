@@ -181,7 +181,7 @@ class PodCounts:
             self._close_emptied()
 
     def move(self, old: int, new: int, pods: Iterable[PodInfo]) -> None:
-        """Renumber the row of ``pods``, which are all the pods on it; the ``RowSpace`` moves the columns."""
+        """Renumber a row; ``pods`` are all pods on it. The ``RowSpace`` moves the columns."""
         for key in {pod.label_class: None for pod in pods}:
             rows = self._classes[key].rows
             rows[new] = rows.pop(old)

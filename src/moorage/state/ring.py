@@ -44,7 +44,7 @@ class Ring:
         return Ring(_inserted(self.rows, place, len(self.rows)), _inserted(self._sorted, place, row_hash), place_of)
 
     def without(self, row: int) -> Ring:
-        """Return the ring without a row, whose number the last row takes."""
+        """Return the ring without a row; the last row takes its number."""
         place = self.place_at[row]
         rows = np.delete(self.rows, place)
         rows[rows == len(rows)] = row

@@ -35,7 +35,7 @@ def places(namespaces: frozenset[str] | None, selector: Selector) -> list[Place]
 
 
 def narrowest(selector: Selector) -> Requirement | None:
-    """Return the requirement that lists the fewest values a label must have, if any does."""
+    """Return the ``In`` requirement with the fewest values; None if the selector has none."""
     listing = [asked for asked in selector.requirements if asked.operator == "In"]
     return min(listing, key=lambda asked: len(asked.values), default=None)
 

@@ -390,7 +390,7 @@ class NodeTable:
     def save_order(self, *nodes: Node) -> Callable[[], None]:
         """Return a function that restores the order of nodes, once the same nodes are in the same rows again.
 
-        ``nodes``: the earlier and later versions of those that are added, removed or updated
+        ``nodes``: all versions, earlier and later, of the nodes that are added, removed or updated meanwhile
         """
         tree, arrived = self._tree.save({zone_of(node.labels) for node in nodes}), self._arrived
         arrangement, ring = self.changes.save_arrangement(), None if self._ring_changes else self._ring
@@ -442,7 +442,7 @@ class NodeTable:
             self.volume_use.add(row, pod)
 
     def remove_pod(self, row: int, pod: PodInfo) -> None:
-        """Undo ``add_pod`` for the very info that was added."""
+        """Undo ``add_pod``; ``pod`` must be the same object that was added."""
         del self.pods[row][pod.uid]
         self._account(row, pod, -1)
         self._uncount(row, pod)

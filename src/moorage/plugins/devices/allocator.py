@@ -193,7 +193,7 @@ class DeviceSearch:
             raise BudgetError
 
     def _skip(self) -> None:
-        """Skip a device in use: cheap, but a search that keeps skipping the same devices has to end, too."""
+        """Skip a device in use. Skips are cheap, but count against the budget too, so that any search ends."""
         self._skipped += 1
         if not self._skipped % SKIPPED_PER_EXAMINED:
             self._examine()

@@ -2,7 +2,7 @@
 
 A pod that is deleted, replaced under its name or finished no longer consumes a claim. When a claim loses its last consumer, it
 is deallocated. A claim that had no consumer before keeps its devices, because they may be allocated without one. A claim
-generated for a pod is deleted once the pod is not going to need it.
+generated for a pod is deleted once the pod no longer needs it.
 
 Source  kubernetes, pkg/controller/resourceclaim/controller.go, syncClaim, isPodDone
 """

@@ -202,7 +202,7 @@ def _request(request: DeviceRequest, classes: Mapping[str, DeviceClass], options
 
 
 def _capacity_fault(name: str, asked: Sequence[ExactDeviceRequest | DeviceSubRequest], options: DeviceGates) -> str:
-    """Return why a request with capacities is invalid, if it has any and they cannot be used; else an empty text."""
+    """Return the fault of a request that has capacities while a gate disables them; otherwise an empty text."""
     if not options.knows_shares or options.consumable_capacity:
         return ""
     one = next((one for one in asked if isinstance(one.capacity, CapacityRequirements)), None)

@@ -62,7 +62,7 @@ class _CachedAnswer:
     effort: int
 
     def is_enough(self, budget: int) -> bool:
-        """Return whether a search with this budget would find no more."""
+        """Return True if a search with this budget would give the same answer."""
         return not self.answer.out_of_budget or self.effort >= budget
 
 

@@ -71,7 +71,7 @@ def _for_node(held: SliceOffers, node: Node) -> Iterable[SliceDevice]:
 
 
 def _is_of(offer: SliceDevice, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
-    # Here kube-scheduler does not pass selectors whether a device allows multiple allocations.
+    # As in kube-scheduler, selectors do not see here whether a device allows multiple allocations.
     expressions = (selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None)
     return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)
 

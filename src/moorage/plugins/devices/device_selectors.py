@@ -54,7 +54,7 @@ def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | 
 
 
 def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Variables:
-    """Return the variables of a device for selectors; an error, which every selector then returns, if the device is invalid."""
+    """Return the variables of a device for selectors; if the device is invalid, an error for every selector to return."""
     attributes = {name: _value(attribute, lists) for name, attribute in device.attributes.items()}
     capacity = {name: held.value for name, held in device.capacity.items()}
     facts = DeviceFacts(driver, attributes, capacity, shares and bool(device.allow_multiple_allocations))
@@ -65,7 +65,7 @@ def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Vari
 
 
 def _value(attribute: DeviceAttribute, lists: bool) -> Value:
-    """Return the value of the attribute that is set; None if none is."""
+    """Return the value of an attribute, which has a field for each type; None if no field is set."""
     a = attribute
     if lists:
         for values in (a.int_values, a.bool_values, a.string_values):

@@ -101,7 +101,7 @@ class PodDevices:
     # -- claims to be allocated -------------------------------------------------------------------------------------------
 
     def unfit(self, nodes: NodeView) -> BoolArray:
-        """Return the rows that do not list a resource which devices could back, but no device class does."""
+        """Return a mask of rows that lack a requested resource: the node does not list it, and no device class backs it."""
         rows = nodes.false()
         for resource, amount in self.scalars.items():
             if not amount or not is_backed(resource) or device_class_for(resource, self.snapshot) is not None:

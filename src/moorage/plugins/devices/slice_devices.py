@@ -134,7 +134,7 @@ class SliceOffers:
         return {s.name: {name: parse(c.value) for name, c in s.counters.items()} for s in self.source.spec.shared_counters}
 
     def is_for(self, node: Node) -> bool | None:
-        """Return whether any device may be for a node; None if the slice selects no nodes.
+        """Return whether a node may use any device of the slice; None if the slice selects no nodes.
 
         Raises  SelectionError
         """
@@ -158,7 +158,7 @@ class SliceOffers:
 
 
 def reaches(node: Node, name: str, every: bool | None, selector: NodeSelector | None) -> bool:
-    """Return whether the node is the named one, or every node is meant, or the selector matches it.
+    """Return whether a node selection includes a node: it names the node, means every node, or has a selector that matches.
 
     Raises  SelectionError
     """

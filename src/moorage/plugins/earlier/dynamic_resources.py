@@ -3,7 +3,7 @@
 In 1.35.4 and 1.36.0 Score fails for a pod with allocated and unallocated claims: it looks for an allocation of each claim among
 those made in this attempt, and an allocated claim has none there. Up to 1.35 a search that takes too long rejects the node,
 and the text about a claim of another pod has no capitals. Up to 1.34 the plugin does not score, devices can be used although
-slices of their pool are missing, ``filterTimeout`` is the only argument, the gate DRAResourceClaimDeviceStatus calls for the
+slices of their pool are missing, ``filterTimeout`` is the only argument, the gate DRAResourceClaimDeviceStatus selects the
 newest allocator, and its texts name no alternatives. Up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore

@@ -35,7 +35,7 @@ class SidecarUsage:
         self._excess: dict[int, tuple[int, int]] = {}
 
     def follow(self) -> dict[int, tuple[int, int]]:
-        """Return row → (CPU, memory) for the rows where the two differ, after counting changed rows again."""
+        """Sum changed rows again; return row → (CPU, memory) that count today and not up to 1.31, without rows with neither."""
         changes = self._table.changes
         changed = changes.since(self._position) if self._moved == changes.moved and self._position >= 0 else None
         if changed is None:

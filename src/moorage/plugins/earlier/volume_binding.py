@@ -1,10 +1,12 @@
 """VolumeBinding of earlier releases.
 
-Up to 1.33 a claim that names a VolumeAttributesClass cannot be matched while the gate VolumeAttributesClass is off, as it is by
-default. Up to 1.32 the reason for a volume out of reach has another text, and the gate for scoring is VolumeCapacityPriority,
-which counts existing volumes only, prefers fuller ones by default, and scores no pod without a volume to match on any node.
-Up to 1.29 every pod is scored; without volumes to match it scores 0. Up to 1.28 PreFilter leaves only the nodes whose host
-names a bound volume lists, and claims have no VolumeAttributesClass.
+* Up to 1.33 a claim that names a VolumeAttributesClass cannot be matched while the gate VolumeAttributesClass is off, as it is
+  by default.
+* Up to 1.32 the reason for a volume out of reach has another text. The gate for scoring is VolumeCapacityPriority: only
+  existing volumes count, fuller ones score higher by default, and pods for which no volume matches on any node are not scored.
+* Up to 1.29 every pod is scored; without volumes to match it scores 0.
+* Up to 1.28 PreFilter narrows the search to the nodes whose host names are in the node affinity of bound volumes, and claims
+  have no VolumeAttributesClass.
 
 Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14 and 1.28.8, plugins/volumebinding; component-helpers, storage/volume
 """

@@ -77,7 +77,8 @@ class PodTopologySpreadArgsV121(today.PodTopologySpreadArgs, frozen=True):
 class _Spread:
     """One DoNotSchedule constraint. ``domains`` (values,) marks those that count, ``counts`` (values,) their pods.
 
-    ``labelled`` (rows,) marks the nodes with the labels of all constraints; a what-if on another node changes nothing.
+    ``labelled`` (rows,) marks the nodes with the labels of all constraints; a what-if on any other node leaves the counts as
+    they are.
     """
 
     constraint: SpreadConstraint

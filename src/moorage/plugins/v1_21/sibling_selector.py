@@ -50,7 +50,7 @@ def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
 
 
 def _requirements_of(selectors: Iterable[LabelSelector | None], pod: PodInfo) -> tuple[Requirement, ...]:
-    """Return the requirements of the selectors that match the pod; none if one that may match is malformed."""
+    """Return the requirements of the selectors that match the pod; empty if a selector that may match it is malformed."""
     candidates = [one for one in selectors if one is not None and one.match_labels.items() <= pod.labels.items()]
     try:
         compiled = [compile_label_selector(selector) for selector in candidates]

@@ -148,7 +148,7 @@ class AttachedVolumes:
         self._note_lookups(row)
 
     def _volumes_on(self, row: int) -> RowVolumes:
-        """Return the volumes of one row now."""
+        """Compute the volumes of one row from its pods and attachments."""
         of_pods: dict[CsiVolume, None] = {}
         for pod in self._table.volume_use.pods_on(row).values():
             needed = needed_volumes(pod, self._snapshot, migrated=self._migrated_on(row), placed=True)

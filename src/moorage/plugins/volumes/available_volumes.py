@@ -210,7 +210,7 @@ def _least(sizes: list[int], wanted: int) -> int | None:
 
 
 def _shape(claim: PersistentVolumeClaim, size: int) -> Hashable:
-    """Return everything of a claim that decides which volumes of its class match."""
+    """Return a key for a claim: claims with equal keys match the same volumes of their class."""
     spec = claim.spec
     selector = b"" if spec.selector is None else msgspec.json.encode(spec.selector, order="deterministic")
     mode, attributes = spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""

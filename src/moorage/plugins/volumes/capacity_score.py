@@ -25,7 +25,7 @@ __all__ = ["capacity_scores"]
 def capacity_scores(findings: VolumeFindings, table: IntArray, rows: int) -> IntArray:
     """Return a score for each of ``rows`` rows. ``table``: score by percent of use, shape (101,).
 
-    Rows with matching volumes score by these; rows where all volumes are provisioned by the capacity that drivers publish.
+    Rows with matching volumes score by the volumes' sizes, rows where all volumes are provisioned by the published capacity.
     Rounds  percents down; the mean to the nearest, half up
     """
     total = _Total(table, rows)

@@ -73,10 +73,10 @@ def test_a_new_filter_changes_the_placement(moorage, here, monkeypatch):
 REFUSED = {
     "not an identifier": (
         "red-nodes",
-        "red-nodes: is no Python identifier that starts with a letter and ends with a letter or digit; try red_nodes",
+        "red-nodes: is not a Python identifier that starts with a letter and ends with a letter or digit; try red_nodes",
     ),
-    "a path": ("../red", "../red: is no Python identifier"),
-    "a keyword": ("class", "class: is no Python identifier"),
+    "a path": ("../red", "../red: is not a Python identifier"),
+    "a keyword": ("class", "class: is not a Python identifier"),
     "a keyword as a class": ("true", "true: the name is taken by Python or Moorage"),
     "a standard module": ("json", "json: the name is taken by Python or Moorage"),
     "a name in the files": ("hold", "hold: the name is taken by Python or Moorage"),

@@ -347,7 +347,7 @@ def test_a_truncated_response_has_a_plain_error():
             return raised.value
 
     error = asyncio.run(main())
-    assert (str(error), error.reason) == ("GET /api/x: the answer broke off", "")
+    assert (str(error), error.reason) == ("GET /api/x: the response was cut off", "")
 
 
 def test_a_rejected_or_aborted_watch_is_an_error():

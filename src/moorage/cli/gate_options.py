@@ -61,7 +61,7 @@ def read_baseline(given: Mapping[str, Any], digest: Callable[[], str]) -> Stored
     stored = read_stored(read_file(path, _BASELINE_LIMIT), path)
     if not given["across"] and stored.digest != digest():
         what = "was made from another input" if stored.digest else "does not say which input it was made from"
-        raise InputError(f"{path}: the baseline {what}; give --across to compare with it all the same")
+        raise InputError(f"{path}: the baseline {what}; give --across to compare with it anyway")
     return stored
 
 

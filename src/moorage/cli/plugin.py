@@ -72,7 +72,7 @@ def _class_name(name: str) -> str:
         near = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")
         usable = _USABLE.fullmatch(near) is not None and not iskeyword(near)
         hint = f"; try {near}" if usable else ""
-        raise InputError(f"{name}: is no Python identifier that starts with a letter and ends with a letter or digit{hint}")
+        raise InputError(f"{name}: is not a Python identifier that starts with a letter and ends with a letter or digit{hint}")
     cls = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
     if name in sys.stdlib_module_names or {name, cls} & _USED or iskeyword(cls):
         raise InputError(f"{name}: the name is taken by Python or Moorage; choose another name")

@@ -112,8 +112,8 @@ async def follow(
         try:
             built = files.reload(build)
         except MoorageError as error:
-            report(f"{error}; the old plugins go on")
+            report(f"{error}; the old plugins stay in use")
         except Exception as error:
-            report(f"the changed plugins cannot be used: {failure_text(error)}; the old ones go on")
+            report(f"the changed plugins cannot be used: {failure_text(error)}; the old ones stay in use")
         else:
             restart(built)

@@ -162,6 +162,6 @@ def _report(path: str | None, redacted: Redacted, check: RedactionCheck | None) 
 
 
 def _report_differences(check: RedactionCheck) -> None:
-    say("error: the result schedules in another way; nothing is written", err=True)
+    say("error: the result schedules differently; nothing is written", err=True)
     for line in check.differences:
         say(f"  {line}", err=True)

@@ -278,7 +278,7 @@ def _run_changed(
     from moorage.cli.question import asked_of  # imports the laboratory, which is rarely needed here
 
     if given["trace"] is not None or given["nodes"] or given["pods"]:
-        raise click.UsageError("--live and changes of the input need -f or --live")
+        raise click.UsageError("--trace, --nodes and --pods exclude --live and changes of the input")
     asked = asked_of(given, options, progress)
     whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt, measure)
     if not asked.what_if:

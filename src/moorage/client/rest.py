@@ -156,7 +156,7 @@ class Rest:
                 if error.retry_after_s is None or attempt == _MAX_ATTEMPTS:
                     raise
                 await asyncio.sleep(error.retry_after_s)
-        raise ClusterError(f"{method} {path}: refused every time", 401, "Unauthorized")
+        raise ClusterError(f"{method} {path}: Unauthorized on the last attempt", 401, "Unauthorized")
 
     def post_soon(
         self,
@@ -436,7 +436,7 @@ def _transport_error(what: str, error: BaseException) -> ClusterError:
     responding.
     """
     if isinstance(error, aiohttp.ClientPayloadError):
-        return ClusterError(f"{what}: the answer broke off")
+        return ClusterError(f"{what}: the response was cut off")
     if isinstance(error, (aiohttp.ClientSSLError, TimeoutError)):
         return ClusterError(f"{what}: {_error_text(error)}")
     if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError, socket.gaierror)):

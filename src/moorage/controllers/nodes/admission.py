@@ -52,7 +52,7 @@ class Admission:
         read, host = decode(pod, Pod, ""), decode(node, Node, "")
         requests = self._of(pod, read)
         others = [self._of(one) for one in on_node if _counts(one) and uid_of(one) != uid_of(pod)]
-        return next(_faults(read, requests, host, others), None)
+        return next(_rejections(read, requests, host, others), None)
 
     def _of(self, pod: Document, read: Pod | None = None) -> _Requests:
         uid, generation = uid_of(pod), pod["metadata"].get("generation")
@@ -68,7 +68,7 @@ def _counts(pod: Document) -> bool:
     return bool(status_of(pod).get("startTime")) and phase_of(pod) not in ENDED_PHASES
 
 
-def _faults(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
+def _rejections(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
     yield from _shortages(asked, node, others)
     if not _affinity_matches(pod, node):
         yield _failed("NodeAffinity", node_affinity.REASON)

@@ -174,7 +174,7 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     is_over = (users and not left) or is_ending(claim)
     if _PROTECTED in finalizers and is_over and not made.get("allocation"):
         yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
-    if users and not left and _belongs_to_pod_that_is_over(claim, world):
+    if users and not left and _belongs_to_ended_pod(claim, world):
         yield DeleteStep(RESOURCE_CLAIMS, claim)
 
 
@@ -187,7 +187,7 @@ def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> boo
     return bool(spec_of(pod).get("nodeName")) or not is_ending(pod)
 
 
-def _belongs_to_pod_that_is_over(claim: Document, world: ObjectIndex) -> bool:
+def _belongs_to_ended_pod(claim: Document, world: ObjectIndex) -> bool:
     owner = controller_of(claim)
     held = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
     return held is not None and phase_of(held[1]) in ENDED_PHASES

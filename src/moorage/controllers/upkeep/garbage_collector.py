@@ -33,7 +33,7 @@ class GarbageCollector:
             for kind, one in world.all_dependents(uid_of(found)):
                 yield _key(kind, one)
             yield from _owners(refs or (), world)
-        elif is_ending(found) and _waits(found):
+        elif is_ending(found) and _waiting_finalizer(found):
             yield _key(event.kind, found)
         elif refs and (event.old is None or event.old["metadata"].get("ownerReferences") != refs):
             yield _key(event.kind, found)
@@ -45,7 +45,7 @@ class GarbageCollector:
         found = None if kind is None else world.find(kind, place)
         if kind is None or found is None:
             return
-        waits = _waits(found) if is_ending(found) else ""
+        waits = _waiting_finalizer(found) if is_ending(found) else ""
         if waits == _ORPHAN:
             yield from _orphan(kind, found, world)
         elif waits == _FOREGROUND:
@@ -66,7 +66,7 @@ def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]
             yield _key(*held)
 
 
-def _waits(document: Document) -> str:
+def _waiting_finalizer(document: Document) -> str:
     """Return the finalizer by which an object waits for the garbage collector; "" without one. Orphan precedes foreground."""
     finalizers = document["metadata"].get("finalizers") or ()
     return next((one for one in (_ORPHAN, _FOREGROUND) if one in finalizers), "")
@@ -111,7 +111,7 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
         held = world.by_uid(ref["uid"])
         if _is_gone(ref, held, namespace_of(one), world):
             gone.add(ref["uid"])
-        elif held is not None and is_ending(held[1]) and _waits(held[1]) == _FOREGROUND:
+        elif held is not None and is_ending(held[1]) and _waiting_finalizer(held[1]) == _FOREGROUND:
             waiting.add(ref["uid"])
         else:
             stays = True
@@ -127,7 +127,7 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
         policy = "Orphan"
     else:
         policy = "Foreground" if (waiting and owns) or _FOREGROUND in finalizers else "Background"
-    if waiting and any(is_ending(held) and _waits(held) == _FOREGROUND for held in owned):
+    if waiting and any(is_ending(held) and _waiting_finalizer(held) == _FOREGROUND for held in owned):
         # In a cycle of owners each would wait for the other, so let this object no longer block its owners.
         refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
         yield Update(kind, revised(one, ownerReferences=refs))

@@ -55,7 +55,7 @@ class ResourceQuotas:
             return
         quotas = world.all(_QUOTAS, namespace_of(event.latest))
         meter = evaluator_for(event.kind) if quotas else None
-        if meter is None or not _gives_back(event):
+        if meter is None or not _releases(event):
             return
         facts = _facts(world, 0.0)
         for quota in quotas:
@@ -100,7 +100,7 @@ def _shown(found: Usage) -> dict[str, str]:
 # -- events that release usage ------------------------------------------------------------------------------------------
 
 
-def _gives_back(event: ObjectChange) -> bool:
+def _releases(event: ObjectChange) -> bool:
     """Return True for a change that may reduce the usage of a quota."""
     if event.new is None:
         return True
@@ -110,13 +110,13 @@ def _gives_back(event: ObjectChange) -> bool:
     return rule is not None and rule(event.old, event.new)
 
 
-def _pod_gives_back(old: Document, new: Document) -> bool:
+def _pod_releases(old: Document, new: Document) -> bool:
     if has_deadline(old) is not has_deadline(new) or charge_ends_at(old) != charge_ends_at(new):
         return True
     if phase_of(old) != phase_of(new) and phase_of(new) in ENDED_PHASES:
         return True
     # A pod without a node can be resized down without any kubelet reporting it.
-    return _differ(_given(old), _given(new)) or _differ(_asked(old), _asked(new))
+    return _differ(_allocated(old), _allocated(new)) or _differ(_requested(old), _requested(new))
 
 
 def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -124,26 +124,26 @@ def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return any(after[name] != resources for name, resources in before.items() if name in after)
 
 
-def _asked(pod: Document) -> dict[str, Any]:
+def _requested(pod: Document) -> dict[str, Any]:
     """Return the resources in the spec of each container, by container name."""
     spec = spec_of(pod)
     return {one["name"]: one.get("resources") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
 
 
-def _given(pod: Document) -> dict[str, Any]:
+def _allocated(pod: Document) -> dict[str, Any]:
     """Return the resources in the status of each container, as kubelet reports them, by container name."""
     status = status_of(pod)
     parts = ("containerStatuses", "initContainerStatuses")
     return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}
 
 
-def _service_gives_back(old: Document, new: Document) -> bool:
+def _service_releases(old: Document, new: Document) -> bool:
     before, after = (spec_of(one).get("type") for one in (old, new))
     return before != after
 
 
 _RULES: Final[Mapping[ServedKind, Callable[[Document, Document], bool]]] = {
-    PODS: _pod_gives_back,
-    _SERVICES: _service_gives_back,
+    PODS: _pod_releases,
+    _SERVICES: _service_releases,
     CLAIMS: lambda _, __: True,
 }

@@ -87,16 +87,16 @@ class _Sync:
     def steps(self) -> Iterator[Step]:
         made = 0
         for number in self.numbers:
-            steps, settled = self._one(number)
+            steps, settled = self._ordinal_steps(number)
             yield from steps
             made += any(isinstance(step, Create) and step.kind is PODS for step in steps)
             if (not settled and self.in_order) or made == _BURST:
                 return  # events of the new pods trigger the next reconcile
-        yield from self._fewer()
+        yield from self._scale_down()
         if self.rolls and not self._too_many():
             yield from self._rolled()
 
-    def _one(self, number: int) -> tuple[list[Step], bool]:
+    def _ordinal_steps(self, number: int) -> tuple[list[Step], bool]:
         """Return the steps for one ordinal, and whether the next ordinal may proceed."""
         pod = self.pods.get(number)
         if pod is None and has_stale_claims(self.held, number, self.world):
@@ -139,7 +139,7 @@ class _Sync:
     def _too_many(self) -> list[int]:
         return sorted((number for number in self.pods if number not in self.numbers), reverse=True)
 
-    def _fewer(self) -> Iterator[Step]:
+    def _scale_down(self) -> Iterator[Step]:
         """Delete excess pods, the highest ordinal first; with ordered management, each only when all others are healthy."""
         for number in self._too_many():
             pod = self.pods[number]

@@ -1,4 +1,4 @@
-"""What calls of functions may cost at most, and how large their results may be, given the sizes of the operands.
+"""Estimate the maximum cost of function calls and the sizes of their results from the sizes of the operands.
 
 Source  apiserver: pkg/cel/library/cost.go, EstimateCallCost; cel-go: checker/cost.go, functionCost; ext/lists.go, ext/sets.go
 """
@@ -27,14 +27,14 @@ _MOST_INCLUDED: Final = 48
 
 
 class CallEstimate(NamedTuple):
-    """What a call costs at most, without its operands, and the size of its result if that is known."""
+    """The maximum cost of a call without its operands, and the size of its result; None if that is not known."""
 
     cost: int
     size: SizeRange | None = None
 
 
 class Operand(NamedTuple):
-    """An operand of a call. ``path`` leads to it from a variable; ``size`` is None if the expression does not show it."""
+    """An operand of a call. ``path`` leads to it from a variable. ``size`` is None if the expression does not determine it."""
 
     type: Type
     path: FieldPath | None = None
@@ -84,7 +84,7 @@ _Estimate = Callable[[EstimatedCall], CallEstimate | None]
 
 
 def estimate_call(call: EstimatedCall) -> CallEstimate | None:
-    """Return the estimate of a call of a library's function, None for every other call."""
+    """Return the estimate for a call of a library function, None for other calls."""
     estimate = _ESTIMATES.get(call.function)
     return None if estimate is None else estimate(call)
 
@@ -113,7 +113,7 @@ def _replace(call: EstimatedCall) -> CallEstimate | None:
 
 
 def _replaced(length: int, part: int, is_kept: bool) -> tuple[int, int]:
-    """Return how often a part of a text is replaced, and how much of the text stays."""
+    """Return how often a part of a text can be replaced, and how many characters of the text then remain."""
     if part == 0:
         return min(length + 1, UNBOUNDED), length
     return (0, length) if is_kept else (min(-(-length // part), UNBOUNDED), 0)

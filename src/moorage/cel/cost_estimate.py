@@ -1,7 +1,7 @@
-"""What an expression may cost at most, before it runs: kube-apiserver refuses expressions by this estimate.
+"""Estimate the maximum cost of an expression before it runs. kube-apiserver refuses expressions by this estimate.
 
-Literals show their size; variables have sizes by declaration; a loop costs as often its body as its range can be long. The
-estimate is cel-go's to the unit, including where it is too low or too high: it decides which definitions are valid.
+Literals have a known size, variables a declared one. A loop costs as much as its body, times the maximum length of its range.
+The estimate equals cel-go's exactly, even if that is too low or too high, because it decides which definitions are valid.
 
 Source  cel-go: checker/cost.go
 """
@@ -38,19 +38,19 @@ _NEW_LIST: Final = 10
 _NEW_MAP: Final = 30
 _SCALARS: Final = frozenset(["bool", "double", "int", "uint"])
 _TIMES: Final = frozenset(["timestamp", "duration"])
-#: The operators without overloads in the tree.
+#: The operators for which the syntax tree has no overloads.
 _BARE: Final = frozenset(["_&&_", "_||_", "_?._"])
 _JOINED: Final = frozenset(["string, string", "bytes, bytes", "list<A>, list<A>"])
 _NONE_SO_FAR: Final = SizeRange(UNBOUNDED, 0)
 
 
 def estimate_cost(expression: Expr, types: NodeTypes, lookup: SizeLookup) -> int:
-    """Return what a checked expression may cost at most, in CEL's units. ``lookup`` knows the sizes of variables."""
+    """Return the estimated maximum cost of a checked expression, in CEL's units. ``lookup`` returns the sizes of variables."""
     return _Estimator(types, lookup).cost(expression)
 
 
 class _EntrySize(NamedTuple):
-    """The sizes of the keys or indexes and of the values of a list or map."""
+    """The sizes of the keys (of a list: the indexes) and of the values in a map or list."""
 
     kind: str
     key: SizeRange
@@ -78,7 +78,7 @@ class _Estimator:
         self._locals: dict[str, list[_Local]] = {}
 
     def cost(self, node: Expr) -> int:
-        """Return the cost of a node, and remember its path and size where it has any."""
+        """Return the cost of a node, and store its path and its size if they are known."""
         match node:
             case Ident():
                 local = self._local(node)
@@ -237,7 +237,7 @@ class _Estimator:
         return total(cost, self._dearest(node, calls, costs))
 
     def _dearest(self, node: CallNode, calls: list[EstimatedCall], costs: list[int]) -> int:
-        """Return the cost of the dearest of the overloads that fit."""
+        """Return the cost of the most expensive overload that fits."""
         dearest, size = 0, None
         for call in calls:
             found = estimate_call(call)
@@ -264,7 +264,7 @@ class _Estimator:
         return CallEstimate(0, (call.args[1].size or UNKNOWN).union(call.args[2].size or UNKNOWN))
 
     def _operator(self, node: CallNode, call: EstimatedCall) -> CallEstimate:
-        """Return the estimate of a call of a function of CEL itself."""
+        """Return the estimate for a call of an operator or a built-in function of CEL."""
         if call.function == "_+_" and call.given in _JOINED:
             return self._joined(node, call)
         return estimate_operator(call)
@@ -277,7 +277,7 @@ class _Estimator:
         return CallEstimate(1 if call.given.startswith("list") else scaled(size.most, TRAVERSAL), size)
 
 
-#: What an overload of the operator ``[]`` adds to the path of its first operand.
+#: Overload of the operator ``[]`` → the name that it adds to the path of its first operand.
 _INDEXED: Final = {"_[_]: list<A>, int -> A": ITEMS, "_[_]: map<A, B>, A -> B": VALUES}
 
 
@@ -286,7 +286,7 @@ def _name(node: Ident) -> str:
 
 
 def _is_bind(node: Fold) -> bool:
-    """Return whether a fold only gives a value a name."""
+    """Return whether a fold only binds a value to a name, without a loop."""
     is_never = isinstance(node.condition, Literal) and node.condition.value is False
     return is_never and isinstance(node.range, ListExpr) and not node.range.elements
 

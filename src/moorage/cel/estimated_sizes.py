@@ -1,4 +1,4 @@
-"""Sizes that are known before an expression runs: of variables, from their declaration, and of values made of them.
+"""Sizes that are known before an expression runs: of variables, by declaration, and of values derived from them.
 
 A size is a range: characters of a string, bytes, elements of a list, entries of a map. Numbers saturate at 64 bits, as in
 cel-go.
@@ -59,13 +59,13 @@ class SizeRange(NamedTuple):
 
 
 UNKNOWN: Final = SizeRange(0, UNBOUNDED)
-#: Returns the size of what a path from a variable leads to, None if the path leads nowhere.
+#: Returns the size of the value at a path from a variable, None if the path leads nowhere.
 SizeLookup = Callable[[Sequence[str]], SizeRange | None]
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSize:
-    """How large a value of a variable can be, with what is in it.
+    """The size of a variable's value, and of the values inside it.
 
     ``least_bytes``: the fewest bytes that it takes as JSON. ``others``: the size of every field that is not in ``fields``.
     """
@@ -78,7 +78,7 @@ class DeclaredSize:
     keys: DeclaredSize | None = None
 
     def at(self, names: Iterable[str]) -> SizeRange | None:
-        """Return the size of what names lead to: fields, or ``@items``, ``@keys`` and ``@values``."""
+        """Return the size of the value at a path of names: fields, ``@items``, ``@keys`` and ``@values``."""
         found: DeclaredSize | None = self
         for name in names:
             if found is None:

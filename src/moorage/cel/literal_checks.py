@@ -55,7 +55,7 @@ _WHOLE: Final = frozenset(["int", "uint"])
 _REAL: Final = frozenset(["double", "string"])
 _HEX: Final = (_WHOLE | {"string", "bytes"}, "only integers, byte buffers, and strings can be formatted as hex")
 _ALL: Final = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
-#: A letter of a format → the types that it takes, and what it says to others.
+#: A letter of a format → the types that it accepts, and the message for other types.
 _VERBS: Final = {
     "s": (_SHOWN, f"string clause can only be used on {_ALL}"),
     "d": (_WHOLE, "decimal clause can only be used on integers"), "o": (_WHOLE, "octal clause can only be used on integers"),
@@ -96,7 +96,7 @@ def _format_faults(node: CallNode, values: list[Expr], types: NodeTypes) -> Iter
 
 
 def _not_taken(node: Expr, taken: frozenset[str], types: NodeTypes, *, inside: bool) -> Expr | None:
-    """Return the value that a clause does not take, or the first such value inside it."""
+    """Return the value that a format clause does not accept: the operand, or the first such value inside it."""
     of = types.of(node)
     if of.kind != "dyn" and _kind(of) not in taken:
         return node

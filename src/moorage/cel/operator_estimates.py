@@ -1,4 +1,4 @@
-"""What CEL's own operators and functions may cost at most, given the sizes of the operands that the expression shows.
+"""Estimate the maximum cost of CEL's operators and built-in functions from the known sizes of their operands.
 
 Source  cel-go: checker/cost.go, functionCost
 """
@@ -82,7 +82,7 @@ def _quote(call: EstimatedCall) -> CallEstimate:
     return CallEstimate(scaled(size.most, TRAVERSAL), quoted)
 
 
-#: The sizes of results wrap around at 64 bits where cel-go's do.
+#: As in cel-go, the sizes of some results wrap around at 64 bits.
 _ESTIMATES: Final[Mapping[str, Callable[[EstimatedCall], CallEstimate]]] = {
     "_&&_": _logical, "_||_": _logical, "_==_": _compared, "_!=_": _compared, "_<_": _ordered, "_<=_": _ordered,
     "_>_": _ordered, "_>=_": _ordered, "@in": _in, "format": _format, "startsWith": _at_an_end, "endsWith": _at_an_end,

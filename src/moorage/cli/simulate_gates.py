@@ -136,7 +136,7 @@ def _is_unschedulable(condition: PodCondition) -> bool:
 
 
 def _metered(meter: RunMeter, on_attempt: _OnAttempt | None) -> _OnAttempt:
-    """Return a callback that counts each decision in the meter first."""
+    """Return a callback that passes each attempt to the meter, then to ``on_attempt``."""
 
     def hear(attempt: SimulatedAttempt) -> None:
         meter.hear(attempt)

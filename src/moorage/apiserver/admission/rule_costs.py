@@ -1,4 +1,4 @@
-"""The limits on what rules of custom kinds may cost by estimate: each alone, and all of a definition together.
+"""Limit the estimated cost of rules of custom kinds: of each rule, and of all rules of a definition together.
 
 Source  apiextensions-apiserver, pkg/apis/apiextensions/validation: cel_validation.go, validation.go
 """
@@ -18,7 +18,7 @@ __all__ = ["RuleCosts", "elements_below"]
 #: The cost limits of one expression and of all expressions of a schema.
 _PER_EXPRESSION: Final = 10_000_000
 _PER_SCHEMA: Final = 100_000_000
-#: How many of the dearest expressions are named, of those that cost at least a hundredth of the limit.
+#: Maximum number of expressions that faults name: the most expensive ones, if they cost at least a hundredth of the limit.
 _MOST_NAMED: Final = 4
 _NAMED_SHARE: Final = _PER_SCHEMA // 100
 _ADVICE: Final = (
@@ -28,7 +28,7 @@ _OF_SCHEMA: Final = "contributed to estimated rule cost total exceeding cost lim
 
 
 class RuleCosts:
-    """What the expressions of a schema cost. ``is_stored``: the schema has not changed, and only the total is limited."""
+    """The cost of a schema's expressions. ``is_stored``: the schema has not changed, so only the total is limited."""
 
     def __init__(self, *, is_stored: bool) -> None:
         self._is_stored = is_stored
@@ -52,7 +52,7 @@ class RuleCosts:
 
 
 def elements_below(schema: Schema, count: int | None) -> int | None:
-    """Return how many values a schema's direct parts can have, given how many it has itself. None: there is no limit."""
+    """Return the maximum number of values of a schema's direct parts, given the number of its own values; None: no limit."""
     limit: int | None = 1
     if schema.get("type") == "array":
         limit = schema.get("maxItems")

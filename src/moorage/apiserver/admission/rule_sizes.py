@@ -1,6 +1,6 @@
-"""How large the values of custom kinds can be by their schemas, for the estimated cost of rules.
+"""The maximum sizes of values of custom kinds according to their schemas, for the estimated cost of rules.
 
-What a schema does not limit is limited by the size of a request.
+Sizes that a schema does not limit are limited by the size of a request.
 
 Source  apiserver: pkg/cel/common/schemas.go, pkg/cel/limits.go
 """
@@ -17,12 +17,12 @@ from moorage.cel.estimated_sizes import DeclaredSize
 __all__ = ["LARGEST_REQUEST", "declared_size"]
 
 LARGEST_REQUEST: Final = 3 * 1024 * 1024
-#: A value without its quotes or brackets.
+#: Bytes of a request that a value can take, without its quotes or brackets.
 _LARGEST_VALUE: Final = LARGEST_REQUEST - 2
 #: An entry of a map has more bytes than its value: its key, quotes, a colon and a comma.
 _ENTRY_BYTES: Final = 6
 _FIELD_BYTES: Final = 4
-#: The most bytes that a character takes.
+#: Maximum number of bytes of a character.
 _CHARACTER_BYTES: Final = 4
 _SCALARS: Final = {
     "boolean": DeclaredSize(least_bytes=4), "integer": DeclaredSize(least_bytes=1), "number": DeclaredSize(least_bytes=1),
@@ -34,7 +34,7 @@ _KEY: Final = DeclaredSize(least_bytes=2)
 
 
 def declared_size(schema: Schema, *, is_root: bool = False) -> DeclaredSize | None:
-    """Return how large the values of a schema can be; None if rules cannot see them."""
+    """Return the sizes of a schema's values; None if rules cannot use them."""
     if schema.get(INT_OR_STRING):
         return DeclaredSize(_characters(schema, _LARGEST_VALUE), 1)
     match schema.get("type"):

@@ -258,7 +258,7 @@ _ORPHAN_WARNING: Final = (
 
 
 def _with_defaults(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOptions:
-    """Set the orphaning default of the oldest kinds, if a garbage collector runs that handles it."""
+    """Default the propagation of the oldest kinds to Orphan, if a garbage collector runs that can orphan dependents."""
     if options.propagation or store.empties_namespaces or kind.native not in {"Job", "ReplicationController"}:
         return options
     return options._replace(propagation="Orphan", is_default=True)

@@ -95,7 +95,7 @@ class Watch:
             self._wake()
 
     def finish(self) -> None:
-        """End the watch when all pending events are taken: no others follow."""
+        """End the watch once all pending events are taken; there will be no others."""
         self._is_last = True
         if self.idle:
             self.end()

@@ -95,7 +95,7 @@ class _Reader:
 
 
 def arguments_of(body: QuestionBody) -> Arguments:
-    """Return the command's arguments for a question, without those for the input and the scheduler.
+    """Return the arguments of the command for a question, except those for its input and its scheduler.
 
     Raises  ApiError 400
     """

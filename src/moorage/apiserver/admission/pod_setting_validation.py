@@ -167,7 +167,7 @@ def _host_ports(path: str, spec: Document, *, is_pod: bool) -> Faults:
 
 
 def _host_processes(path: str, spec: Document) -> Faults:
-    """Yield the faults of processes that run on a Windows host: all containers must, with the host's network."""
+    """Yield the faults of Windows hostProcess settings: if one container sets it, all must, and the pod needs hostNetwork."""
     default = _runs_on_host(spec)
     containers = [one for part in _PARTS for one in spec.get(part) or ()]
     chosen = [_runs_on_host(one) for one in containers]

@@ -70,7 +70,7 @@ def _is_plain(request: HTTPRequest) -> bool:
 def carry_out(
     store: Store, guard: Authenticator, request: HTTPRequest, target: Target | ReviewTarget, ask: AskOwner
 ) -> OutgoingResponse:
-    """Handle a request in a thread other than the store's, which ``ask`` calls; return the response.
+    """Handle a request in a worker thread, and return the response. ``ask`` calls functions on the store's thread.
 
     Raises  ApiError for a rejected request, and 409 or 429 if the objects that it read keep changing
     """

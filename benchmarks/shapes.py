@@ -8,17 +8,20 @@ Source  kubernetes v1.36, test/integration/scheduler_perf/templates
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from moorage.api.core import Namespace, Node, Pod
-from moorage.api.defaults import default_node, default_pod
+from moorage.api.defaults import PodDefaults, default_node
+from moorage.api.pod_decoding import PodDecoder
 
 __all__ = ["HOSTNAME", "ZONE", "namespace", "node", "pod", "requests", "term"]
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
+_completed: Final = PodDefaults()
+_decoder: Final = PodDecoder()
 _NODE = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 
 
@@ -41,7 +44,7 @@ def requests(cpu: str = "100m", memory: str = "500Mi") -> dict[str, Any]:
 def pod(
     name: str, labels: Mapping[str, str] | None = None, *, space: str = "default", resources: Any = None, **spec: Any
 ) -> Pod:
-    """Return a pending pod with one container."""
+    """Return a pending pod with one container. Copies share their parts, as pods that a file or a list holds do."""
     container = {
         "name": "pause",
         "image": "registry.k8s.io/pause:3.10.1",
@@ -52,7 +55,7 @@ def pod(
         "metadata": {"name": name, "namespace": space, "uid": f"{space}/{name}", "labels": dict(labels or {})},
         "spec": {"containers": [container], **spec},
     }
-    return default_pod(msgspec.convert(made, Pod))
+    return _completed(_decoder.decode(msgspec.json.encode(made)))
 
 
 def namespace(name: str, labels: Mapping[str, str] | None = None) -> Namespace:

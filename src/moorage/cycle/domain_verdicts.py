@@ -11,6 +11,7 @@ The caller decides by row if a plugin lacks these forms, or has no answer by dom
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +26,8 @@ from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import ScoresByCount
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
+from moorage.state.columns import BoolArray, IntArray, has_any
+from moorage.state.labels import LabelColumn
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
@@ -70,7 +72,7 @@ class ByDomain:
             if form is None:
                 return None
             for key, domains in ask(form, "filter", found.state_of(step, pod), nodes):
-                if domains.any():
+                if has_any(domains) and not (domains.argmin() == 1 and _closes_nothing(domains, nodes.label(key))):
                     closed[key] = closed[key] | domains if key in closed else domains
         return closed
 
@@ -131,10 +133,7 @@ class ByDomain:
                 return None
             gain = np.zeros(len(raw), dtype=np.int64)
             weight = self._weights.get(step.name, 1)
-            if isinstance(held, slice):
-                np.multiply(scores, weight, out=gain[held], casting="same_kind")
-            else:
-                gain[held] = scores * weight
+            gain[held] = scores if weight == 1 else scores * weight
             if places is not None:
                 counted = _Counted(places.cells, gain)
             else:
@@ -162,7 +161,7 @@ class _OpenRows:
     They are counted and compared by domain if all closed domains are of one label with few values, else node by node.
     """
 
-    __slots__ = ("_allowed", "_closed", "_key", "_open", "_places", "_scores", "_table", "_totals", "count")
+    __slots__ = ("_allowed", "_closed", "_key", "_open", "_places", "_scores", "_shut", "_table", "_totals", "count")
 
     def __init__(self, scores: KeptScores, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
         self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
@@ -173,8 +172,8 @@ class _OpenRows:
         if not closed:
             self.count = allowed
         elif self._places is not None:
-            shut = closed[self._key].tolist()
-            self.count = sum(count for count, is_shut in zip(self._places.open, shut, strict=True) if not is_shut)
+            self._shut: list[bool] = closed[self._key].tolist()
+            self.count = allowed - sum(compress(self._places.open, self._shut))
         elif self._key:
             self._open = scores.open_places(self._key, closed[self._key], table)
             self._totals, self.count = self._open.totals, self._open.count
@@ -207,7 +206,8 @@ class _OpenRows:
         if not self._closed:
             return self._scores.domains(key, self._table)
         if self._places is not None and key == self._key:
-            return selected((np.array(self._places.open) > 0) & ~self._closed[key])
+            there = zip(self._places.open, self._shut, strict=True)
+            return np.array([domain for domain, (count, shut) in enumerate(there) if count and not shut], dtype=np.intp)
         held = np.zeros(len(self._table.labels.column(key).values), dtype=bool)
         held[self._table.domains_in_ring(key)[self.mask]] = True
         return selected(held)
@@ -229,11 +229,13 @@ class _OpenRows:
         gains = added.by_key
         if added.counted is not None:
             return self._best_of_all(gains, start, added.counted)
+        if not gains and self._open is not None:
+            return self._open.first(start)
+        if not gains and self._places is not None:
+            return self._places.first([0] * len(self._shut), self._shut, start)
         keys = {*self._closed, *gains}
         if not keys:
             return self._scores.first_best(start)
-        if self._open is not None and not gains:
-            return self._open.first(start)
         key = keys.pop()
         places = None if keys else self._scores.places(key, self._table)
         if places is not None:
@@ -248,6 +250,11 @@ class _OpenRows:
         for key, worth in gains.items():
             totals = totals + worth.take(self._table.domains_in_ring(key))
         return self._table.ring().first_best(totals, start)
+
+
+def _closes_nothing(domains: BoolArray, column: LabelColumn) -> bool:
+    """Return whether only nodes without the label are closed, and every node has it."""
+    return column.is_everywhere and np.count_nonzero(domains) == 1
 
 
 def _all_alike(raw: IntArray) -> bool:

@@ -13,14 +13,15 @@ Source  kube-scheduler 1.36, plugins/interpodaffinity/filtering.go
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.core import Namespace
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
+from moorage.state.columns import BoolArray, IntArray, has_any
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.domains import domain_ids, rows_with_labels
 from moorage.state.pod_info import AffinityTerm, PodInfo
@@ -58,8 +59,7 @@ def matches_all(terms: Iterable[ResolvedTerm], pod: PodInfo) -> bool:
     return bool(held) and all(term.match.matches(pod.namespace, pod.labels) for term in held)
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityCounts:
+class AffinityCounts(Struct, frozen=True, eq=False):
     """The PreFilter state of InterPodAffinity: the pod's required terms, and counts of pods by domain.
 
     ``wanted`` counts pods that match all affinity terms of the pod; ``refused`` counts pods that match an anti-affinity term
@@ -78,7 +78,7 @@ class AffinityCounts:
     @property
     def is_first(self) -> bool:
         """True if no placed pod matches the pod's affinity terms, but the pod itself does: it may be the first of its kind."""
-        return self.matches_itself and not any(counts.any() for counts in self.wanted.values())
+        return self.matches_itself and not any(map(has_any, self.wanted.values()))
 
     def near_wanted(self, nodes: NodeView) -> BoolArray:
         """Return, for each row, whether each of its domains holds a pod that matches the affinity terms."""
@@ -194,11 +194,15 @@ def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:
     labels = snapshot.namespace_labels(pod.namespace)
     for held, holders in snapshot.table.required_anti_affinity.selecting(pod, labels):
         key = held.term.topology_key
-        if holders.any():
+        if has_any(holders):
             found[key] = found[key] + holders if key in found else holders
+    if not found:
+        return found
+    lowered = False
     for term, name in snapshot.unheard.anti_affinity():
         node = snapshot.node(name)
         domain = node.domain(term.topology_key) if node is not None else 0
         if domain and term.topology_key in found and term.matches(pod, labels):
             found[term.topology_key][domain] -= 1
-    return {key: holders for key, holders in found.items() if holders.any()}
+            lowered = True
+    return {key: holders for key, holders in found.items() if holders.any()} if lowered else found

@@ -67,13 +67,15 @@ def _own_terms(pod: PodInfo, snapshot: Snapshot) -> Iterator[_WeightedTerm]:
 def _terms_of_placed_pods(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_WeightedTerm]:
     labels = snapshot.namespace_labels(pod.namespace)
     table = snapshot.table
-    if hard_weight > 0:
+    if hard_weight > 0 and len(table.required_affinity):
         for held, holders in table.required_affinity.selecting(pod, labels):
             yield _WeightedTerm(held.term.topology_key, hard_weight, holders)
-    for held, holders in table.preferred_affinity.selecting(pod, labels):
-        yield _WeightedTerm(held.term.topology_key, held.weight, holders)
-    for held, holders in table.preferred_anti_affinity.selecting(pod, labels):
-        yield _WeightedTerm(held.term.topology_key, -held.weight, holders)
+    if len(table.preferred_affinity):
+        for held, holders in table.preferred_affinity.selecting(pod, labels):
+            yield _WeightedTerm(held.term.topology_key, held.weight, holders)
+    if len(table.preferred_anti_affinity):
+        for held, holders in table.preferred_anti_affinity.selecting(pod, labels):
+            yield _WeightedTerm(held.term.topology_key, -held.weight, holders)
     if not pod.preferred_affinity and not pod.preferred_anti_affinity:  # otherwise kube-scheduler counts every placed pod
         yield from _unlisted_terms(pod, snapshot, hard_weight)
 

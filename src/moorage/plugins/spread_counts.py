@@ -53,7 +53,9 @@ class Spread(Struct, frozen=True):
     def least(self) -> int:
         """The least count of a domain; 0 if there are fewer domains than ``minDomains``."""
         held = self.counts[self.domains]
-        return int(held.min(initial=_NO_LEAST)) if len(held) >= self.constraint.min_domains else 0
+        if len(held) < self.constraint.min_domains:
+            return 0
+        return int(held.item(held.argmin())) if len(held) else _NO_LEAST  # several times faster than min()
 
     def shifted(self, other: PodInfo, row: int, domain: int, by: int) -> Spread:
         """Return the counts after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a row.

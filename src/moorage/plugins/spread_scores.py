@@ -85,10 +85,16 @@ def weigh_spread(feasible: NodeView, counted: Sequence[CountedConstraint], all_l
         if not all_labels and matcher is not None and not nodes.label(key).is_everywhere:
             _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), one.rows)
         weight = _weight(_domains(feasible, key, scored))
-        costs: _Floats = counts * weight + more
-        costs[0] = 0.0
-        weighed.append(WeightedConstraint(key, costs, weight, more, matcher))
+        weighed.append(WeightedConstraint(key, _costs_of(counts, weight, more), weight, more, matcher))
     return SpreadPreference(tuple(weighed), all_labels)
+
+
+def _costs_of(counts: IntArray, weight: float, more: float) -> _Floats:
+    """Return what each domain costs, 0 for id 0."""
+    few = len(counts) <= _FEW
+    costs = np.array([count * weight + more for count in counts.tolist()]) if few else counts * weight + more
+    costs[0] = 0.0
+    return costs
 
 
 def _weight(domains: int) -> float:
@@ -183,6 +189,9 @@ def normalize_spread(scores: IntArray) -> IntArray:
     if not len(scores):
         return np.zeros_like(scores)
     most, least = scores.item(scores.argmax()), scores.item(scores.argmin())  # several times faster than max and min
+    if least >= 0 and most > 0 and len(scores) <= _FEW:
+        both = most + least
+        return np.array([(both - score) * _MAX_SCORE // most for score in scores.tolist()], dtype=scores.dtype)
     if most == SET_ASIDE:
         return np.zeros_like(scores)
     kept: BoolArray | None = None

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "Column", "IntArray", "RowSpace"]
+__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "has_any"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+def has_any(values: npt.NDArray[Any]) -> bool:
+    """Return whether a value, none of which is negative, is above zero. Several times faster than ``any()``."""
+    return len(values) > 0 and bool(values.item(values.argmax()))
 
 
 class Column:

@@ -146,10 +146,11 @@ class PodCounts:
         return counts
 
     def _counted(self, matcher: PodMatcher) -> _Counted:
-        counted = self._matchers.pop(matcher, None)
+        counted = self._matchers.get(matcher)
         if counted is None:
-            counted = self._count(matcher)
-        self._matchers[matcher] = counted  # the dict is ordered by last use
+            counted = self._matchers[matcher] = self._count(matcher)
+        elif 2 * len(self._matchers) > self._capacity:  # ordered by last use once one may be dropped soon
+            self._matchers[matcher] = self._matchers.pop(matcher)
         return counted
 
     def add(self, row: int, pod: PodInfo) -> None:

@@ -10,8 +10,9 @@ from time import perf_counter, process_time
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.cycle.pod_classes import Quick
+from moorage.cycle.pod_class import CachedClass, Quick
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.cycle.shape_routes import ShapeRoute
 from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -51,7 +52,17 @@ class CheckedCycle(Cycle):
         return decision
 
     def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        quick = super().decide_fast(profile, pod, snapshot)
+        return self._checked(super().decide_fast(profile, pod, snapshot), profile, pod, snapshot)
+
+    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
+        self._profile = profile
+        return super().route_of(profile, pod, snapshot)
+
+    def decide_next(self, route: ShapeRoute[CachedClass], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        return self._checked(super().decide_next(route, pod, snapshot), self._profile, pod, snapshot)
+
+    def _checked(self, quick: Quick | None, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        """Check a decision of the fast lane if it is its turn, and return it."""
         every = getattr(self, "every", 0)
         if every and quick is not None:
             if self.decided % every == 0:

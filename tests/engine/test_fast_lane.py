@@ -11,7 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.core import Namespace, Pod, Service
+from moorage.api.pod_decoding import PodDecoder
 from moorage.cycle import pinned_pods
+from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Seen, Work
 from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Decided, Revoked
@@ -54,7 +56,10 @@ class Course:
                 document["spec"].pop("schedulingGates", None)
                 document["spec"]["priority"] = 0
         self.templates = [(document["metadata"]["labels"], document["spec"]) for document in documents]
+        self.template = self.templates[0]
         self.pods = self.nodes = 0
+        #: Copies share their specs, as those of a file or a list do.
+        self.decoder = PodDecoder()
 
     def node(self, name=""):
         self.nodes += not name
@@ -67,10 +72,13 @@ class Course:
 
     def pod(self, name=""):
         self.pods += 1
-        labels, spec = self.random.choice(self.templates)
+        if self.random.random() < 0.4:
+            self.template = self.random.choice(self.templates)
+        labels, spec = self.template
         if self.random.random() < 0.2:  # as pods of a DaemonSet
             spec = {**spec, "affinity": {"nodeAffinity": only_node(f"n{self.random.randint(1, 12)}")}}
-        return a_pod(name or f"p{self.pods}", labels, uid=f"u{self.pods}", **spec).pod
+        made = a_pod(name or f"p{self.pods}", labels, uid=f"u{self.pods}", **spec).pod
+        return made if self.random.random() < 0.2 else self.decoder.decode(msgspec.json.encode(made))
 
     def fact(self, known):
         """Return a random fact; ``known`` are the pods that exist."""
@@ -261,11 +269,15 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
     monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
     taken = []
-    confirm = FastLane.confirm
+    confirm, place = FastLane.confirm, FastLane.place
     monkeypatch.setattr(FastLane, "confirm", lambda *args: (taken.append(1), confirm(*args)))
+    monkeypatch.setattr(FastLane, "place", lambda *args: (taken.append(1), place(*args)))
+    copies, decide_next = [], Cycle.decide_next
+    monkeypatch.setattr(Cycle, "decide_next", lambda *args: (copies.append(1), decide_next(*args))[1])
     for seed in range(SEEDS):
         Twins(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
+    assert len(copies) > 2 * SEEDS
 
 
 DOCUMENT = msgspec.json.encode({

@@ -206,7 +206,7 @@ class Histories(RuleBasedStateMachine):
         ring, sorted_again = table.ring(), Ring.of(table.name_hash.view)
         assert (ring.rows.tolist(), ring.place_of.tolist()) == (sorted_again.rows.tolist(), sorted_again.place_of.tolist())
         assert table.domains_in_ring("zone").tolist() == table.labels.column("zone").ids[ring.rows].tolist()
-        assert ring._hashes.tolist() == sorted_again._hashes.tolist()
+        assert ring.hash_at.tolist() == sorted_again.hash_at.tolist()
         numbers = table.rooms.followed().view.tolist()
         rooms = [tuple(column.cells[row] for column in table._sums) for row in range(len(table))]
         assert len(set(zip(numbers, rooms, strict=True))) == len(set(numbers))

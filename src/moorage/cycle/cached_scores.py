@@ -238,15 +238,19 @@ class KeptScores:
 
     def _write(self, place: int, total: int) -> None:
         before = self._in_ring_cells[place]
+        if before == total:
+            return
         if (before >= 0) != (total >= 0):
             self._domains.clear()
             self._flips.note(self._ring.row_at[place])
         self._in_ring_cells[place] = total
         self._top.changed(place, total)
-        for places in self._places.values():
-            places.changed(place, before, total)
-        for open_places in self._open_places.values():
-            open_places.changed(place, total)
+        if self._places:
+            for places in self._places.values():
+                places.changed(place, before, total)
+        if self._open_places:
+            for open_places in self._open_places.values():
+                open_places.changed(place, total)
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""

@@ -7,6 +7,7 @@ caller assumes the pod on the chosen node, reserves and binds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -18,11 +19,12 @@ from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
-from moorage.cycle.pod_class import Feasible, Quick
+from moorage.cycle.pod_class import CachedClass, Feasible, Quick
 from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.cycle.shape_routes import ShapeRoute
 from moorage.cycle.ties import draw
 from moorage.cycle.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
@@ -41,6 +43,7 @@ from moorage.state.view import NodeView
 
 __all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
 
+_NONE: Nominated = MappingProxyType({})
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
@@ -72,9 +75,12 @@ class Cycle:
     _failures: dict[Profile, Failures] = field(default_factory=dict)
     #: True for a subclass that overrides ``decide`` and not ``decide_fast``: it would miss fast decisions.
     _is_watched: ClassVar[bool] = False
+    #: False for a subclass that sees what ``decide_fast`` decides, and not what ``decide_next`` does.
+    _has_runs: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         cls._is_watched = cls.decide is not Cycle.decide and cls.decide_fast is Cycle.decide_fast
+        cls._has_runs = (cls.decide_fast is Cycle.decide_fast) == (cls.decide_next is Cycle.decide_next)
 
     def decide(
         self,
@@ -148,6 +154,19 @@ class Cycle:
             return cache.decide_known(pod, snapshot, self.seed)
         except PluginError:
             return None
+
+    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
+        """Return what ``decide_next`` needs after ``decide_fast`` decided on a pod; None if each pod takes ``decide_fast``."""
+        cache = self._classes.get(profile) if self._has_runs else None
+        return None if cache is None else cache.route_of(pod, snapshot)
+
+    def decide_next(self, route: ShapeRoute[CachedClass], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        """Decide as ``decide_fast`` does on a pod that the route suits, if nothing but pods of its shape was placed since."""
+        if route.has_terms and not route.holds(snapshot):
+            return None
+        route.share(pod)
+        pod_class = route.pod_class
+        return pod_class.decide(pod, snapshot, _NONE, self.seed) if pod_class.refresh(pod, snapshot) else None
 
     def follow(self, among: int, table: NodeTable) -> None:
         """Move the start of the next sampled search past ``among`` rows (see ``Quick``), as ``decide`` does by itself."""

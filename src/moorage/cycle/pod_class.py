@@ -139,7 +139,10 @@ class CachedClass:
         if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot):
             return False
         behind = changes.position - self._position
-        if behind and not self._follow_rows(behind, pod, snapshot):
+        if behind == 1 and changes.last < len(self.allowed):  # otherwise the row is gone
+            self._position, self._rows = changes.position, None
+            self._judge_row(changes.last, pod, snapshot)
+        elif behind and not self._follow_rows(behind, pod, snapshot):
             return False
         self.asked_again = True
         return True
@@ -205,7 +208,7 @@ class CachedClass:
         if self._rooms is None:
             worth = self._asked_about(at, pod, snapshot)
         else:
-            found = self._worth_of_room(at, pod, snapshot, self._rooms)
+            found = self._rooms.get(snapshot.table.rooms.at(at)) or self._worth_of_room(at, pod, snapshot, self._rooms)
             worth = None if found == _REFUSED else found
         allowed = worth is not None
         if allowed is not self._allowed_cells[row]:
@@ -223,7 +226,7 @@ class CachedClass:
 
     def _worth_of_room(self, row: int, pod: PodInfo, snapshot: Snapshot, rooms: dict[int, int]) -> int:
         """Return the score of a row by the plugins that read its pods, ``_REFUSED`` if one refuses it."""
-        room = snapshot.table.rooms.followed().cells[row]
+        room = snapshot.table.rooms.at(row)
         worth = rooms.get(room)
         if worth is None:
             found = self._asked_about(row, pod, snapshot)

@@ -61,7 +61,11 @@ class ClassCache:
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
         self._routes: dict[bytes, ShapeRoute[CachedClass]] = {}
-        self._pinned = PinnedPods(profile, self._route_of, self._follow)
+        #: The same by the identities of the spec and labels of the first pod of a shape, which the route keeps.
+        self._by_parts: dict[tuple[int, int], ShapeRoute[CachedClass]] = {}
+        #: The class of the last decision along a route, which is the last of ``_classes``; None once another was moved there.
+        self._used_last: CachedClass | None = None
+        self._pinned = PinnedPods(profile, self._route_without_node, self._follow)
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide like ``decide`` while no pod is nominated. A pod of a shape that was decided before is not signed again."""
@@ -71,16 +75,26 @@ class ClassCache:
                 return Quick(pinned[0], 1, pinned[1], 1)
         if pod.spec.affinity is not None and self._narrow.concerns(pod):
             return self._decide_narrow(pod, snapshot) if self._pays else None
-        shape = pod.shape()
-        route = self._routes.get(shape)
-        if route is None or self._classes.get(route.key) is not route.pod_class or not route.holds(snapshot):
-            return self._decide_first(pod, shape, snapshot, seed)
-        route.share(pod)
+        route = self._by_parts.get(_parts_of(pod))
+        if route is None or not route.suits(pod):
+            shape = pod.shape()
+            route = self._routes.get(shape)
+            if route is None:
+                return self._decide_first(pod, shape, snapshot, seed)
         known = route.pod_class
+        if self._classes.get(route.key) is not known or not route.holds(snapshot):
+            return self._decide_first(pod, pod.shape(), snapshot, seed)
+        route.share(pod)
         if not known.refresh(pod, snapshot):
-            return self._decide_first(pod, shape, snapshot, seed)
-        self._classes[route.key] = self._classes.pop(route.key)
+            return self._decide_first(pod, pod.shape(), snapshot, seed)
+        if self._used_last is not known:
+            self._used_last = self._classes[route.key] = self._classes.pop(route.key)
         return known.decide(pod, snapshot, _NONE, seed)
+
+    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
+        """Return the way along which ``decide_known`` just decided on a pod; None if there is none."""
+        route = self._by_parts.get(_parts_of(pod))
+        return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod's class is not cached."""
@@ -103,10 +117,10 @@ class ClassCache:
         """Return the same as ``_leads``, and mark the class as the last one used."""
         leads = self._leads(route, snapshot)
         if leads:
-            self._classes[route.key] = self._classes.pop(route.key)
+            self._used_last = self._classes[route.key] = self._classes.pop(route.key)
         return leads
 
-    def _route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
+    def _route_without_node(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
         """Return the route to a pod's class, which is computed if it is not cached; None if there can be no route."""
         shape = pod.shape()
         route = self._routes.get(shape)
@@ -128,7 +142,9 @@ class ClassCache:
             return None
         if len(self._routes) >= _ROUTES_KEPT:
             self._routes.clear()
+            self._by_parts.clear()
         route = self._routes[shape] = ShapeRoute(known, self._decided, self._classes[self._decided], snapshot)
+        self._by_parts[_parts_of(known.first)] = route
         return route
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
@@ -164,6 +180,7 @@ class ClassCache:
         except TypeError:  # a signature that cannot be hashed
             return None
         known = self._classes.pop(key, None)
+        self._used_last = None
         if known is None or not known.refresh(pod, snapshot):
             part = self._parts.of(on_nodes, asked, pod, snapshot)
             known = CachedClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
@@ -201,6 +218,11 @@ class ClassCache:
             del self._classes[oldest]
         self._passed_by.discard(key)
         return True
+
+
+def _parts_of(pod: PodInfo) -> tuple[int, int]:
+    labels = pod.labels
+    return id(pod.spec), id(labels) if labels else 0
 
 
 def _scope_of(step: Step) -> Scope:

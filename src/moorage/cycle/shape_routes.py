@@ -21,14 +21,16 @@ C = TypeVar("C")
 class ShapeRoute(Generic[C]):
     """The route from one shape to its class, as found for the first pod of the shape."""
 
-    __slots__ = ("_facts", "_facts_known", "_first", "_logs", "_objects_changed", "_snapshot", "key", "pod_class")
+    __slots__ = ("_facts", "_facts_known", "_first", "_logs", "_objects_changed", "_snapshot", "has_terms", "key", "pod_class")
 
-    def __init__(self, shape: KnownShape, key: Hashable, pod_class: C, snapshot: Snapshot) -> None:
+    def __init__(self, known: KnownShape, key: Hashable, pod_class: C, snapshot: Snapshot) -> None:
         self.key = key
         self.pod_class = pod_class
         #: The logs of idle plugins with their positions, except journals, whose changes ``objects_changed`` counts.
-        self._logs = tuple(pair for pair in shape.stands_while if not isinstance(pair[0], Journal))
-        self._first = shape.first
+        self._logs = tuple(pair for pair in known.stands_while if not isinstance(pair[0], Journal))
+        self._first = known.first
+        #: True if placing a pod of the shape may end the route.
+        self.has_terms = known.first.has_affinity
         self._snapshot = snapshot
         self._objects_changed = snapshot.objects_changed
         self._facts: dict[str, Any] = {}
@@ -43,10 +45,23 @@ class ShapeRoute(Generic[C]):
                 return False
         return True
 
+    def suits(self, pod: PodInfo) -> bool:
+        """Return True for a pod that has the shape, and has its spec and status in common with the first one."""
+        first = self._first
+        if pod.spec is not first.spec or pod.status is not first.status or pod.namespace != first.namespace:
+            return False
+        its, meta = first.pod.metadata, pod.pod.metadata
+        return (
+            pod.labels == first.labels
+            and meta.owner_references == its.owner_references
+            and meta.deletion_timestamp == its.deletion_timestamp
+        )
+
     def share(self, pod: PodInfo) -> None:
         """Copy the derived data of the first pod of the shape to this one, and share the first pod's equal parts."""
         its = self._first.__dict__
         if len(its) != self._facts_known:
             self._facts, self._facts_known = self._first.facts_of_shape(), len(its)
         pod.__dict__.update(self._facts)
-        pod.merge(self._first)
+        if pod.spec is not self._first.spec:
+            pod.merge(self._first)

@@ -6,6 +6,7 @@ pods, the places that share the highest are kept as bytes, so that a search cost
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 import numpy as np
@@ -64,7 +65,7 @@ class TopPlaces:
         tied = self._tied
         assert tied is not None
         ring = self._ring
-        place = tied.find(1, ring.place_after(start))
+        place = tied.find(1, bisect_left(ring.hash_at, start))
         row: int = ring.row_at[place if place >= 0 else tied.find(1)]
         return row
 

@@ -13,10 +13,13 @@ from msgspec import Struct
 from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
+from moorage.cycle.pod_class import CachedClass, Quick
+from moorage.cycle.shape_routes import ShapeRoute
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
 from moorage.engine.outbox import Decided
+from moorage.errors import PluginError
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
 from moorage.plugins.default_binder import DefaultBinder
@@ -34,7 +37,7 @@ _AUTHORS = ('running Bind plugin "DefaultBinder": ',)
 class Found(Struct):
     """The next pod of the queue and the decision for it. The pod is still in the queue.
 
-    ``among``: see ``Quick``.
+    ``among``: see ``Quick``; ``route``: see ``Cycle.decide_next``.
     """
 
     queued: QueuedPod
@@ -45,6 +48,7 @@ class Found(Struct):
     node: str
     cycle: Cycle
     among: int
+    route: ShapeRoute[CachedClass] | None = None
 
 
 class FastLane:
@@ -56,8 +60,15 @@ class FastLane:
         self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
         self._suits: dict[str, Profile | None] = {}
 
-    def find(self, cycle: Cycle, now: float) -> Found | None:
-        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock."""
+    def find(self, cycle: Cycle, now: float, before: Found | None = None) -> Found | None:
+        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock.
+
+        ``before``: the pod that this lane placed last, if nothing else has happened since. Its copies are decided sooner.
+        """
+        if before is not None:
+            copy = self._copy_of(before, now)
+            if copy is not None:
+                return copy
         state, cluster = self._state, self._state.cluster
         if not self.is_open or state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
             return None
@@ -70,20 +81,42 @@ class FastLane:
             return None
         if spec.scheduling_group is not None or spec.resource_claims or (spec.volumes and pod.volumes is not None):
             return None
-        if pod.terminating:
+        if pod.pod.metadata.deletion_timestamp is not None:
             return None
         try:
             quick = cycle.decide_fast(profile, pod, cluster.snapshot)
             pod.needs  # noqa: B018 (raises here, before anything is changed)
         except Exception:  # the attempt reports it
             return None
-        if quick is None or not profile.resting.isdisjoint(quick.found.states):
+        return None if quick is None else self._found(queued, profile, cycle, quick, None)
+
+    def _copy_of(self, before: Found, now: float) -> Found | None:
+        """Decide on the next pod of the queue if it is a copy of the last one; None: find out what it is."""
+        state = self._state
+        queued = state.queue.first_if_quiet(now)
+        if queued is None or queued.pod.spec is not before.pod.spec:
             return None
-        nodes, found = cluster.table.nodes, quick.found
+        pod, cycle, cluster = queued.pod, before.cycle, state.cluster
+        route = before.route or cycle.route_of(before.profile, before.pod, cluster.snapshot)
+        if route is None or not route.suits(pod) or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
+            return None
+        try:
+            quick = cycle.decide_next(route, pod, cluster.snapshot)
+        except PluginError:
+            return None
+        return None if quick is None else self._found(queued, before.profile, cycle, quick, route)
+
+    def _found(
+        self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick, route: ShapeRoute[CachedClass] | None
+    ) -> Found | None:
+        """Return what was found, unless a plugin has work after the decision."""
+        row, found, nodes = quick.row, quick.found, self._state.cluster.table.nodes
+        if not profile.resting.isdisjoint(found.states):
+            return None
+        pod, node = queued.pod, nodes[row].name
         evaluated = len(nodes) if found.nodes is None else len(found.nodes)
-        node = nodes[quick.row].name
         decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
-        return Found(queued, pod, decision, profile, quick.row, node, cycle, quick.among)
+        return Found(queued, pod, decision, profile, row, node, cycle, quick.among, route)
 
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile of a scheduler name if all its pods may take the lane."""
@@ -101,6 +134,19 @@ class FastLane:
         state.cluster.assume_on(found.pod, found.node, found.row)
         found.cycle.follow(found.among, state.cluster.table)
         state.revision += 1
+
+    def place(self, found: Found, bound: Pod) -> None:
+        """Assume the pod and confirm it as bound at once, for a driver that reports nothing in between."""
+        state = self._state
+        state.queue.take_first(found.queued)
+        info = found.pod.bound(bound)
+        state.cluster.place_on(found.pod, info, found.node, found.row)
+        found.cycle.follow(found.among, state.cluster.table)
+        state.outbox.tickets += 1
+        state.revision += 2
+        state.facts += 1
+        if state.queue.heeds_events:
+            state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
 
     def order_bind(self, found: Found) -> None:
         """Assume the pod, report the decision and order the binding, as an attempt does."""

@@ -64,7 +64,7 @@ class RecordedSimulation(SimulatedCluster):
         yield self.pods_in_order()
         yield [(uid, record) for uid, record in self.records.items()]
         yield [(uid, record) for uid, record in self.victims.items()]
-        yield [(uid, *self._last_attempts[uid]) for uid in sorted(self._last_attempts)]
+        yield [(uid, self._last_attempts[uid]) for uid in sorted(self._last_attempts)]
         yield [(time_s, type(fact).__name__, getattr(fact, "obj", None)) for time_s, _, fact in sorted(self._events, key=_when)]
         yield sorted(self._timeouts.items())
 

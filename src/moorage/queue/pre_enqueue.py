@@ -60,20 +60,19 @@ class Gates:
 
     def hold(self, queued: QueuedPod) -> bool:
         """Run the PreEnqueue plugins and record on the pod which one gates it, if any. Return True if the pod is gated."""
-        plugins = self._plugins[queued.profile]
+        pod = queued.pod
+        plugins = self._plugins[pod.spec.scheduler_name]
         if queued.gated_by:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin[0] != queued.gated_by))
         for name, pre_enqueue in plugins:
             try:
-                answer: object = pre_enqueue(queued.pod)
+                answer: object = pre_enqueue(pod)
             except Exception as error:
                 found = failure_text(error)
-                self._on_fault(
-                    PluginError(name, f"failed in preEnqueue for pod {queued.pod.key}: {found}; the pod stays gated")
-                )
+                self._on_fault(PluginError(name, f"failed in preEnqueue for pod {pod.key}: {found}; the pod stays gated"))
                 answer = Hold.because(found)
             if answer is not None:
-                queued.gated_by, queued.gate = name, self._checked(name, answer, queued.pod)
+                queued.gated_by, queued.gate = name, self._checked(name, answer, pod)
                 queued.unschedulable_plugins |= {name}
                 return True
         queued.gated_by, queued.gate = "", None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from moorage.api.core import Pod
-from moorage.simulator.pod_record import PodRecord
+from moorage.simulator.pod_record import PodRecord, State, bound_version
 from moorage.simulator.under_way import LastAttempt
 
 __all__ = ["PodBooks"]
@@ -45,6 +45,28 @@ class PodBooks:
         namespace, _, name = key.partition("/")
         pod = self._pods.get(self._named.get((namespace, name), ""))
         return pod if pod is not None and pod.key == key else None
+
+    def _place(self, pod: Pod, node: str, attempt: LastAttempt | None, now: float) -> Pod:
+        """Record that a pod is bound, and by which ``attempt`` unless that is recorded. Return its bound version."""
+        uid = pod.metadata.uid
+        bound = self._pods[uid] = bound_version(pod, node)
+        record = self.records.get(uid)
+        if record is not None:
+            if attempt is not None:
+                self._note_attempt(record, "", attempt)
+            if record.state == State.PENDING:
+                record.state, record.node, record.placed_s = State.PLACED, node, now
+        return bound
+
+    def _note_attempt(self, record: PodRecord, message: str, attempt: LastAttempt) -> None:
+        """Record an attempt for a pod."""
+        record.attempts += 1
+        record.message = message
+        uid = record.pod.metadata.uid
+        before = self._last_attempts.get(uid)
+        if before is not None and before.facts == attempt.facts:
+            attempt = LastAttempt(attempt.revision, attempt.facts, before.times + 1)
+        self._last_attempts[uid] = attempt
 
     def _forget(self, pod: Pod) -> None:
         uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)

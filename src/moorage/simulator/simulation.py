@@ -22,6 +22,7 @@ from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
+from moorage.engine.fast_lane import Found
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.engine.scheduler import Scheduler
@@ -43,7 +44,7 @@ from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.pod_books import PodBooks
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.pod_record import PodRecord, State, bound_version, wants_a_node
+from moorage.simulator.pod_record import PodRecord, State, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulated_time import timestamp
@@ -170,22 +171,33 @@ class SimulatedCluster(PodBooks):
 
     def _place_quickly(self) -> Iterator[Decision]:
         """Place pods in the scheduler's fast lane and yield the decisions, until a pod needs an attempt."""
-        scheduler, state = self.scheduler, self.scheduler.state
+        scheduler, state, lane = self.scheduler, self.scheduler.state, self.scheduler.lane
         now, facts = self.now, state.facts
+        found: Found | None = None
         while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
             state.now = now
-            found = scheduler.lane.find(scheduler.cycle, now)
+            found = lane.find(scheduler.cycle, now, found)
             if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
                 return
-            scheduler.lane.assume(found)
-            self._note(found.decision)
-            if facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod:  # otherwise on_attempt changed the pod
-                scheduler.lane.confirm(found, self._bound(found.pod.pod, found.node))
+            if self.on_attempt is None:
+                bound = self._place(found.pod.pod, found.node, LastAttempt(state.revision + 1, facts, 1), now)
+                lane.place(found, bound)
+                if self.durations:
+                    self._end_later(bound)
                 facts += 1
+            else:
+                lane.assume(found)
+                self._note(found.decision)
+                if facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod:  # else on_attempt changed the pod
+                    lane.confirm(found, self._bound(found.pod.pod, found.node))
+                    facts += 1
+            revision = state.revision
             yield found.decision
+            if revision != state.revision or found.cycle is not scheduler.cycle:
+                found = None
             if facts != state.facts or now != self.now or (self._events and self._events[0][0] <= now):
                 self._process_due()
-                now, facts = self.now, state.facts
+                now, facts, found = self.now, state.facts, None
 
     def _process_due(self) -> None:
         """Process the events that are due, the controllers, and work that waits for them."""
@@ -352,9 +364,9 @@ class SimulatedCluster(PodBooks):
     def _seen(self, pod: Pod) -> None:
         """Record a pod that is new or changed. A pod with the name of another replaces it."""
         uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)
-        holder = self._pods.get(self._named.get(name, ""))
-        if holder is not None and holder.metadata.uid != uid:
-            self._tell(Gone(holder))
+        holder = self._named.get(name, uid)
+        if holder != uid and holder in self._pods:
+            self._tell(Gone(self._pods[holder]))
         self._named[name] = uid
         if uid not in self._pods:
             self._arrivals += 1
@@ -495,12 +507,8 @@ class SimulatedCluster(PodBooks):
 
     def _bound(self, pod: Pod, node: str) -> Pod:
         """Bind a pod that the fast lane has placed, and return its bound version."""
-        bound = bound_version(pod, node)
+        bound = self._place(pod, node, None, self.now)
         self._end_later(bound)
-        self._pods[pod.metadata.uid] = bound
-        record = self.records.get(pod.metadata.uid)
-        if record is not None and record.state == State.PENDING:
-            record.state, record.node, record.placed_s = State.PLACED, node, self.now
         return bound
 
     def _nominate(self, work: Work) -> None:
@@ -581,14 +589,9 @@ class SimulatedCluster(PodBooks):
                 self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
 
     def _note(self, decision: Decision) -> None:
-        uid, state = decision.pod.uid, self.scheduler.state
-        record = self.records.get(uid)
+        state, record = self.scheduler.state, self.records.get(decision.pod.uid)
         if record is None:
             return
-        record.attempts += 1
-        record.message = decision.message
-        before = self._last_attempts.get(uid)
-        times = 1 + (before.times if before is not None and before.facts == state.facts else 0)
-        self._last_attempts[uid] = LastAttempt(state.revision, state.facts, times)
+        self._note_attempt(record, decision.message, LastAttempt(state.revision, state.facts, 1))
         if self.on_attempt is not None:
             self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))

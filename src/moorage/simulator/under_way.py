@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from moorage.engine.facts import Work
 
 __all__ = ["LastAttempt", "WaitingWork"]
 
 
-class LastAttempt(NamedTuple):
+class LastAttempt(Struct, frozen=True):
     """The last attempt for a pod: the scheduler's revision and facts at that time, and the attempts since that fact."""
 
     revision: int

@@ -23,6 +23,8 @@ class RowLog:
         #: While this is true nothing is logged: the changes are undone before any reader continues.
         self.muted = False
         self.position = 0
+        #: The row that changed last.
+        self.last = -1
         self._rows = array("q")
         self._dropped = 0
 
@@ -30,6 +32,7 @@ class RowLog:
         if self.muted:
             return
         self._rows.append(row)
+        self.last = row
         self.position += 1
         if len(self._rows) >= 2 * self.keep:
             del self._rows[: self.keep]

@@ -139,6 +139,14 @@ class ClusterState:
         self._placed[pod.uid] = (pod, self._assumed.pop(pod.uid))
         self.table.pods[row][pod.uid] = pod
 
+    def place_on(self, pod: PodInfo, bound: PodInfo, node: str, row: int) -> None:
+        """Assume a pod as ``assume_on`` does, and confirm its bound version as ``confirm`` does."""
+        uid = pod.uid
+        self._placed[uid] = (bound, node)
+        table = self.table
+        table.add_pod(row, pod)
+        table.pods[row][uid] = bound
+
     def forget(self, uid: str) -> PodInfo | None:
         """Undo an assumption. Return the pod, or None if it is not assumed (confirmed or deleted meanwhile)."""
         if self._assumed.pop(uid, None) is None:

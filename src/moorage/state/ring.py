@@ -22,7 +22,8 @@ class Ring:
         """``rows`` and their ``hashes`` are sorted by hash; ``place_of`` is computed if the caller does not have it."""
         self.rows = rows
         self._sorted = hashes
-        self._hashes = hashes.data  # bisect reads a memoryview faster than an array
+        #: The hashes as a memoryview, which bisect reads faster than an array.
+        self.hash_at: memoryview = hashes.data
         if place_of is None:
             place_of = np.empty(len(self.rows), dtype=np.intp)
             place_of[self.rows] = np.arange(len(self.rows))
@@ -39,7 +40,7 @@ class Ring:
 
     def with_row(self, row_hash: int) -> Ring:
         """Return the ring with one more row, the last."""
-        place = bisect_right(self._hashes, row_hash)
+        place = bisect_right(self.hash_at, row_hash)
         place_of = np.append(self.place_of + (self.place_of >= place), place)
         return Ring(_inserted(self.rows, place, len(self.rows)), _inserted(self._sorted, place, row_hash), place_of)
 
@@ -58,14 +59,14 @@ class Ring:
 
     def place_after(self, start: int) -> int:
         """Return the first place at or after a position on the ring; the number of rows if there is none."""
-        return bisect_left(self._hashes, start)
+        return bisect_left(self.hash_at, start)
 
     def first_best(self, scores: npt.NDArray[np.int64], start: int) -> int:
         """Return the row with the highest score; where several share it, the first at or after ``start``.
 
         ``scores`` are in ring order, shape (rows,), at least one.
         """
-        at = bisect_left(self._hashes, start)
+        at = bisect_left(self.hash_at, start)
         later, earlier = scores[at:], scores[:at]
         if not len(later):
             return int(self.rows[earlier.argmax()])

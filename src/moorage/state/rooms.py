@@ -39,14 +39,25 @@ class Rooms:
             self._position = position
             for row in range(self._space.rows) if changed is None else dict.fromkeys(changed):
                 if row < self._space.rows:
-                    self._column.cells[row] = self._number(tuple([column.cells[row] for column in self._sums]))
+                    self._renumber(row)
         return self._column
 
-    def _number(self, room: tuple[int, ...]) -> int:
+    def at(self, row: int) -> int:
+        """Return the number of one row's room, up to date. No what-if may be open."""
+        changes = self._changes
+        if changes.position != self._position + 1 or changes.last != row:
+            number: int = self.followed().cells[row]
+            return number
+        self._position = changes.position
+        return self._renumber(row)
+
+    def _renumber(self, row: int) -> int:
+        room = tuple([column.cells[row] for column in self._sums])
         number = self._numbers.get(room)
         if number is None:
             if len(self._numbers) >= _KEPT:
                 self._numbers.clear()
             self._given += 1
             number = self._numbers[room] = self._given
+        self._column.cells[row] = number
         return number

@@ -461,7 +461,9 @@ class NodeTable:
             terms.remove(row, held)
 
     def _account(self, row: int, pod: PodInfo, by: int) -> None:
-        for column, count in self._shifts_of(pod.needs):
+        needs = pod.needs
+        known = self._shifts.get(needs.key)
+        for column, count in known[1] if known is not None and known[0] is needs else self._shifts_of(needs):
             try:
                 column.cells[row] += by * count
             except ValueError:  # int64 overflows in an array

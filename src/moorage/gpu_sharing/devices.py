@@ -10,7 +10,7 @@ import numpy as np
 
 from moorage.framework.handle import Handle
 from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, assigned_devices, gpu_request
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
@@ -47,6 +47,8 @@ class DeviceTable:
         self.numbering = 0
         self._left: IntArray = np.zeros((0, 1), dtype=np.int64)
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
+        self._most: IntArray = np.zeros(0, dtype=np.int64)
+        self._unused: IntArray = np.zeros(0, dtype=np.int64)
         self._layout = -1
         self._position = 0
         #: Rows on which devices were assigned or released since the row was last summed.
@@ -69,6 +71,16 @@ class DeviceTable:
         self._follow(nodes.table)
         totals: IntArray = self._totals[nodes.rows]
         return totals
+
+    def have_room(self, nodes: NodeView, milli: int, count: int) -> BoolArray:
+        """Return which nodes have ``count`` unused devices, or for a part of a device one with ``milli`` free."""
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:
+            free = [self._added_up(node) for node in nodes]
+            return np.array([sum(one >= milli for one in row) >= count for row in free], dtype=np.bool_)
+        self._follow(nodes.table)
+        found, least = (self._unused, count) if milli == WHOLE else (self._most, milli)
+        has_room: BoolArray = found[nodes.rows] >= least
+        return has_room
 
     def present(self, nodes: NodeView) -> list[tuple[int, ...]]:
         """Return for each node the free milli of the devices that have any, in ascending order."""
@@ -129,7 +141,8 @@ class DeviceTable:
         if changed is None:
             self._rows = [self._added_up(NodeInfo(table, row)) for row in range(len(table))]
             self._left = _as_array(self._rows)
-            self._totals = self._left.sum(axis=1)
+            self._totals, self._most = self._left.sum(axis=1), self._left.max(axis=1)
+            self._unused = (self._left >= WHOLE).sum(axis=1)
             self._numbers = np.array([self._number(present(left)) for left in self._rows], dtype=np.int64)
         else:
             for row in self._stale.union(changed):
@@ -143,7 +156,7 @@ class DeviceTable:
             self._left = _as_array(self._rows)
         self._left[row, : len(left)] = left
         self._left[row, len(left) :] = 0
-        self._totals[row] = sum(left)
+        self._totals[row], self._most[row], self._unused[row] = sum(left), max(left, default=0), left.count(WHOLE)
         self._numbers[row] = self._number(present(left))
 
     def _added_up(self, node: NodeInfo) -> list[int]:

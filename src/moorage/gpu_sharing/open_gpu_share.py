@@ -106,16 +106,24 @@ class OpenGpuShare(
     def filter(self, request: GpuRequest, nodes: NodeView) -> Iterator[Reject]:
         needed = max(request.count, max(request.index, default=-1) + 1)
         few = nodes.allocatable(GPU_COUNT) < needed
-        yield Reject(few, NO_DEVICES, unresolvable=True)
-        wrong = _has_wrong_model(request, nodes) & ~few
-        yield Reject(wrong, WRONG_MODEL, unresolvable=True)
+        closed = few
+        if np.count_nonzero(few):
+            yield Reject(few, NO_DEVICES, unresolvable=True)
+        if request.models:
+            wrong = _has_wrong_model(request, nodes) & ~few
+            yield Reject(wrong, WRONG_MODEL, unresolvable=True)
+            closed = few | wrong
+        full = self._full(request, nodes) & ~closed
+        if np.count_nonzero(full):
+            yield Reject(full, NO_ROOM)
+
+    def _full(self, request: GpuRequest, nodes: NodeView) -> BoolArray:
+        """Return which nodes have too few devices with enough left."""
+        if not request.index:
+            return np.logical_not(self._devices.have_room(nodes, request.milli, request.count))
         left = self._devices.left(nodes)
-        if request.index:
-            wanted = [device for device in request.index if device < left.shape[1]]
-            full = (left[:, wanted] < request.milli).any(axis=1)
-        else:
-            full = (left >= request.milli).sum(axis=1) < request.count
-        yield Reject(full & ~few & ~wrong, NO_ROOM)
+        wanted = [device for device in request.index if device < left.shape[1]]
+        return np.asarray((left[:, wanted] < request.milli).any(axis=1), dtype=np.bool_)
 
     def filter_node(self, request: GpuRequest, node: NodeInfo) -> Hold | None:
         if node.allocatable(GPU_COUNT) < max(request.count, max(request.index, default=-1) + 1):
@@ -187,8 +195,6 @@ class OpenGpuShare(
 
 
 def _has_wrong_model(request: GpuRequest, nodes: NodeView) -> BoolArray:
-    if not request.models:
-        return nodes.false()
     labels = nodes.label(GPU_MODEL)
     allowed = np.array([value in request.models for value in labels.values], dtype=bool)
     wrong: BoolArray = ~allowed[nodes.ids(labels)]

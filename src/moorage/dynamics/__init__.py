@@ -1,4 +1,4 @@
-"""A cluster over time: ``moorage.Simulation`` and what takes part in it.
+"""A cluster over time: ``moorage.Simulation`` and its processes.
 
 Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
 """

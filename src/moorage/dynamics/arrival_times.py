@@ -1,4 +1,4 @@
-"""When pods arrive: at random with a constant or a daily rate, regularly, or at given times. Times are in seconds."""
+"""Arrival times of pods: random with a constant or a daily rate, regular, or given. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ArrivalTimes", "AtTimes", "Diurnal", "Poisson", "Regular"]
 
 
 class ArrivalTimes(Protocol):
-    """A source of times. ``next_after`` returns the first arrival after a time; None: there are no more."""
+    """A source of arrival times. ``next_after`` returns the first one after a time; None if there are no more."""
 
     def next_after(self, now_s: float, random: Random) -> float | None: ...
 
@@ -28,7 +28,7 @@ def _check_rate(per_hour: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Arrivals that do not depend on each other, at a constant mean rate."""
+    """Independent arrivals at a constant mean rate (a Poisson process)."""
 
     per_hour: float
 
@@ -74,7 +74,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """One arrival every so many seconds."""
+    """One arrival per period, in seconds."""
 
     every_s: float
 
@@ -88,7 +88,7 @@ class Regular:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """Arrivals at given times, in increasing order. Of equal times, one counts: use a batch for more."""
+    """Arrivals at given times, in increasing order. Equal times give one arrival: use a batch for several pods."""
 
     times: Sequence[float] = field(repr=False)
 

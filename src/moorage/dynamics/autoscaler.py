@@ -1,4 +1,4 @@
-"""``ClusterAutoscaler``: nodes of node pools come when pods do not fit, and go when they are not needed.
+"""``ClusterAutoscaler``: add nodes of node pools when pods do not fit, and remove nodes that are not needed.
 
 Source  cluster-autoscaler 1.33, core/static_autoscaler.go, core/scaleup, core/scaledown
 """
@@ -31,7 +31,7 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["AutoscalerRules", "ClusterAutoscaler", "ScalingEvent"]
 
 _TAINT: Final = Taint(key="ToBeDeletedByClusterAutoscaler", effect="NoSchedule")
-#: --expendable-pods-priority-cutoff: pods below this priority let no node be added.
+#: --expendable-pods-priority-cutoff: no node is added for pods below this priority.
 _EXPENDABLE_BELOW: Final = -10
 
 
@@ -88,7 +88,7 @@ class ClusterAutoscaler:
         if expander not in EXPANDERS:
             raise InputError(f"expander: {expander!r} is none of {', '.join(EXPANDERS)}")
         self._given, self._expander, self._rules, self._name = tuple(pools), expander, rules, name
-        #: What it did, in order.
+        #: The scaling events, in order.
         self.events: list[ScalingEvent] = []
 
     def start(self, simulation: Simulation) -> None:
@@ -117,11 +117,11 @@ class ClusterAutoscaler:
         return {name: len(pool.members) for name, pool in self._pools.items()}
 
     def node_hours(self) -> dict[str, float]:
-        """Return for each pool for how many hours its nodes were there, added up."""
+        """Return the node hours of each pool: the hours that its nodes existed, added up."""
         return {name: pool.node_hours(self._simulation.now_s) for name, pool in self._pools.items()}
 
     def cost(self) -> float:
-        """Return the node hours at their prices."""
+        """Return the sum of node hours times the price of their pools."""
         return sum(self._pools[name].pool.price * hours for name, hours in self.node_hours().items())
 
     # -- scans -----------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class ClusterAutoscaler:
         self._order(self._pools[best.pool], best.count)
 
     def _without_room(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
-        """Return the pods that fit on no node now; a node may have come since their last attempt."""
+        """Return the pods that fit on no node now: one may have been added since their last attempt."""
         fits: dict[bytes, bool] = {}
         left = []
         for pod in pods:
@@ -255,7 +255,7 @@ class ClusterAutoscaler:
         empty_node(self._simulation, name, pods, _TAINT, partial(self._remove, state, name))
 
     def _remove(self, state: PoolState, name: str) -> None:
-        """Delete a node, with the pods that exist because of it."""
+        """Delete a node, with the pods bound to its existence (DaemonSet and mirror pods)."""
         simulation = self._simulation
         state.account(simulation.now_s)
         state.members.pop(name, None)

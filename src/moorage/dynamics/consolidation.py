@@ -1,7 +1,7 @@
-"""``Consolidation``: from time to time the nodes go whose pods find a place on the others, as Karpenter removes them.
+"""``Consolidation``: periodically remove nodes whose pods fit on the other nodes, as Karpenter does.
 
-``Cluster.consolidate`` answers which: it verifies with the engine that all pods are placed without the nodes, and that kubectl
-can drain them, with budgets.
+``Cluster.consolidate`` chooses the nodes: it verifies with the engine that all pods are placed without them, and that kubectl
+can drain them within the disruption budgets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAINT: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 class Consolidation:
     """Every ``every_s`` seconds, ask which nodes can go, and remove at most ``most`` of them.
 
-    ``types``   what nodes cost, as ``Cluster.consolidate`` takes them; empty: as many nodes as possible go
+    ``types``   node types with prices, as ``Cluster.consolidate`` takes them; empty: remove as many nodes as possible
     ``effort``  how long the search may take, in reads of its clock: the same in every run, unlike seconds
     """
 

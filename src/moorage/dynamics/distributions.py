@@ -65,7 +65,7 @@ class UniformBetween:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Times between events that do not depend on each other, with this mean."""
+    """Times between independent events, with this mean."""
 
     mean: float
 
@@ -127,5 +127,5 @@ DistributionLike: TypeAlias = Distribution | float
 
 
 def distribution_of(given: DistributionLike) -> Distribution:
-    """Return a distribution; a number stands for itself."""
+    """Return a distribution: ``Fixed`` for a number, a distribution unchanged."""
     return Fixed(float(given)) if isinstance(given, int | float) else given

@@ -1,4 +1,4 @@
-"""Expanders: which node pool grows, of those that would help pending pods.
+"""Expanders: choose which node pool to scale up among those that would help pending pods.
 
 Source  cluster-autoscaler 1.33, expander/waste/waste.go, expander/price/price.go, expander/mostpods/mostpods.go
 """
@@ -21,9 +21,9 @@ __all__ = ["EXPANDERS", "Expander", "ExpansionOption", "chosen", "size_of"]
 _GI: Final = 1 << 30
 #: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
 _STABILIZING: Final = (500, 500 << 20)
-#: What a GiB of memory costs as a share of a core, as for the machines of large providers.
+#: The price of a GiB of memory relative to a core, as for the machines of large providers.
 _GIB_PER_CORE: Final = 0.13
-#: (largest number of nodes, millicores of the preferred node): it doubles whenever the cluster grows threefold.
+#: (largest number of nodes, millicores of the preferred node): the size doubles whenever the cluster grows threefold.
 _PREFERRED: Final = ((2, 1000), (6, 2000), (20, 4000), (60, 8000), (200, 16_000))
 _PREFERRED_LARGE: Final = 32_000
 
@@ -60,7 +60,7 @@ def _least(options: Sequence[ExpansionOption], score: Callable[[ExpansionOption]
 
 
 def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Waste the least share of cpu and memory, added up."""
+    """Return the options that leave the least cpu and memory unused: the sum of both shares."""
 
     def waste(option: ExpansionOption) -> float:
         wasted = 0.0
@@ -73,14 +73,14 @@ def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[Expansio
 
 
 def most_pods(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Help as many pods as possible."""
+    """Return the options that place the most pods."""
     return _least(options, lambda option: -len(option.pods))
 
 
 def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Pay the least for what the pods are worth, on nodes of a size that suits the cluster.
+    """Return the options with the lowest price relative to the price of the pods, on nodes of a size that suits the cluster.
 
-    What a pod is worth: its requests at the prices of the cheapest pool, a GiB of memory costing 0.13 of a core. (A cloud
+    The price of a pod: its requests at the prices of the cheapest pool, where a GiB of memory costs 0.13 of a core. (A cloud
     provider has a price list for pods.)
     """
     unit = min(option.price / _cores(*size_of(option.node)) for option in options)
@@ -102,7 +102,7 @@ def _cores(cpu_milli: int, memory_bytes: int) -> float:
 
 
 def any_option(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Take any."""
+    """Return all options: ``chosen`` picks one at random."""
     return list(options)
 
 

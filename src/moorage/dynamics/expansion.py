@@ -1,7 +1,7 @@
-"""How many nodes of a pool would let pending pods be placed: the engine places the pods on copies of the pool's node.
+"""Estimate how many nodes of a pool pending pods need: the engine places the pods on copies of the pool's node.
 
-The nodes have their DaemonSet pods only. Where a pod has affinity to other pods or spread constraints, the whole cluster is
-loaded beside them.
+The new nodes run only their DaemonSet pods. If a pod has affinity to other pods or spread constraints, the rest of the cluster
+is loaded, too.
 
 Source  cluster-autoscaler 1.33, estimator/binpacking_estimator.go
 """
@@ -25,9 +25,9 @@ _NO_PREEMPTION = SearchScope(post_filter=False)
 
 
 class ExpansionEstimate:
-    """One question at a time: ``upcoming`` nodes first take what fits there, then ``needed`` adds nodes.
+    """Estimates: ``left`` returns the pods that ``upcoming`` nodes do not take, ``needed`` how many more nodes to add.
 
-    ``around`` returns the objects of the cluster without its pending pods; ``policies`` are what admission reads.
+    ``around`` returns the objects of the cluster without its pending pods; ``policies`` returns those that admission reads.
     """
 
     def __init__(self, options: Options, around: Callable[[], Iterable[Object]], policies: Callable[[], list[Object]]) -> None:
@@ -45,7 +45,7 @@ class ExpansionEstimate:
         return self._empty
 
     def left(self, pods: Sequence[PodInfo], upcoming: Sequence[Node]) -> list[PodInfo]:
-        """Return the pods that fit neither on nodes to come nor, where the cluster is loaded, on those that exist."""
+        """Return the pods that fit neither on upcoming nodes nor, if the cluster is loaded, on existing ones."""
         if not upcoming and not any(pod.has_affinity or pod.spread_constraints for pod in pods):
             return list(pods)
         scratch = self._scratch(pods)
@@ -57,7 +57,7 @@ class ExpansionEstimate:
     def needed(
         self, pods: Sequence[PodInfo], upcoming: Sequence[Node], make: Callable[[int], Node], most: int
     ) -> tuple[int, tuple[PodInfo, ...]]:
-        """Return how many nodes to add, at most ``most``, and the pods that then have a place. ``make`` makes the n-th node."""
+        """Return how many nodes to add, at most ``most``, and the pods that then fit. ``make`` creates the n-th node."""
         scratch = self._scratch(pods)
         held = self._add(scratch, upcoming)
         placed: list[PodInfo] = []
@@ -104,7 +104,7 @@ class ExpansionEstimate:
         return False
 
     def _clear(self, scratch: SimulatedCluster, held: Iterable[Object]) -> None:
-        """Take pods and nodes away again."""
+        """Remove pods and nodes from the scratch cluster."""
         listed = list(held)
         for obj in listed:
             if isinstance(obj, Pod) and obj.metadata.uid in scratch.pods:

@@ -1,4 +1,4 @@
-"""Nodes that fail and come back, each at its own times.
+"""Nodes that fail and are repaired, each at its own times.
 
 Source  kubernetes, pkg/controller/nodelifecycle, pkg/controller/tainteviction
 """
@@ -20,12 +20,12 @@ from moorage.simulator.owners import controller_of
 
 __all__ = ["FailingNodes"]
 
-#: kube-controller-manager's --node-monitor-grace-period: a node that is silent for so long is marked as unreachable.
+#: kube-controller-manager's --node-monitor-grace-period: seconds without heartbeats before a node is marked unreachable.
 _GRACE_S: Final = 50.0
 
 
 class FailingNodes:
-    """Nodes that fail and come back for as long as they are part of the cluster; nodes that are added later fail as well.
+    """Nodes that fail and are repaired for as long as they are in the cluster; nodes that are added later fail as well.
 
     ``mtbf``   seconds from a repair to the next failure
     ``mttr``   seconds from a failure to its repair
@@ -48,9 +48,9 @@ class FailingNodes:
             raise InputError(f"mode: {mode!r} is neither 'unreachable' nor 'deleted'")
         self._mtbf, self._mttr, self._mode = distribution_of(mtbf), distribution_of(mttr), mode
         self._where, self._name = where, name
-        #: How many failures there were.
+        #: The number of failures so far.
         self.count = 0
-        #: The nodes that are down now; the number tells one failure of a node from the next.
+        #: The nodes that are down now, with the number of the failure, which tells successive failures of a node apart.
         self.down: dict[str, int] = {}
 
     def start(self, simulation: Simulation) -> None:

@@ -1,4 +1,4 @@
-"""Which nodes an autoscaler can remove: their pods may be moved, and the Filter plugins let them onto other nodes.
+"""Check which nodes an autoscaler can remove: their pods may be evicted and pass the Filter plugins on other nodes.
 
 Source  cluster-autoscaler 1.33, simulator/drain.go, simulator/drainability/rules
 """
@@ -52,9 +52,10 @@ def _blocks(pod: Pod) -> bool:
 
 
 def can_move(simulation: SimulatedCluster, row: int, pods: Collection[PodInfo], closed: Collection[int]) -> bool:
-    """Return True if all these pods of a row have a place on other rows, outside ``closed``, by filters and by what is left.
+    """Return True if all these pods of the node at ``row`` fit on nodes at other rows of the table, outside ``closed``.
 
-    Pods are placed one by one on the first row with room; what they would mean for each other's affinity is not considered.
+    Pods are placed one by one on the first row that has room and passes the Filter plugins. Affinity between the moved pods is
+    not considered.
     """
     table = simulation.scheduler.cluster.table
     names = sorted({name for pod in pods for name in pod.requests})

@@ -1,4 +1,4 @@
-"""Node pools of an autoscaler: what a node of each is, how many there may be, and which nodes there are."""
+"""Node pools of an autoscaler: the template of their nodes, the minimum and maximum size, and the existing nodes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from moorage.laboratory.objects import ObjectLike
 
 __all__ = ["NodePool", "PoolState", "pool_states", "read_pools"]
 
-#: The nodes of a pool without a maximum, and the longest time to wait for a node.
+#: The maximum size of a pool that gives none, and the longest provisioning time of a node in seconds.
 _MOST: Final = 1000
 _LONGEST_S: Final = 1e7
-#: What a pool in a file has that a node type does not.
+#: The fields of a pool in a file that a node type does not have.
 _OWN: Final = ("min", "provisionSeconds")
 
 
@@ -43,7 +43,7 @@ class NodePool(Struct, frozen=True, kw_only=True):
 
 
 class PoolState:
-    """A pool while time passes. ``members`` are its nodes, ``upcoming`` those that are ordered and not there yet."""
+    """The state of a pool. ``members`` are its nodes, ``upcoming`` those that are ordered and do not exist yet."""
 
     def __init__(self, pool: NodePool, offer: Offer, members: Iterable[str]) -> None:
         self.pool, self.offer = pool, offer
@@ -57,23 +57,23 @@ class PoolState:
         return len(self.members) + len(self.upcoming)
 
     def order(self, taken: Iterable[str]) -> Node:
-        """Return one more node, that is upcoming from now on."""
+        """Order a node: return it, and count it as upcoming."""
         node = self.offer.node(self._made, taken)
         self._made += 1
         self.upcoming[node.name] = node
         return node
 
     def sketch(self, number: int) -> Node:
-        """Return a node as those that could be ordered, for an estimate."""
+        """Return a node like those that could be ordered, for an estimate."""
         return self.offer.node(1_000_000 + number)
 
     def account(self, now_s: float) -> None:
-        """Count the time since the last call; call this before the number of nodes changes."""
+        """Add the node hours since the last call; call this before the number of nodes changes."""
         self._node_s += len(self.members) * (now_s - self._since_s)
         self._since_s = now_s
 
     def node_hours(self, now_s: float) -> float:
-        """Return for how long nodes were there, added up."""
+        """Return the hours that the pool's nodes existed, added up."""
         self.account(now_s)
         return self._node_s / 3600
 
@@ -101,7 +101,7 @@ def read_pools(path: str) -> list[NodePool]:
 
 
 def pool_states(pools: Sequence[NodePool], nodes: Sequence[Node]) -> dict[str, PoolState]:
-    """Return the pools by name. Nodes that a provider would make alike belong to the pool whose node they are like.
+    """Return the pools by name. The members of a pool with ``like`` are the existing nodes of the same node group.
 
     Raises  InputError
     """

@@ -15,7 +15,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["delete_node", "empty_node"]
 
-#: Pods get no longer grace period than this, in seconds (--max-graceful-termination-sec of cluster-autoscaler).
+#: The longest grace period of evicted pods, in seconds (--max-graceful-termination-sec of cluster-autoscaler).
 _LONGEST_GRACE_S: Final = 600
 
 
@@ -33,7 +33,7 @@ def empty_node(simulation: Simulation, name: str, pods: Iterable[PodInfo], taint
 
 
 def delete_node(simulation: Simulation, name: str) -> None:
-    """Delete a node that is there, with the pods that exist because of it."""
+    """Delete a node if it exists, with its remaining pods that go with it."""
     row = simulation.table.row_of.get(name)
     if row is not None:
         bound = [pod.pod for pod in simulation.table.pods[row].values() if is_bound_to_its_node(pod.pod)]

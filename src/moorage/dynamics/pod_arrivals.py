@@ -47,7 +47,7 @@ class PodArrivals:
     ``kinds``     what: templates as structs, dicts, YAML text or paths, or ``PodKind`` with weights and lifetimes
     ``lifetime``  for kinds without one of their own
     ``until_s``   no pods arrive after this time; None: arrivals have no end
-    ``replaced``  a Job owns the pods: one that is lost or evicted is replaced and begins again
+    ``replaced``  a Job owns the pods: if one is lost or evicted, a new pod replaces it and runs from the start
     ``name``      the pods are named ``name-1``, ``name-2`` …; also the name of the generator
     """
 

@@ -1,8 +1,8 @@
-"""``Simulation``: a cluster in virtual time, and what happens to it while time passes.
+"""``Simulation``: a cluster in virtual time that changes while time passes.
 
-The engine is the one of ``moorage simulate``. Changes happen at given times (``at``), calls repeat (``every``), and processes
+It uses the engine of ``moorage simulate``. Changes happen at given times (``at``), calls repeat (``every``), and processes
 such as arrivals, node failures, an autoscaler or a recorder take part (``use``). Equal objects, options and processes give
-equal runs: all chance comes from generators that the seed and a name determine.
+equal runs: all random numbers come from generators that are seeded by the run's seed and a name.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Simulation:
         created = create_pods(given, quota=options.quota)
         self.options = options
         self.seed = options.seed
-        #: How many processes have no end; ``run`` then needs a time.
+        #: The number of processes without an end; if there are any, ``run`` needs a time.
         self.endless = 0
         #: The engine in virtual time.
         self.engine: SimulatedCluster
@@ -166,7 +166,7 @@ class Simulation:
 
     @property
     def aside(self) -> Mapping[str, Object]:
-        """The objects that the scheduler does not look at, such as workloads, by ``kind/namespace/name``."""
+        """The objects that the scheduler does not read, such as workloads, by ``kind/namespace/name``."""
         return self._aside
 
     @property
@@ -176,12 +176,12 @@ class Simulation:
 
     @property
     def pods(self) -> ColumnFrame:
-        """The pods that exist, in the order they came, as columns."""
+        """The pods that exist, in the order they arrived, as columns."""
         return pods_frame([PodInfo(pod) for pod in self.engine.pods_in_order()], _state_of)
 
     @property
     def pending(self) -> int:
-        """How many pods wait for a node."""
+        """The number of pending pods."""
         return len(self.engine.scheduler.queue)
 
     def objects(self) -> list[Object]:
@@ -204,7 +204,7 @@ class Simulation:
         )  # fmt: skip
 
     def outcome(self) -> Run:
-        """Return what came of every pod, as ``moorage simulate`` reports it.
+        """Return the outcome of every pod, as ``moorage simulate`` reports it.
 
         Raises  InputError unless the simulation was made with ``keep_records=True``
         """
@@ -213,7 +213,7 @@ class Simulation:
         return collect(self.engine, self.engine.scheduler.gates.release, notes=self.notes, workloads=self._workloads)
 
     def random(self, name: str) -> Random:
-        """Return a generator of its own for a process: the seed, the name, and how often the name was used determine it."""
+        """Return a new generator for a process, seeded by the run's seed, the name, and how often the name was used before."""
         number = self._streams[name] = self._streams.get(name, 0) + 1
         return Random(f"{self.seed}/{name}/{number}")  # noqa: S311 (a draw that can be repeated)
 
@@ -248,12 +248,12 @@ class Simulation:
         self.engine.at(time_s, call)
 
     def use(self, process: ProcessT) -> ProcessT:
-        """Let a process take part from now on, and return it."""
+        """Start a process now, and return it."""
         process.start(self)
         return process
 
     def sample_with(self, sampler: Sampler) -> None:
-        """Let a sampler look at the state at its times."""
+        """Call a sampler at its times, with the state."""
         self._samplers.append(sampler)
 
     def on_new_node(self, call: Callable[[Node], None]) -> None:
@@ -271,9 +271,9 @@ class Simulation:
             self._apply(change)
 
     def add(self, *objects: ObjectLike | Iterable[ObjectLike]) -> None:
-        """Add objects that are new. They pass admission, and workloads get the pods that they lack.
+        """Add new objects. They pass admission, and the pods of workloads are created.
 
-        Raises  InputError for what cannot be read, or exists
+        Raises  InputError for objects that cannot be read or that exist
         """
         self._make(self._edits().add(flat_objects(objects)))
 

@@ -87,7 +87,7 @@ class StateRecorder:
         self.next_s = self._first_s + self._taken * self.every_s
 
     def _see_nodes(self, simulation: Simulation) -> None:
-        """Note what depends on nodes alone."""
+        """Compute the values that depend on nodes alone: which ones count, what they offer, and which shapes they admit."""
         table = simulation.table
         self._nodes_seen = table.changes.nodes
         self._counted = np.array([counts_for_metrics(node) for node in table.nodes], dtype=np.bool_)

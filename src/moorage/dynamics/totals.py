@@ -1,4 +1,4 @@
-"""What happened in a simulation so far, as numbers."""
+"""Counts and waiting times of a simulation so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SimulationTotals(Struct, frozen=True):
     ``finished``   pods that ran for their whole lifetime
     ``preempted``  pods that were evicted for others
     ``deleted``    pods that were evicted, lost their node, or were deleted
-    ``pending``    pods that wait now
+    ``pending``    pods that are pending now
     ``attempts``   decisions of the scheduler
     """
 
@@ -37,12 +37,12 @@ class SimulationTotals(Struct, frozen=True):
     wait_mean_s: float = 0.0
 
     def to_dict(self) -> Mapping[str, float]:
-        """Return all by name."""
+        """Return all figures by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 def wait_figures(waits: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Return the percentiles, by nearest rank, and the mean of waits."""
+    """Return percentiles (by nearest rank) and the mean of waits, in seconds, by name."""
     if not len(waits):
         return {}
     p50, p90, p99 = np.percentile(waits, (50, 90, 99), method="inverted_cdf").tolist()

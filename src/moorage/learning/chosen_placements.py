@@ -1,7 +1,7 @@
-"""A simulation that lets someone else choose the node of each pod: the engine keeps the queue, the filters and the time.
+"""A simulation in which the caller chooses the node of each pod: the engine runs the queue, the filters and the clock.
 
 A pod that fits nowhere fails as usual: PostFilter runs, and the pod waits for an event that helps it. A pod that fits somewhere
-waits for ``place``. Pods of pod groups are not offered: the engine places them itself.
+waits for ``place``. The engine itself places pods of pod groups; the caller does not choose for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ChosenPlacements", "OpenChoice"]
 
 
 class _OneChoice(Cycle):
-    """Decides for the row that was chosen, for the fast lane."""
+    """A cycle whose fast path returns the caller's choice."""
 
     choice: Quick | None = None
 
@@ -45,25 +45,25 @@ class OpenChoice:
         self.pod, self.rows, self._known = pod, rows, known
 
     def quick(self, row: int) -> Quick | None:
-        """Return the choice of a row as a decision of the cached path; None if the class is not cached."""
+        """Return the decision for a row, for the fast path; None if the answers of the pod's class are not cached."""
         return None if self._known is None else Quick(row, self._known.number, self._known.found)
 
 
 class ChosenPlacements(SimulatedCluster):
-    """See the module's description."""
+    """A simulated cluster whose caller chooses nodes; see the module's description."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._chooser = _OneChoice()
-        #: The engine's number of facts after a placement that needs nothing else; -1 after anything else.
+        #: The engine's count of facts after a placement that the fast path completed; -1 after anything else.
         self._facts = -1
         self._unscored: dict[str, Profile] = {}
-        #: The pods that came first in the last episode, by UID, if they can be put back; and how many pods there were then.
+        #: The first pods of the last episode, by UID, if they can be put back; and the number of all pods at that time.
         self._first: dict[str, PodInfo] = {}
         self._population = 0
 
     def next_choice(self) -> OpenChoice | None:
-        """Let time pass until a pod that fits somewhere is first in the queue; None: nothing more can happen."""
+        """Let time pass until a pod that fits somewhere is first in the queue; None if nothing more can happen."""
         scheduler = self.scheduler
         while True:
             if scheduler.state.facts != self._facts or (self._events and self._events[0][0] <= self.now):
@@ -95,14 +95,14 @@ class ChosenPlacements(SimulatedCluster):
         return OpenChoice(pod, rows, None) if rows.any() else None
 
     def _profile_of(self, name: str) -> Profile:
-        """Return the profile of a scheduler name without scores, which a choice does not need."""
+        """Return the profile of a scheduler name without Score plugins, which a choice does not need."""
         found = self._unscored.get(name)
         if found is None:
             found = self._unscored[name] = self.scheduler.profiles[name].without_scores()
         return found
 
     def place(self, choice: OpenChoice, row: int) -> bool:
-        """Attempt the pod on a row alone. Return True if it was bound there; it was not if the row is not open to it."""
+        """Schedule the pod with this row as the only candidate. Return whether it was bound; a closed row refuses it."""
         scheduler, pod = self.scheduler, choice.pod
         is_open = 0 <= row < len(choice.rows) and bool(choice.rows[row])
         if is_open:
@@ -124,14 +124,14 @@ class ChosenPlacements(SimulatedCluster):
     # -- beginning again -------------------------------------------------------------------------------------------------
 
     def begin(self, pods: Sequence[Pod]) -> None:
-        """Begin an episode with pods that come at once."""
+        """Begin an episode: add the pods that arrive at time 0."""
         self.tell([Seen(pod) for pod in pods])
         self._first, self._population = self._untried(pods), len(self._pods)
 
     def begin_again(self, kept: frozenset[str], pods: Sequence[Pod]) -> bool:
-        """Begin another episode, with the pods of the UIDs ``kept``, which have nodes, and with pods that come at once.
+        """Begin another episode: keep the placed pods with the UIDs ``kept``, and add the pods that arrive at time 0.
 
-        Return False if the state cannot be that of the beginning: a pod to keep is gone, or more than pods was changed.
+        Return False if the initial state cannot be restored: a pod to keep was deleted, or more than pods changed.
         """
         if kept <= self._pods.keys() and self._put_back(pods):
             return True
@@ -141,7 +141,7 @@ class ChosenPlacements(SimulatedCluster):
         return True
 
     def _untried(self, pods: Sequence[Pod]) -> dict[str, PodInfo]:
-        """Return the pods in the queue, by UID, if ``_put_back`` can put them back; else nothing."""
+        """Return the pods in the queue, by UID; empty if ``_put_back`` cannot put them back."""
         queue, cluster = self.scheduler.queue, self.scheduler.cluster
         if cluster.groups is not None or queue.nominated or len(queue) != len(pods):
             return {}
@@ -155,7 +155,7 @@ class ChosenPlacements(SimulatedCluster):
         return first
 
     def _put_back(self, pods: Sequence[Pod]) -> bool:
-        """Take the pods of the last episode from their nodes and back into the queue. Return False if others are to come."""
+        """Move the pods of the last episode back to the queue. Return False, and change nothing, if that is impossible."""
         first, scheduler, state = self._first, self.scheduler, self.scheduler.state
         infos = [info for pod in pods if (info := first.get(pod.metadata.uid)) is not None and info.pod is pod]
         if not infos or not len(infos) == len(pods) == len(first):
@@ -181,16 +181,16 @@ class ChosenPlacements(SimulatedCluster):
         return True
 
     def _clear(self) -> None:
-        """Forget what was to happen, and what happened. Time begins at 0."""
+        """Drop scheduled events and records, and set the time to 0."""
         self._facts, self._may_fit, self.now = -1, "", 0.0
         self._events.clear()
         for book in (self.durations, self.records, self.victims, self._last_attempts, self._timeouts):
             book.clear()
 
     def _restore(self, kept: frozenset[str]) -> bool:
-        """Delete all pods but those of these UIDs, and forget what was to happen. Time begins at 0.
+        """Delete all pods except those with the UIDs ``kept``, drop scheduled events, and set the time to 0.
 
-        Return False if the state cannot be that of the beginning: a pod to keep is gone, or more than pods was changed.
+        Return False if the initial state cannot be restored: a pod to keep was deleted, or more than pods changed.
         """
         if not kept <= self._pods.keys() or self._waiting_work or self.scheduler.state.bindings.by_uid:
             return False
@@ -209,5 +209,5 @@ class ChosenPlacements(SimulatedCluster):
 
 
 def _is_plain(pod: Pod) -> bool:
-    """Return True if no controller acts when the pod is deleted."""
+    """Return True if the pod has no claims or volumes, so that no controller acts when it is deleted."""
     return not (pod.spec.resource_claims or pod.spec.volumes)

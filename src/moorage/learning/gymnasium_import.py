@@ -1,4 +1,4 @@
-"""Gymnasium is optional: say which extra installs it where it is missing."""
+"""The check that Gymnasium, which is optional, is installed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What an agent sees of nodes and of the pod to place, as arrays of float32.
+"""Observations of nodes and of the pod to place, as arrays of float32.
 
-For every resource a node has two features, the free share of what it offers, and what it offers as a share of the most that any
-node offers. A pod has one feature for every resource: what it requests as a share of that. Rows of changed nodes are computed
-again one by one; no objects are made per step.
+A node has two features for each resource: the free share of its allocatable amount, and its allocatable amount divided by the
+largest of any node. A pod has one feature for each resource: its request divided by that largest amount. Only the rows of
+changed nodes are computed again; a step creates no objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.state.table import NodeTable
 
 __all__ = ["PODS", "NodeFeatures"]
 
-#: Stands for the number of pods on a node among resources.
+#: The name among resources that stands for the number of pods on a node.
 PODS: Final = "pods"
 #: More changed rows than this are computed as columns.
 _FEW: Final = 8
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class NodeFeatures:
-    """The features of the rows of one node table, whose nodes stay as they are.
+    """The features of the rows of one node table, whose nodes do not change.
 
     ``values`` has shape (max_nodes, 2 · resources): free shares first, then sizes; rows without a node are 0.
     """
@@ -39,9 +39,9 @@ class NodeFeatures:
         self._requested: list[Column] = [table.pod_count if name == PODS else table.requested(name) for name in self.resources]
         self._nodes, count = len(table), len(self.resources)
         self._offered = np.array([column.view for column in offered], dtype=np.float64).reshape(count, self._nodes)
-        #: The most that any node offers of each resource.
+        #: The largest allocatable amount of any node, by resource.
         self.most = np.maximum(self._offered.max(axis=1, initial=0.0), 1.0)
-        #: What all nodes offer together.
+        #: The allocatable amounts of all nodes together.
         self.whole = np.maximum(self._offered.sum(axis=1), 1.0)
         self._divisors = np.maximum(self._offered, 1.0)
         self._cells = self._divisors.T.tolist()
@@ -88,7 +88,7 @@ class NodeFeatures:
         return found
 
     def share_of_all(self, pod: PodInfo) -> float:
-        """Return the highest share of what all nodes offer of a resource that a pod requests."""
+        """Return the pod's request as a share of what all nodes offer: the highest share of any resource."""
         found = self._shares.get(pod.needs.key)
         if found is None:
             asked = pod.requests

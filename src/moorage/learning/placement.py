@@ -25,10 +25,10 @@ from moorage.simulator.trace import Arrival
 
 __all__ = ["ArrivalsOfEpisode", "PlacementEnv"]
 
-#: The pods of an episode, or a function from the environment's generator to them.
+#: The pods of an episode, or a function that draws them with the environment's generator.
 ArrivalsOfEpisode: TypeAlias = Sequence[Pod | Arrival] | Callable[[np.random.Generator], Iterable[Pod | Arrival]]
 Observation: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]
-#: What an illegal action costs.
+#: The reward of an illegal action.
 PENALTY: Final = 1.0
 _RESOURCES: Final = ("cpu", "memory", PODS)
 _time_of: Final = attrgetter("time_s")
@@ -37,14 +37,14 @@ _time_of: Final = attrgetter("time_s")
 class PlacementEnv(gymnasium.Env[Observation, np.int64]):
     """The agent chooses a node for each pod that fits somewhere, in the order of the scheduling queue.
 
-    ``objects``    nodes, and pods and other objects that are there from the beginning
-    ``arrivals``   the pods of an episode: pods that come at once, or ``Arrival`` with times and lifetimes; or a function that
+    ``objects``    nodes, and pods and other objects that exist from the beginning
+    ``arrivals``   the pods of an episode: pods at time 0, or ``Arrival`` with times and lifetimes; or a function that
                    draws them with the environment's generator
     ``reward``     ``utilisation``: the highest share of the cluster's resources that the placed pod requests; ``placed``: 1 for
                    each; or a function of the environment, the pod and its node's row, called before the pod is placed
-    ``resources``  what agents see
-    ``max_nodes``  how many actions there are; None: as many as nodes
-    ``max_steps``  after which an episode is truncated; None: never
+    ``resources``  the resources in observations
+    ``max_nodes``  the number of actions; None: the number of nodes
+    ``max_steps``  the number of steps after which an episode is truncated; None: never
     ``shuffle``    shuffle arrivals of equal times, if they are a sequence
 
     Action       the row of a node. For a row that the mask closes, the reward is -1, the attempt fails, and the pod waits for
@@ -86,7 +86,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             )
         there = [obj for obj in self._objects if isinstance(obj, Pod)]
         self._kept = frozenset(pod.metadata.uid for pod in there)
-        #: Whether the pods of the beginning have nodes: no episode places them.
+        #: True if all initial pods have nodes, so that no episode places them.
         self._stay = all(pod.spec.node_name for pod in there)
         self._simulation: ChosenPlacements | None = None
         self._choice: OpenChoice | None = None
@@ -124,7 +124,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return self._observation(), self._info()
 
     def _begun(self, pods: Sequence[Pod]) -> ChosenPlacements:
-        """Return the simulation at its beginning, with the pods that come at once."""
+        """Return the simulation at time 0, with the pods that arrive then."""
         simulation = self._simulation
         if simulation is None or not self._stay or not simulation.begin_again(self._kept, pods):
             simulation = self._simulation = self._made()
@@ -166,7 +166,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
     # -- what agents see -------------------------------------------------------------------------------------------------
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return the action mask as truth values, as maskable agents ask for it."""
+        """Return the action mask as booleans, under the name that agents with action masking call."""
         return self._mask().astype(np.bool_)
 
     def _mask(self) -> np.ndarray[Any, np.dtype[np.int8]]:

@@ -1,4 +1,4 @@
-"""Cross-entropy search: find the numbers for which a function is highest, such as weights of plugins.
+"""Cross-entropy search: find the vector that maximises a function, such as weights of plugins.
 
 Each round draws vectors from a normal distribution, evaluates them, and moves the distribution to the best of them. The search
 needs no gradient, and candidates of one round can be evaluated in parallel.
@@ -43,7 +43,7 @@ def cross_entropy_search(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> SearchResult:
-    """Return the best of the vectors between ``low`` and ``high`` that were tried. ``start`` is tried first, and is the mean.
+    """Return the best of the tried vectors between ``low`` and ``high``. ``start`` is tried first, and is the first mean.
 
     ``executor``  evaluates the vectors of a round; ``value_of`` must then be picklable if it runs other processes
 
@@ -61,7 +61,7 @@ def cross_entropy_search(
     history: list[float] = []
     for _ in range(rounds):
         drawn = np.clip(random.normal(mean, deviation, (population, len(mean))), bounds[0], bounds[1])
-        drawn[0] = best  # a search never ends below where it began
+        drawn[0] = best  # the result is never worse than the start
         vectors = [tuple(one) for one in drawn.tolist()]
         values = np.array(list((map if executor is None else executor.map)(value_of, vectors)))
         order = np.argsort(-values, kind="stable")

@@ -28,7 +28,7 @@ __all__ = ["DEFAULT_PLUGINS", "WeightsEnv", "configuration_of_weights"]
 DEFAULT_PLUGINS: Final[Mapping[str, int]] = {
     "NodeResourcesFit": 1, "NodeResourcesBalancedAllocation": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,
 }  # fmt: skip
-#: The highest weight that an action sets, and the highest feature.
+#: The highest weight that an action sets, and the upper limit of features.
 _MOST: Final = 10.0
 Features: TypeAlias = npt.NDArray[np.float32]
 
@@ -36,7 +36,7 @@ Features: TypeAlias = npt.NDArray[np.float32]
 def configuration_of_weights(weights: Mapping[str, float]) -> str:
     """Return a KubeSchedulerConfiguration with these weights of Score plugins, rounded; plugins of weight 0 are disabled.
 
-    Weights are relative: they are scaled so that a tenth of one counts. The other plugins are those of the default profile.
+    Weights are multiplied by ten before rounding, so that tenths count. All other plugins are those of the default profile.
     """
     whole = {name: round(10 * weight) for name, weight in weights.items()}
     lines = ["apiVersion: kubescheduler.config.k8s.io/v1", "kind: KubeSchedulerConfiguration", "profiles:", "- plugins:"]
@@ -49,10 +49,10 @@ class WeightsEnv(gymnasium.Env[Features, Features]):
     """An episode is one step: the action sets the weights, and the reward is measured after the whole run.
 
     ``objects``, ``arrivals``  as for ``PlacementEnv``
-    ``score_plugins``  those whose weights an action sets; all others keep theirs
+    ``score_plugins``  the plugins whose weights an action sets; all others keep their weights
     ``reward``         a function of the simulation at the end; by default minus the mean wait in minutes, where a pod that is
                        pending has waited until the end
-    ``until_s``        how long a run lasts; None: until nothing more can happen
+    ``until_s``        the length of a run in seconds; None: until nothing more can happen
 
     Action       one number from 0 to 1 for each plugin: ten times that is the weight, in tenths; 0 disables the plugin
     Observation  what the episode's pods request: their number for each node, and for cpu and memory the mean and the deviation
@@ -120,7 +120,7 @@ class WeightsEnv(gymnasium.Env[Features, Features]):
 
 
 def _no_waits(simulation: Simulation) -> float:
-    """Return minus the mean wait in minutes; a pending pod has waited until now."""
+    """Return the negated mean wait in minutes; a pending pod counts as waiting until now."""
     totals = simulation.totals()
     waited = totals.wait_mean_s * totals.placed
     waited += sum(simulation.now_s - one.arrived_s for one in simulation.engine.records.values() if not one.node)

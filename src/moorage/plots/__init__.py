@@ -1,4 +1,4 @@
-"""Plots of results, with matplotlib (the extra ``plot``): over time, curves, and what a sweep found.
+"""Plots of results, with matplotlib (the extra ``plot``): over time, curves, and the results of a sweep.
 
 Each function takes columns and returns a ``matplotlib.figure.Figure`` that is not shown:
 ``figure.savefig("run.svg")``.

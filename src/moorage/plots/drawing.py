@@ -1,4 +1,4 @@
-"""How plots look, and the data that they take: a mapping of columns, or anything with ``columns()``."""
+"""The style of plots, and the data that they take: a mapping of columns, or an object with ``columns()``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moorage.errors import InputError
 __all__ = ["COLOURS", "Columns", "PlotData", "column_of", "columns_of", "new_figure", "plain_axes"]
 
 Columns = Mapping[str, npt.NDArray[Any]]
-#: Colours that people with colour-blindness can tell apart (Okabe and Ito).
+#: Colours that colour-blind people can tell apart (Okabe and Ito).
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 _WIDTH, _HEIGHT = 6.4, 3.6
 
@@ -67,7 +67,7 @@ def new_figure(title: str = "", *, width: float = _WIDTH, height: float = _HEIGH
 
 
 def plain_axes(axes: Any) -> None:
-    """Remove what says nothing."""
+    """Remove the top and right borders, and draw a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)

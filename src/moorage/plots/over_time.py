@@ -1,4 +1,4 @@
-"""Plots over the time of a run: of a ``StateRecorder``, or any columns with ``time_s``."""
+"""Plots over simulated time, of a ``StateRecorder`` or any columns with ``time_s``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from moorage.plots.drawing import COLOURS, Columns, PlotData, column_of, columns
 
 __all__ = ["plot_fragmentation", "plot_pending", "plot_utilisation"]
 
-#: Unit, its length in seconds, and from which span on it is used.
+#: Unit, its length in seconds, and the shortest span in seconds for which it is used.
 _UNITS: Final = (
     ("days", 86_400.0, 4 * 86_400.0),
     ("hours", 3600.0, 2 * 3600.0),
     ("minutes", 60.0, 120.0),
     ("seconds", 1.0, 0.0),
 )
-#: Between two ticks: what divides the next larger unit, so that ticks are where people look for them.
+#: Unit → allowed distances of ticks, which divide the next larger unit.
 _STEPS: Final = {
     "days": (1, 7, 28, 91, 364), "hours": (1, 2, 3, 6, 12, 24), "minutes": (1, 5, 10, 15, 30), "seconds": (1, 5, 10, 20, 30),
 }  # fmt: skip
@@ -27,7 +27,7 @@ _MOST_TICKS: Final = 9
 
 
 def plot_utilisation(data: PlotData, *, title: str = "Utilisation") -> Any:
-    """Plot ``utilisation.RESOURCE``, in percent, for each resource that there is.
+    """Plot ``utilisation.RESOURCE``, in percent, for each resource in the columns.
 
     Raises  InputError without such columns
     """
@@ -43,7 +43,7 @@ def plot_fragmentation(data: PlotData, *, title: str = "Fragmentation") -> Any:
 
 
 def plot_pending(data: PlotData, *, title: str = "Pending pods") -> Any:
-    """Plot the number of pods that wait.
+    """Plot the number of pending pods.
 
     Raises  InputError without the column ``pending``
     """

@@ -15,14 +15,14 @@ from moorage.sweeps.summary import MetricSummary
 
 __all__ = ["plot_decision_map", "plot_sweep"]
 
-#: The most points that are labelled one by one.
+#: Maximum number of points on a plot, each of which has a label.
 _MOST_POINTS = 40
 
 
 def plot_sweep(found: SweepResult, metric: str, *, title: str = "") -> Any:
     """Plot the mean of a metric at every point of a sweep, with its 95 % interval, or with the range of its seeds.
 
-    Raises  InputError for a metric that no run has, or that is nowhere finite; and beyond 40 points
+    Raises  InputError for a metric that no run has or that is finite in none, and for more than 40 points
     """
     axes_of_grid = [axis.name for axis in found.grid.axes if axis.name != SEED and axis.varies]
     groups = [(group.labels, group.metrics[metric]) for group in found.groups([metric]) if metric in group.metrics]

@@ -7,7 +7,7 @@
     seeds: 0-9
     metrics: [pending, utilisation.cpu]
 
-Paths are relative to the grid's file. Every fault of a file names its line.
+Paths are relative to the grid's file. Errors in a file name the line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from moorage.sweeps.trace_sources import read_trace_source
 
 __all__ = ["DEFAULT_METRICS", "ClusterGrid", "read_grid"]
 
-#: What is summarised if the grid does not say.
+#: The metrics to summarise if the grid does not name any.
 DEFAULT_METRICS: Final = ("pending", "nodesUsed", "utilisation.cpu", "utilisation.memory", "fragmentation", "wait.p99")
 _FIELDS: Final = (
     "clusters", "traces", "configs", "releases", "parameters", "seeds", "metrics", "against", "plugins", "featureGates",
@@ -57,9 +57,9 @@ class ClusterGrid:
 
 
 def read_grid(given: Mapping[str, Any] | str | os.PathLike[str]) -> ClusterGrid:
-    """Read a grid: a file, or what such a file holds as a mapping, which may have ``Cluster`` objects in it.
+    """Read a grid from a file, or from a mapping of the same form, which may contain ``Cluster`` objects.
 
-    Raises  InputError, ConfigError for a fault in the grid or in what it names
+    Raises  InputError, ConfigError for a fault in the grid or in a file that it names
     """
     if isinstance(given, Mapping):
         return _Reader(GridField(given), Path()).grid()

@@ -34,7 +34,7 @@ ClusterSource = ClusterFiles | PackedCluster
 
 @dataclass(frozen=True)
 class ClusterRuns:
-    """What all runs of a grid have in common. Calling it makes one run and returns its metrics.
+    """The settings shared by all runs of a grid. Calling it executes one run and returns its metrics.
 
     ``plugins``  references such as ``module:Class``, or classes
     """
@@ -49,7 +49,7 @@ class ClusterRuns:
 
     @property
     def digest(self) -> str:
-        """The digest of these settings and of the plugins' source."""
+        """The digest of these settings and of the plugins' source code."""
         sources = [_source_of(cls) for cls in self.classes()]
         settings = (self.feature_gates, self.replace_all, self.all_nodes, self.prices, self.quota, sources)
         return blake2b(repr(settings).encode(), digest_size=16).hexdigest()

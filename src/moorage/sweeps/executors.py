@@ -1,6 +1,6 @@
 """Executors: processes of this machine, a Dask cluster, or the calling thread.
 
-Worker processes are started with ``spawn``: a fork would copy the threads of this process half-way.
+Worker processes are started with ``spawn``: a fork copies locks that threads of this process hold, but not the threads.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Label = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class AxisValue:
-    """A value: how tables name it, what the function receives, and the digest of its content."""
+    """A value of an axis: its label in tables, the value that the function receives, and the digest of its content."""
 
     label: Label
     value: Any
@@ -57,7 +57,7 @@ class GridPoint:
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """All axes, and what else decides the results: ``function`` is the digest of the function that runs."""
+    """All axes, and everything else that determines the results: ``function`` is the digest of the function to run."""
 
     axes: tuple[SweepAxis, ...]
     function: str

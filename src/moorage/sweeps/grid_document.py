@@ -1,4 +1,4 @@
-"""A document whose faults name their place: the line in a file, or the path in a mapping of a program."""
+"""A document whose errors name their place: the line in a file, or the path in a mapping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GridField"]
 
 @dataclass(frozen=True, slots=True)
 class GridField:
-    """A value of the document, and where it is. ``source`` is None for a mapping of a program."""
+    """A value of the document and its place. ``source`` is None if the document is a mapping, not a file."""
 
     value: Any
     path: tuple[str | int, ...] = ()
@@ -36,7 +36,7 @@ class GridField:
         return GridField(value, (*self.path, step), self.source)
 
     def fields(self, known: Sequence[str] = ()) -> dict[str, GridField]:
-        """Return the fields of a mapping; ``known``: all that there may be.
+        """Return the fields of a mapping; ``known``: all allowed fields.
 
         Raises  InputError for anything else, and for an unknown field
         """
@@ -51,7 +51,7 @@ class GridField:
         return found
 
     def items(self) -> Iterator[GridField]:
-        """Yield the values of a list that has some.
+        """Yield the values of a list that is not empty.
 
         Raises  InputError for anything else
         """

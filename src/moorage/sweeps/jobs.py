@@ -1,4 +1,4 @@
-"""Jobs: what is sent to a worker, and what comes back. Errors come back as values, so that none is lost in pickling."""
+"""Jobs that are sent to workers, and their results. Errors are returned as values, so that none is lost in pickling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Series = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """A run to make: a function and its arguments."""
+    """A run to execute: a function and its arguments."""
 
     key: str
     labels: Mapping[str, Label]
@@ -31,7 +31,7 @@ class SweepJob:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run that was made: its numbers, and columns of equal length such as a curve."""
+    """A finished run: its numbers, and columns of equal length such as a curve."""
 
     key: str
     labels: Mapping[str, Label]
@@ -42,7 +42,7 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run that raised. ``again``: another attempt may succeed; an error in the input never does."""
+    """A run that raised an error. ``again``: another attempt may succeed, because the input is not at fault."""
 
     key: str
     labels: Mapping[str, Label]
@@ -52,7 +52,7 @@ class FailedRun:
 
 
 def perform(job: SweepJob) -> StoredRun | FailedRun:
-    """Make a run and return its result, or why there is none. Runs in a worker."""
+    """Execute a run in a worker, and return its result or its failure."""
     begun = time.perf_counter()
     try:
         metrics, series = _split(job.function(**job.arguments))
@@ -65,9 +65,9 @@ def perform(job: SweepJob) -> StoredRun | FailedRun:
 
 
 def _split(found: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Series]]:
-    """Tell numbers from columns.
+    """Split a run's values into numbers and columns.
 
-    Raises  MoorageError for columns of unequal length and for what is neither
+    Raises  MoorageError for columns of unequal length and for values that are neither
     """
     metrics: dict[str, float] = {}
     series: dict[str, Series] = {}

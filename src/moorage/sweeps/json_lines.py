@@ -17,7 +17,7 @@ __all__ = ["JsonLinesFormat"]
 
 
 class JsonLinesFormat:
-    """One file a run, without the extra ``frames``."""
+    """One JSON Lines file per run; needs no extra."""
 
     suffix = ".jsonl"
 

@@ -22,7 +22,7 @@ _EMPTY: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSc
 def with_parameters(text: bytes | None, where: str, parameters: Mapping[str, Any]) -> bytes | None:
     """Return a configuration with some of its fields set.
 
-    Raises  InputError for a document that is no KubeSchedulerConfiguration, and where a name leads to something else
+    Raises  InputError for a document that is no KubeSchedulerConfiguration, and for a name that leads to no field of it
     """
     if not parameters:
         return text

@@ -25,7 +25,7 @@ _LISTED: Final = 10
 
 
 def headline_of(found: SweepResult) -> str:
-    """Return the first line: how many runs there are, and where they came from."""
+    """Return the first line: the number of runs, how many came from the store, and how many failed."""
     seeds = next((len(axis.values) for axis in found.grid.axes if axis.name == SEED), 1)
     points = counted(len(found.grid) // seeds, "point")
     stored = len(found) - found.made

@@ -1,4 +1,4 @@
-"""What a sweep returns: a table with a row for each run, the columns of single runs, the summary, and the runs that failed."""
+"""The result of a sweep: a table with a row for each run, the columns of single runs, the summary, and failed runs."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class SweepResult:
 
     @cached_property
     def series(self) -> ColumnFrame:
-        """The columns of all runs that have some, below each other, with the values of the axes in front."""
+        """The columns of all runs that have any, concatenated, with the values of the axes as first columns."""
         return _series(self.all)
 
     def select(self, **labels: Label) -> SweepResult:
-        """Return the runs with these values of axes.
+        """Return the runs with these values, by axis.
 
         Raises  InputError for an axis that the grid does not have
         """

@@ -1,4 +1,4 @@
-"""What a file says of a run apart from its columns, as plain data for JSON."""
+"""The head of a stored run, which is everything but its columns, as plain data for JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL: Final = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan
 
 
 def head_of(run: StoredRun) -> dict[str, Any]:
-    """Return all of a run but its columns, as plain data."""
+    """Return everything of a run except its columns, as plain data."""
     return {
         "key": run.key,
         "point": dict(run.labels),
@@ -27,18 +27,18 @@ def head_of(run: StoredRun) -> dict[str, Any]:
 
 
 def run_of_head(head: Mapping[str, Any], series: Mapping[str, Any]) -> StoredRun:
-    """Return the run of what ``head_of`` gave, and its columns."""
+    """Return the run of a head that ``head_of`` returned, and of its columns."""
     metrics = {name: float(number_of(value)) for name, value in head["metrics"].items()}
     return StoredRun(head["key"], head["point"], metrics, series, head["seconds"])
 
 
 def json_value(value: Any) -> Any:
-    """Return a number for JSON, which has no infinity."""
+    """Return a number as JSON can hold it: infinities and NaN as texts."""
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def number_of(value: Any) -> Any:
-    """Return what ``json_value`` was given."""
+    """Return the number that ``json_value`` encoded."""
     return _SPECIAL.get(value, value) if isinstance(value, str) else value

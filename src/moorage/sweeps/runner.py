@@ -25,7 +25,7 @@ _UNKNOWN: Final = 128
 
 @dataclass
 class JobRunner:
-    """``renew`` makes a new executor after one broke; None: the executor is not ours, and the sweep ends."""
+    """Runs jobs. ``renew`` creates a new executor after one broke; None: the executor is the caller's, and the sweep ends."""
 
     executor: Executor
     renew: Callable[[], Executor] | None = None
@@ -38,7 +38,7 @@ class JobRunner:
     def run(self, jobs: Iterable[SweepJob]) -> Iterator[Outcome]:
         """Yield the outcome of every job as it ends. Jobs that have not started are cancelled when the caller stops early.
 
-        Raises  InputError if an executor that is not ours breaks
+        Raises  InputError if the caller's executor breaks
         """
         self._waiting.extend(jobs)
         try:
@@ -121,7 +121,7 @@ class JobRunner:
             yield found
 
     def _failed(self, failed: FailedRun, job: SweepJob) -> Iterator[Outcome]:
-        """Yield the failure, or try the job again."""
+        """Yield the failure, unless the job is to be retried."""
         self._tries[job.key] += 1
         if failed.again and self._tries[job.key] <= self.retries:
             self._suspects.append(job) if self._suspects else self._waiting.append(job)

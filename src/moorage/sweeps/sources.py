@@ -1,6 +1,6 @@
-"""Inputs of runs: what is sent to a worker, which reads it there and keeps the last ones.
+"""Inputs of runs, in the form in which they are sent to workers. A worker loads them and caches the last ones.
 
-Files are sent as paths with the digest of their content; a worker on another machine that finds other content refuses it.
+Files are sent as paths with the digest of their content; a worker that finds other content raises an error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ClusterFiles:
 
 @dataclass(frozen=True, slots=True)
 class PackedCluster:
-    """A cluster of the program, as bytes."""
+    """A ``Cluster`` object of the calling program, as bytes."""
 
     data: bytes = field(repr=False)
     digest: str
@@ -62,7 +62,7 @@ class PackedCluster:
         return cls(pickle.dumps(cluster), cluster.digest())
 
     def cluster(self) -> Cluster:
-        """Return the cluster again."""
+        """Return the unpacked cluster."""
         return _unpacked(self)
 
     def __hash__(self) -> int:

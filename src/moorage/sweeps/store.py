@@ -23,7 +23,7 @@ _FOLDER: Final = "runs"
 
 
 class RunFormat(Protocol):
-    """How runs become files. ``suffix`` ends their names."""
+    """A file format for runs. ``suffix`` is the file extension."""
 
     suffix: str
 
@@ -33,7 +33,7 @@ class RunFormat(Protocol):
 
 
 class RunStore:
-    """The runs in a folder. ``formats[0]`` is written, all are read."""
+    """The runs in a folder. New runs are written in ``formats[0]``; files of all formats are read."""
 
     def __init__(self, folder: Path, formats: Sequence[RunFormat]) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class RunStore:
             raise InputError(f"{folder}: cannot be used as the store of a sweep: {error.strerror or error}") from None
 
     def read(self, key: str) -> StoredRun | None:
-        """Return a run; None if it is not there, or its file is damaged: then it is made again."""
+        """Return a run; None if it is missing or its file is damaged, so that it is run again."""
         for one in self._formats:
             name = f"{key}{one.suffix}"
             if name in self._names:

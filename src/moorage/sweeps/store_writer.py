@@ -1,4 +1,4 @@
-"""Write runs while others are made: most of the time that a write takes is the wait for the disk."""
+"""Write runs while others are executed, because most of the time of a write is spent waiting for the disk."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from moorage.sweeps.store import RunStore
 __all__ = ["StoreWriter"]
 
 Outcome = StoredRun | FailedRun
-#: More runs than this do not wait to be written: an interruption of the machine loses those that wait.
+#: Maximum number of runs that wait to be written: a crash of the machine loses them.
 _MOST_WAITING: Final = 8
 
 
 class StoreWriter:
     """Writes runs to a store in a thread of its own, in order.
 
-    ``noted`` is called in the thread of the caller with each outcome, a run once it is written. Leaving the block writes
-    all that waits, also after an exception.
+    ``noted`` is called in the caller's thread with each outcome; for a run, after it is written. Leaving the block writes
+    all waiting runs, also after an exception.
     """
 
     def __init__(self, store: RunStore, noted: Callable[[Outcome], None]) -> None:
@@ -31,7 +31,7 @@ class StoreWriter:
         self._waiting: deque[tuple[Outcome, Future[None]]] = deque()
 
     def put(self, found: Outcome) -> None:
-        """Take an outcome, and note those that were written meanwhile.
+        """Queue an outcome for writing, and report those that were written meanwhile.
 
         Raises  InputError if a file cannot be written
         """
@@ -43,7 +43,7 @@ class StoreWriter:
             self._store.write(found)
 
     def _settle(self, most: int) -> None:
-        """Note what is written; wait for it if more than ``most`` are not."""
+        """Report outcomes that are written; wait until at most ``most`` are not."""
         while self._waiting and (len(self._waiting) > most or self._waiting[0][1].done()):
             found, written = self._waiting.popleft()
             written.result()

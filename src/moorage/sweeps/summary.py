@@ -46,7 +46,7 @@ class SweepGroup:
 
 @dataclass(frozen=True, slots=True)
 class SweepBaseline:
-    """The value of an axis that the other values of this axis are compared with."""
+    """The value of an axis with which the other values of this axis are compared."""
 
     axis: str
     label: Label

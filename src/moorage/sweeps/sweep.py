@@ -23,7 +23,7 @@ from moorage.sweeps.store_writer import StoreWriter
 __all__ = ["SweepPlan", "run_sweep", "sweep"]
 
 RunFunction = Callable[..., Mapping[str, Any]]
-#: Called with the number of runs that are there, the number of all, and the number of those that failed.
+#: Called with the numbers of finished runs (new or stored), of all runs, and of failed runs.
 OnRun = Callable[[int, int, int], None]
 
 
@@ -57,7 +57,7 @@ def sweep(
                   returns numbers and columns by name. Worker processes import it, so it must be in a module
     ``executor``  any executor of concurrent.futures; None: one process for each processor
     ``retries``   how often a run is tried again after its worker ended or it raised an unexpected error
-    ``on_run``    is called with the number of runs that are there, of all, and of those that failed
+    ``on_run``    is called with the numbers of finished runs (new or stored), of all runs, and of failed runs
 
     Raises  InputError, ConfigError for a faulty grid; runs that fail are in ``failed`` of the result
     """
@@ -81,7 +81,7 @@ def _plan_of(grid: Mapping[str, Any] | str | os.PathLike[str], metrics: Sequence
 
 
 def _digest_of(function: RunFunction) -> str:
-    """Return the digest of a function: its name and its source. Changes in what it calls are not seen."""
+    """Return the digest of a function's name and source. It does not change with the functions that this one calls."""
     known = getattr(function, "digest", None)
     if known is not None:
         return str(known)
@@ -102,7 +102,7 @@ def run_sweep(
     retries: int = 2,
     on_run: OnRun | None = None,
 ) -> SweepResult:
-    """Run what the store does not have; see ``sweep``."""
+    """Run the points that are not in the store; see ``sweep``."""
     points = list(plan.grid.points())
     there = {point.key: run for point in points if (run := store.read(point.key)) is not None}
     failed: dict[str, FailedRun] = {}
@@ -127,7 +127,7 @@ def run_sweep(
 
 
 def _labelled(run: StoredRun, point: GridPoint) -> StoredRun:
-    """Return a stored run under the names that the grid has for its values now."""
+    """Return a stored run with the labels that the grid now has for its values."""
     return StoredRun(run.key, point.labels, run.metrics, run.series, run.seconds)
 
 

@@ -1,9 +1,9 @@
-"""Traces as an axis of a grid: the files, and what is done to the trace before each run.
+"""Traces as an axis of a grid: the files, and the steps that change the trace before each run.
 
     traces:
       busy: {format: openb, pods: pods.csv, nodes: nodes.csv, shuffle: true, scaleTo: {gpu: 1.3}, lifetimes: 3600}
 
-What is drawn at random depends on the seed of the run.
+Random steps use the seed of the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class TraceSource:
-    """A trace in files, and the steps in the order in which they are made. ``content`` is the digest of the files."""
+    """A trace in files, and the steps to apply, in order. ``content`` is the digest of the files."""
 
     digest: str
     content: str
@@ -46,11 +46,11 @@ class TraceSource:
 
     @property
     def files(self) -> tuple[str, str, str, str | None]:
-        """What is read."""
+        """The files to read."""
         return self.content, self.format_name, self.pods, self.nodes
 
     def trace(self, seed: int) -> Trace:
-        """Return the trace of a run.
+        """Return the trace for a run, after the steps.
 
         Raises  InputError, also if a file has changed
         """

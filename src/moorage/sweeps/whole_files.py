@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a file under another name, and rename it when it is complete and on disk.
+    """Write a temporary file, and rename it when it is complete and on disk.
 
     Raises  InputError if it cannot be written
     """

@@ -25,7 +25,7 @@ _TASKS: Final = (
 _MACHINES: Final = (
     "machine_id", "time_stamp", "failure_domain_1", "failure_domain_2", "cpu_num", "mem_size", "status",
 )  # fmt: skip
-#: The most instances of one task.
+#: Maximum number of instances of one task.
 _MOST: Final = 1_000_000
 
 

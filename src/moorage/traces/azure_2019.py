@@ -2,7 +2,7 @@
 
 Pods   ``vmtable.csv``, no header: vm id, subscription id, deployment id, created (s), deleted (s), max cpu, avg cpu, p95 max
        cpu, category, core count bucket, memory bucket (GB)
-Nodes  none are published: give nodes of your own
+Nodes  not published: give nodes of your own
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VMS: Final = (
 )  # fmt: skip
 #: The last bucket is open: ``>24`` cores, ``>64`` GB. The next usual size stands for it.
 _OPEN: Final = {"vmcorecountbucket": {">24": 32.0}, "vmmemorybucket": {">64": 128.0}}
-#: The trace covers 30 days; what is deleted at its end was still there.
+#: The trace covers 30 days; machines with this time of deletion still existed at its end.
 _END_S: Final = 30 * 86_400
 
 

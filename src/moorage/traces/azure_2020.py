@@ -20,12 +20,12 @@ from moorage.traces.tasks import TaskTable, machine
 
 __all__ = ["MACHINE_CPU_MILLI", "MACHINE_MEMORY", "read_azure_2020"]
 
-#: What one machine has; the trace has shares alone. Thousandths of it are exact.
+#: The size of one machine; the trace has only shares. Thousandths of it are exact.
 MACHINE_CPU_MILLI: Final = 64_000
 MACHINE_MEMORY: Final = 512 << 30
 _DAY_S: Final = 86_400.0
 _PRIORITY: Final = {0: 1000, 1: 0}
-#: How many nodes there are without nodes of your own.
+#: The number of nodes if the caller gives none.
 _NODES: Final = 100
 
 
@@ -62,7 +62,7 @@ def _trace(base: sqlite3.Connection, chosen: int, sizes: Mapping[int, tuple[floa
         if kind not in sizes:
             continue
         core, memory = sizes[kind]
-        begin = max(float(start), 0.0)  # those before the start are there at the start
+        begin = max(float(start), 0.0)  # machines from before the start arrive at the start
         table.add(
             f"vm-{vm}", begin * _DAY_S, None if end is None else max(float(end) - begin, 0.0) * _DAY_S,
             round(core * MACHINE_CPU_MILLI), round(memory * MACHINE_MEMORY), priority=_PRIORITY.get(priority, 0),

@@ -21,7 +21,7 @@ from moorage.traces.tasks import TaskTable, machine
 
 __all__ = ["MACHINE_CPU_MILLI", "MACHINE_MEMORY", "read_borg_2019"]
 
-#: The largest machine, of which all amounts are shares. Google does not say what it has.
+#: The largest machine, of which all amounts are shares. Google does not publish its size.
 MACHINE_CPU_MILLI: Final = 96_000
 MACHINE_MEMORY: Final = 384 << 30
 _TYPES: Final = (
@@ -32,7 +32,7 @@ _SUBMIT, _SCHEDULE = 0, 3
 _ENDS: Final = frozenset({5, 6, 7, 8})
 _ADD, _UPDATE = 1, 3
 _MACHINE_TYPES: Final = ("EVENT_TYPE_UNKNOWN", "ADD", "REMOVE", "UPDATE")
-#: The trace begins 600 s after its time 0; what is before was there already. After the end, times are 2^63 - 1.
+#: The trace begins at 600 s; earlier events describe what existed at that time. Times after the end are 2^63 - 1.
 _ORIGIN_S: Final = 600.0
 _NEVER: Final = float(2**62)
 _COLUMNS: Final = ("time", "type", "collection_id", "instance_index")
@@ -87,7 +87,7 @@ class _Instances:
     def __init__(self) -> None:
         self.table = TaskTable()
         self.inside = 0
-        #: Collection and index, as ``_key`` says → row, -1 for instances inside of reservations.
+        #: ``_key`` of collection and index → row; -1 for instances inside reservations.
         self._rows: dict[Hashable, int] = {}
         #: When each row was first scheduled, NaN before.
         self._begun = array("d")
@@ -124,7 +124,7 @@ class _Instances:
 
 
 def _key(collection: int, index: int) -> Hashable:
-    """Return one number for both, which takes less memory than a pair."""
+    """Return one number for a collection and an index, which takes less memory than a pair."""
     return (collection << 32) + index if 0 <= index < 1 << 32 else (collection, index)
 
 

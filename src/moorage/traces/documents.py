@@ -1,4 +1,4 @@
-"""Files of YAML documents as streams: a part of the file at a time, cut between documents. JSON is read as a whole."""
+"""Read files of YAML documents in parts that are cut between documents. JSON is read as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.traces.streams import open_bytes
 
 __all__ = ["streamed_documents"]
 
-#: A part has at least this many bytes, so that few parts are parsed.
+#: The smallest part in bytes, so that few parts are parsed.
 _PART: Final = 256 << 10
 #: The largest part, in bytes: one document, or JSON.
 _MOST_BYTES: Final = 1 << 30
@@ -55,7 +55,7 @@ def _parts(file: BinaryIO, path: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _later(error: InputError, path: str, before: int) -> InputError:
-    """Return an error about a part as one about the file."""
+    """Return an error in a part with the line number in the whole file."""
     text = str(error)
     found = re.match(re.escape(path) + r":(\d+)", text)
     return error if found is None or not before else InputError(f"{path}:{int(found[1]) + before}{text[found.end() :]}")

@@ -1,4 +1,4 @@
-"""The registry of trace formats: what each reads, and what it lacks. To add one: write its module and list it here."""
+"""The registry of trace formats, with the files that each reads. To add one, write its module and list it here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TraceFormat:
     """A published form of a trace.
 
     ``reader``  ``module:function`` that takes the file of pods and the file of nodes, or None for it
-    ``pods``    what the file of pods is, and ``nodes`` that of nodes; empty: the format has none
+    ``pods``    describes the file of pods, and ``nodes`` that of nodes; empty: the format has none
     """
 
     title: str
@@ -79,7 +79,7 @@ FORMATS: Final[Mapping[str, TraceFormat]] = {
 def read_trace(format_name: str, pods: str | os.PathLike[str], nodes: str | os.PathLike[str] | None = None) -> Trace:
     """Read a trace. ``nodes``: the format's own file, or manifests of nodes (YAML or a folder; JSON where it has no file).
 
-    Raises  InputError for an unknown format and for files that are not of it
+    Raises  InputError for an unknown format and for files of another format
     """
     known = FORMATS.get(format_name)
     if known is None:

@@ -1,7 +1,7 @@
 """kube-scheduler-simulator: the recording of a cluster as JSON Lines, one change of an object a line.
 
-Each line has time (RFC 3339), event (Add, Update or Delete) and resource, the object; a deleted one has its name alone. Nodes
-and pods are read. A pod runs until it is deleted, or has succeeded or failed.
+Each line has time (RFC 3339), event (Add, Update or Delete) and resource, which is the object, or only its name if it was
+deleted. Nodes and pods are read. A pod runs until it is deleted, or has succeeded or failed.
 """
 
 from __future__ import annotations

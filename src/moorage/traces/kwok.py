@@ -1,8 +1,8 @@
 """KWOK: a cluster that kwokctl exported (``kwokctl snapshot export``), or recorded with its changes (``snapshot record``).
 
 A recording is a stream of YAML documents: the objects of the start, then a ResourcePatch for each change, with
-durationNanosecond (since the start), method (create, patch or delete), target, and template, the object or what changed. Nodes,
-pods and workloads are read. A pod runs until it is deleted, or has succeeded or failed.
+durationNanosecond (since the start), method (create, patch or delete), target, and template, which is the object or the patch.
+Nodes, pods and workloads are read. A pod runs until it is deleted, or has succeeded or failed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _items(data: Any, where: str) -> list[Mapping[str, Any]]:
 
 
 def _change(patch: Mapping[str, Any], held: RecordedPods, where: str) -> None:
-    """Take note of a change of a pod or a node; other kinds have no part in the trace."""
+    """Record a change of a pod or a node; changes of other kinds are ignored."""
     method, nano, target = patch.get("method"), patch.get("durationNanosecond"), patch.get("target")
     if method not in _METHODS or not isinstance(nano, int) or not isinstance(target, Mapping):
         raise InputError(f"{where}: expected a ResourcePatch with method, target and durationNanosecond")

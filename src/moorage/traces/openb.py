@@ -5,8 +5,8 @@ and in the longer layout the times at which it was created, placed and deleted. 
 
 kube-scheduler's own plugins count resources per node, not per device. So GPUs become one extended resource, thousandths of a
 GPU, summed over the node: a task that requests 460 thousandths of one device fits on a node where two devices have that much
-free together. Real placements on shared devices fragment, these do not. With ``whole_gpus`` every share counts as a whole
-device, as with a plain device plugin. The truth lies between the two.
+free together. Real placements on shared devices fragment; these do not. With ``whole_gpus`` every share counts as a whole
+device, as with a plain device plugin. Real clusters lie between the two.
 
 A machine's model is a node label; the models that a task accepts are required node affinity. The class of service becomes a
 label, which the scheduler ignores.
@@ -55,13 +55,13 @@ _NAMESPACE: Final = "default"
 def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
     """Return the trace of a node list and a pod list, from files that may be compressed.
 
-    Raises  InputError, naming file and line, for anything that does not fit the layouts
+    Raises  InputError, naming file and line, for lines that do not match the layouts
     """
     return read_openb_sources(nodes_path, pods_path, whole_gpus=whole_gpus, max_pods=max_pods)
 
 
 def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
-    """Return the trace in two files, or in their contents; see ``read_openb``."""
+    """Return the trace of two files, given by path or content; see ``read_openb``."""
     machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
     return _read_pods(pods, whole_gpus).finish(machines)
 

@@ -1,4 +1,4 @@
-"""The pods that a workload asks for."""
+"""The pods that controllers create for a workload."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["read_philly"]
 #: The largest file, in bytes.
 _MOST_BYTES: Final = 16 << 30
 _MACHINES: Final = ("machineId", "number of GPUs", "single GPU mem")
-#: Neither requests nor machines have cpu and memory: a pod asks for as much as its share of a machine's GPUs.
+#: The trace has no cpu and memory: a pod requests the same share of a machine's cpu and memory as of its GPUs.
 _CPU_MILLI, _MEMORY = 4_000, 48 << 30
 
 

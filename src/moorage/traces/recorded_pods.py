@@ -1,4 +1,4 @@
-"""Pods of recordings of real clusters, which hold whole objects: what readers of recordings share."""
+"""Pods of recordings, which hold whole objects: code shared by the readers of recordings."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RecordedPods:
         self.builder = TraceBuilder()
         self.nodes: dict[str, Node] = {}
         self.late_nodes = 0
-        #: ``namespace/name`` → row, of pods that are there now.
+        #: ``namespace/name`` → row, of pods that exist now.
         self._rows: dict[str, int] = {}
 
     def see(self, data: Mapping[str, Any], where: str, time_s: float, *, first: bool = False) -> None:
-        """Take note of an object as it is now. ``first``: the object is there from the start.
+        """Record the current state of an object. ``first``: the object exists from the start.
 
         Raises  InputError for an object that cannot be read
         """
@@ -43,7 +43,7 @@ class RecordedPods:
             self.see_pod(default_pod(decode(data, Pod, where)), time_s)
 
     def see_pod(self, pod: Pod, time_s: float) -> int:
-        """Take note of a pod, and return its row. A pod that has ended ends now."""
+        """Record the current state of a pod, and return its row. A pod in an ended phase ends now."""
         key = pod.key
         row = self._rows.get(key)
         if row is None:
@@ -53,17 +53,17 @@ class RecordedPods:
         return row
 
     def row_of(self, namespace: str, name: str) -> int | None:
-        """Return the row of a pod that is there now."""
+        """Return the row of a pod that exists now."""
         return self._rows.get(f"{namespace}/{name}")
 
     def gone(self, namespace: str, name: str, time_s: float) -> None:
-        """Take note that a pod was deleted; its name may come again."""
+        """Record that a pod was deleted; a later pod may have its name."""
         row = self._rows.pop(f"{namespace}/{name}", None)
         if row is not None:
             self._end(row, time_s)
 
     def lasts(self, row: int, duration_s: float) -> None:
-        """Say how long a pod ran."""
+        """Set how long a pod ran."""
         self.builder.end(row, duration_s)
 
     def _end(self, row: int, time_s: float) -> None:
@@ -71,7 +71,7 @@ class RecordedPods:
             self.lasts(row, time_s - self.builder.time_of(row))
 
     def _shape(self, pod: Pod) -> int:
-        """Return the template of a pod, which is not bound and has the name of no owner."""
+        """Return the number of the pod's template: its spec without a node, labels, annotations and namespace."""
         spec = replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec
         meta = pod.metadata
         key = _encode((spec, meta.labels, meta.annotations, meta.namespace))

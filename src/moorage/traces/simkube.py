@@ -1,9 +1,9 @@
 """SimKube: an exported trace (``.sktrace``) in MessagePack, version 1 (a list), 2 or 3 (maps).
 
 ``events`` have ts (Unix seconds), applied_objs and deleted_objs: owners of pods such as Deployments, and bare pods. Owners
-become the pods that their controllers would create, when they were applied; a scaled owner gains or loses pods. When pods
-started and ended is in ``pod_lifecycles`` (versions 1 and 2) or in ``index`` (3), by owner: those of a CronJob arrive when they
-started; the pods of other owners run as long as recorded ones, in turn.
+become the pods that their controllers would create, at the time when they were applied; a scaled owner gains or loses pods.
+``pod_lifecycles`` (versions 1 and 2) or ``index`` (version 3) has, by owner, when pods started and ended. The pods of a CronJob
+arrive when they started; each pod of another owner runs as long as the next recorded one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Key = tuple[str, str, str]
 
 @dataclass
 class _Owner:
-    """The pods of an owner that are there now, oldest first, and how many it had."""
+    """The existing pods of an owner, oldest first, and how many it has had in all."""
 
     rows: list[tuple[str, int]] = field(default_factory=list)
     made: int = 0
@@ -56,14 +56,14 @@ def read_simkube(pods: str, nodes: str | None = None) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """When a pod started, and ended if it did; Unix times."""
+    """When a pod started and, if it did, ended; Unix times."""
 
     start: float
     end: float | None
 
 
 class _Reading:
-    """What was read so far, event by event."""
+    """The state of reading: the pods and owners of the events so far."""
 
     def __init__(self, path: str, runs: Mapping[str, Sequence[_Run]]) -> None:
         self._path, self._runs = path, runs
@@ -92,7 +92,7 @@ class _Reading:
                 self._held.lasts(row, runs[0].end - runs[0].start)
             return
         if kind == "CronJob" and runs and key in self._owners:
-            return  # applied again: all its runs are there
+            return  # applied before: all its runs have been added
         owner = self._owners.setdefault(key, _Owner())
         pods = pods_of_owner(obj, where)
         if pods is None:
@@ -103,7 +103,7 @@ class _Reading:
             _fill(owner, pods, key, self._held, time_s, [run for run in runs if run.end is not None])
 
     def _repeat(self, pods: Sequence[Pod], runs: Sequence[_Run]) -> None:
-        """Add the pods of an owner that creates some again and again, when they started."""
+        """Add the pods of an owner that creates pods repeatedly, such as a CronJob, at the times when they started."""
         assert self._origin is not None
         for number, run in enumerate(runs):
             pod = pods[number % len(pods)]
@@ -121,7 +121,7 @@ class _Reading:
 
 
 def _parts(data: bytes | mmap, path: str) -> tuple[Sequence[msgspec.Raw], msgspec.Raw]:
-    """Return the events, which are not decoded yet, and what is recorded of pods."""
+    """Return the events, not decoded yet, and the recorded runs of pods."""
     try:
         try:
             whole = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
@@ -208,7 +208,7 @@ def _key(obj: Mapping[str, Any]) -> _Key:
 
 
 def _fill(owner: _Owner, pods: Sequence[Pod], key: _Key, held: RecordedPods, time_s: float, runs: Sequence[_Run]) -> None:
-    """Let an owner have the pods that it asks for now; known runs are used in turn."""
+    """Add or end pods until an owner has as many as it now asks for; recorded runs are used in turn."""
     while len(owner.rows) > len(pods):
         gone, _ = owner.rows.pop()
         held.gone(key[1], gone, time_s)

@@ -1,6 +1,6 @@
 """Files of traces as streams: lines of text, rows of a table, objects of JSON Lines. Files may be compressed with gzip.
 
-Every fault names file and line.
+Every error names file and line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from moorage.inputs.files import InputFile
 
 __all__ = ["ExactRow", "Source", "TraceRow", "exact_rows", "json_lines", "open_bytes", "table_rows", "whole_bytes"]
 
-#: A file by its path, or one that was read already.
+#: The path of a file, or its content.
 Source: TypeAlias = str | InputFile
 
 _GZIP: Final = b"\x1f\x8b"
@@ -139,7 +139,7 @@ def open_bytes(source: Source) -> Iterator[BinaryIO]:
 
 @contextmanager
 def whole_bytes(path: str, most: int) -> Iterator[bytes | mmap]:
-    """Give the whole content of a file of at most ``most`` bytes, mapped rather than read unless it is compressed.
+    """Yield the whole content of a file of at most ``most`` bytes, mapped into memory unless it is compressed.
 
     Raises  InputError
     """
@@ -163,9 +163,9 @@ def table_rows(
 ) -> Iterator[TraceRow]:
     """Yield the rows of a CSV file.
 
-    ``columns``   those that are known, in the order of a file without a header
-    ``required``  those that a header must have; by default all
-    ``header``    whether the first line names the columns; None: if its first cell is the name of one
+    ``columns``   the known columns, in the order of a file without a header
+    ``required``  the columns that a header must have; by default all
+    ``header``    whether the first line is a header; None: it is one if its first cell is the name of a column
 
     Raises  InputError
     """

@@ -1,4 +1,4 @@
-"""Tasks and machines of tables as pods and nodes: what readers of tables share."""
+"""Tasks and machines of tables as pods and nodes: code shared by the readers of tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plain_name(text: str, prefix: str = "task") -> str:
 
 @lru_cache(4096)
 def label_value(text: str) -> str:
-    """Return a text as a label can hold it."""
+    """Return a text as a valid label value."""
     found = _NOT_IN_LABEL.sub("-", text).strip("-_.")[:63].strip("-_.")
     return "" if check_label_value(found) else found
 
@@ -72,7 +72,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.builder = TraceBuilder()
-        #: Specs by what they request; shared by the templates of pods with and without labels.
+        #: Specs by requests; shared by the templates of pods with and without labels.
         self._specs: dict[Hashable, PodSpec] = {}
 
     def add(

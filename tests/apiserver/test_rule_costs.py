@@ -1,6 +1,6 @@
 """Rules of custom kinds and selectors of devices that kube-apiserver v1.36.2 judged by their estimated cost.
 
-``recorded_rule_costs.json`` holds a schema of a field ``v`` and the causes of kube-apiserver's refusal a line. Most of them say
+``rule_costs.json`` holds a schema of a field ``v`` and the causes of kube-apiserver's refusal a line. Most of them say
 by what factor a rule is too costly, so that the estimates must be equal.
 """
 
@@ -14,7 +14,7 @@ from moorage.cel import COST_LIMIT, CompileError, compile_selector, estimated_se
 from moorage.cel.estimated_sizes import UNBOUNDED, FieldPath, scaled
 from tests.apiserver.custom_kinds import DEFINITIONS, MERGE, ask, define, definition
 
-RECORDED = json.loads((Path(__file__).parent / "recorded_rule_costs.json").read_text(encoding="utf-8"))
+RECORDED = json.loads((Path(__file__).parent / "rule_costs.json").read_text(encoding="utf-8"))
 ADVICE = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
 )

@@ -449,6 +449,52 @@ def test_others_may_impersonate_what_their_rights_allow(cluster):
             impersonated(JANE, headers, authorizer)
 
 
+LIST = Attributes("list", "", "pods", namespace="shop")
+GETS_PODS = rule("impersonate-on:user-info:list", "pods")
+AUTHN = "authentication.k8s.io"
+
+
+def bind_actor(cluster, *rules):
+    cluster.create(CLUSTER_ROLES, "", role("actor", *rules))
+    cluster.create(CLUSTER_BINDINGS, "", binding("actor", "actor", "User/jane"))
+
+
+def test_a_user_may_be_limited_to_requests_that_they_may_make_as_another(cluster):
+    bind_actor(cluster, GETS_PODS, rule("impersonate:user-info", "users", AUTHN, names="joe"))
+    authorizer, as_joe = Authorizer(cluster), [("Impersonate-User", "joe")]
+    assert impersonated(JANE, as_joe, authorizer, lambda: LIST).groups == ("system:authenticated",)
+    with pytest.raises(ApiError) as caught:
+        impersonated(JANE, as_joe, authorizer, lambda: LIST._replace(verb="get"))
+    what = 'cannot impersonate-on:user-info:get resource "pods" in API group "" in the namespace "shop"'
+    assert caught.value.message == f'pods is forbidden: User "jane" {what}'
+    with pytest.raises(ApiError, match="cannot impersonate:user-info resource"):
+        impersonated(JANE, [("Impersonate-User", "root")], authorizer, lambda: LIST)
+
+
+def test_a_limited_user_gets_no_groups_beyond_their_rights(cluster):
+    bind_actor(cluster, GETS_PODS, rule("impersonate:user-info", "users groups", AUTHN))
+    authorizer, as_joe = Authorizer(cluster), [("Impersonate-User", "joe")]
+    many = [("Impersonate-Group", f"g{i}") for i in range(5)]
+    assert impersonated(JANE, [*as_joe, *many], authorizer, lambda: LIST).groups[:2] == ("g0", "g1")
+    with pytest.raises(ApiError, match="impersonating the system:masters group is not allowed"):
+        impersonated(JANE, [*as_joe, ("Impersonate-Group", "system:masters")], authorizer, lambda: LIST)
+
+
+def test_nodes_and_accounts_have_modes_of_their_own(cluster):
+    verbs = "impersonate-on:arbitrary-node:list impersonate-on:serviceaccount:list"
+    bind_actor(
+        cluster, rule(verbs, "pods"), rule("impersonate:arbitrary-node", "nodes", AUTHN, names="n1"),
+        rule("impersonate:serviceaccount", "serviceaccounts", AUTHN, names="robot"),
+    )  # fmt: skip
+    authorizer = Authorizer(cluster)
+    node = impersonated(JANE, [("Impersonate-User", "system:node:n1")], authorizer, lambda: LIST)
+    assert node.groups == ("system:nodes", "system:authenticated")
+    account = impersonated(JANE, [("Impersonate-User", "system:serviceaccount:shop:robot")], authorizer, lambda: LIST)
+    assert account.groups[0] == "system:serviceaccounts"
+    with pytest.raises(ApiError, match='users "system:node:n1" is forbidden'):
+        impersonated(JANE, [("Impersonate-User", "system:node:n1"), ("Impersonate-Uid", "u")], authorizer, lambda: LIST)
+
+
 # -- over the wire ------------------------------------------------------------------------------------------------------
 
 

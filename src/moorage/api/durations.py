@@ -58,6 +58,8 @@ def parse_duration(text: str) -> int:
 
 
 def _nanoseconds(text: str, whole: str, places: str, unit: str) -> int:
+    if int(whole or "0") > 1 << 63:
+        raise _invalid(text)
     if not unit:
         raise DurationError(f"time: missing unit in duration {_quoted(text)}")
     if unit not in _UNITS:

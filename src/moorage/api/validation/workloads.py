@@ -26,6 +26,7 @@ from moorage.api.validation.faults import (
 )
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.pods import pod_template_faults
+from moorage.api.validation.rbac import check_path_segment
 from moorage.api.workloads import (
     CronJob,
     DaemonSet,
@@ -178,7 +179,7 @@ def _job_spec(path: str, spec: JobSpec) -> Faults:
 def budget_faults(budget: PodDisruptionBudget) -> Faults:
     """Yield the faults of a disruption budget."""
     spec = budget.spec
-    yield from object_meta(budget.metadata, True)
+    yield from object_meta(budget.metadata, True, check_path_segment)
     if spec.min_available is not None and spec.max_unavailable is not None:
         yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     yield from _number_or_percent("spec.minAvailable", spec.min_available)

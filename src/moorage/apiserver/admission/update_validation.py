@@ -16,10 +16,11 @@ from moorage.apiserver.admission.validation import SCHEDULE_ZONE
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
-__all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults"]
+__all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults", "unversioned"]
 
 _CONDITIONAL: Final = frozenset(
     [
@@ -44,6 +45,12 @@ _POD_UPDATE: Final = (
 def needs_version(kind: ServedKind) -> bool:
     """Return True for kinds that can only be replaced with a resource version (no unconditional update)."""
     return kind.custom is not None or kind.native in _CONDITIONAL
+
+
+def unversioned(kind: ServedKind, name: str) -> ApiError:
+    """Return the error for a replacement without the resource version that its kind needs."""
+    fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
+    return invalid(kind.resource, kind.group, name, [fault])
 
 
 #: Immutable fields: path, fault type and message.

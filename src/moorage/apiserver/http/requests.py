@@ -117,6 +117,8 @@ def _serve(
         raise not_allowed()
     if "create" not in target.kind.verbs and request.method not in {"GET", "HEAD"}:
         raise not_allowed()
+    if request.method == "POST" and target.kind.custom is not None:
+        target = target._replace(name="")  # the name in the path is ignored
     if not target.name:
         return _collection(store, authorizer, request, target)
     if request.method in {"PATCH", "PUT"}:
@@ -266,10 +268,9 @@ def _with_defaults(store: Store, kind: ServedKind, options: DeleteOptions) -> De
 
 def _delete_options(request: HTTPRequest) -> DeleteOptions:
     """Return the deletion options of the body or, without one, of the parameters."""
-    if request.body.strip():
+    if request.body:
         media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
-        options = options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
-        return options._replace(dry_run=options.dry_run or request.dry_run)
+        return options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
     query = request.query
     asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
     if "gracePeriodSeconds" in query:
@@ -411,6 +412,7 @@ def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Respon
     """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
     if request.method != "POST" or guard.accounts is None:
         raise not_allowed()
+    write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
     with write_requests.with_warnings(warnings):
         return _json_response(guard.accounts.issue(target.namespace or "", target.name, sent), 201, warnings)

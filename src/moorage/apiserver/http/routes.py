@@ -43,7 +43,8 @@ def _methods(target: Target | ReviewTarget) -> frozenset[str]:
     if target.subresource:
         return _of_part(target.subresource)
     if target.name:
-        return _of_one(target.kind.verbs)
+        created = {"POST"} if target.kind.custom is not None and "create" in target.kind.verbs else set()
+        return _of_one(target.kind.verbs) | created
     # A collection over all namespaces can only be read.
     return _of_many(target.kind.verbs if target.namespace is not None else ("list",))
 

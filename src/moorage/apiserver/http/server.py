@@ -161,7 +161,7 @@ class Front:
             raise ApiError(414, "RequestURITooLong", f"more than {MAX_PARAMETERS} parameters")
         if user is None:
             return self._server_document(request, path)
-        user = impersonated(user, request.headers.items(), self.authorizer)
+        user = impersonated(user, request.headers.items(), self.authorizer, partial(self._attributes, request))
         if (request.content_length or 0) > MAX_BODY:
             raise too_large(MAX_BODY)  # checked first, so that the client need not send the body
         if path == "/metrics" or is_document(path) or is_health(path):
@@ -212,6 +212,12 @@ class Front:
         except ApiError:
             self.authorizer.check(user, attributes_at(request.method, request.path))
             raise
+
+    def _attributes(self, request: web.BaseRequest) -> Attributes:
+        try:
+            return attributes_of(request.method, find_target(request.rel_url.raw_path, self.store.kinds), request.query)
+        except ApiError:
+            return attributes_at(request.method, request.path)
 
     def _server_document(self, request: web.BaseRequest, path: str) -> web.Response:
         check_method(path, request.method)

@@ -14,6 +14,7 @@ import msgspec
 from moorage.api.validation.quotas import quota_warnings
 from moorage.apiserver.admission.definition_validation import definition_warnings
 from moorage.apiserver.admission.service_warnings import service_warnings
+from moorage.apiserver.admission.update_validation import needs_version, unversioned
 from moorage.apiserver.fields import managed_fields
 from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
@@ -27,6 +28,8 @@ from moorage.apiserver.schema.request_bodies import (
     PATCH_TYPES,
     Body,
     BodyForm,
+    check_custom_head,
+    check_name,
     fit,
     form_of_kind,
     kind_mismatch,
@@ -186,7 +189,9 @@ def _creates(store: Store, target: Target, document: Document) -> bool:
 def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
     kind = target.kind
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
-    document, warnings = normalized_body(form_of_kind(kind), body, request.validation)
+    form = form_of_kind(kind)
+    check_custom_head(form, body.document, request.body)
+    document, warnings = normalized_body(form, body, request.validation)
     with with_warnings(warnings):
         document = object_of(target.kind, document, target.namespace, target.name)
     return document, (*warnings, *drop_repeated_owners(document))
@@ -311,6 +316,8 @@ def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Pa
         raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{form.kind}")
     if not is_strategic and (why := kind_mismatch(form, made)):
         raise _bad_patch(shown, why)
+    if not is_strategic:
+        _check_patched_head(request, form, made, shown)
     try:
         document, unknown_fields = fit(form, made)
     except FieldTypeError as misfit:
@@ -321,6 +328,29 @@ def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Pa
     if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
         raise _bad_patch(shown, f"strict decoding error: {', '.join(strange)}")
     return document, (*sent.warnings, *found) if request.looks_closely else ()
+
+
+def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, shown: str) -> None:
+    """Check that a patched object states its API version and, for a custom kind, its kind.
+
+    Without a version, kube-apiserver reads an object of a built-in kind in its internal form, in which no field is known.
+
+    Raises  ApiError 400, 422 and 500
+    """
+    if form.custom is not None and not made.get("kind"):
+        raise _bad_patch(shown, f"Object 'Kind' is missing in '{shown}'")
+    if made.get("apiVersion"):
+        return
+    if form.custom is not None:
+        raise ApiError(500, "InternalError", f"Internal error occurred: {_NO_VERSION}")
+    lost = tuple(f'unknown field "{name}"' for name in sorted(made) if name not in {"apiVersion", "kind"})
+    if request.validation == "Strict" and lost:
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(lost)}")
+    with with_warnings(lost if request.looks_closely else ()):
+        check_name({}, (made.get("metadata") or {}).get("name") or "")
+
+
+_NO_VERSION: Final = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
 
 
 def _bad_patch(shown: str, why: str) -> ApiError:
@@ -340,6 +370,8 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     document = _merge_configuration(store, request, target, held, config)
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     if held is not None:
+        if config["metadata"].get("resourceVersion") == "0" and needs_version(kind):
+            raise unversioned(kind, target.name)
         record = store.update(
             kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
         )

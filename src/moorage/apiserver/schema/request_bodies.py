@@ -9,6 +9,7 @@ Source  apiserver, pkg/server/config.go (limits), pkg/endpoints/handlers/create.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -34,6 +35,7 @@ __all__ = [
     "PATCH_TYPES",
     "Body",
     "BodyForm",
+    "check_custom_head",
     "check_kind",
     "check_name",
     "check_namespace",
@@ -50,6 +52,8 @@ __all__ = [
 MAX_BODY: Final = 3 << 20
 #: Number of bytes of an undecodable body that the error shows.
 _SHOWN_BYTES: Final = 30
+#: Maximum number of bytes of an object without a kind that the error shows.
+_MOST_SHOWN: Final = 4096
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -88,7 +92,9 @@ def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: 
 def _readable(body: bytes, media_type: str, strict: bool, kind: str) -> Body:
     try:
         if media_type == PROTOBUF:
-            return Body(read_protobuf(body)) if body.strip() else Body({})
+            if not body:
+                raise _Unreadable("empty data")
+            return Body(read_protobuf(body))
         return _read_text(body, media_type, strict)
     except _Unreadable as fault:
         why = str(fault)
@@ -101,6 +107,21 @@ def _readable(body: bytes, media_type: str, strict: bool, kind: str) -> Body:
 
 class _Unreadable(Exception):  # noqa: N818 - never leaves this module
     """Why a body cannot be decoded, in the words of Go's decoder."""
+
+
+def check_custom_head(form: BodyForm, document: Document, body: bytes) -> None:
+    """Check that an object of a custom kind states its kind and API version, which have no defaults.
+
+    Raises  ApiError 400
+    """
+    if form.custom is None:
+        return
+    if not document.get("kind"):
+        shown = body[:_MOST_SHOWN].decode("utf-8", "replace")
+        why = f"Object 'Kind' is missing in '{shown}' ({_summary(body)})"
+        raise bad_request(f"the object provided is unrecognized (must be of type {form.kind}): {why}")
+    if not document.get("apiVersion"):
+        raise bad_request(f"the API version in the data () does not match the expected API version ({form.api_version})")
 
 
 def _summary(body: bytes) -> str:
@@ -142,6 +163,8 @@ def _yaml_document(body: bytes, strict: bool) -> Any:
 
 def _json_document(body: bytes) -> Any:
     """Return the single document; null becomes {}."""
+    if body.startswith(BOM_UTF8):
+        raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body)}")
     try:
         documents = [document.data for document in read_json(body, "")] if body.strip() else []
     except InputError as error:

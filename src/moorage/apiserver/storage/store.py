@@ -45,7 +45,7 @@ from moorage.apiserver.admission.strategy import (
     prepare_update,
     set_defaults_and_decode,
 )
-from moorage.apiserver.admission.update_validation import needs_version
+from moorage.apiserver.admission.update_validation import needs_version, unversioned
 from moorage.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage import quota_charges, watch_cache
@@ -256,8 +256,13 @@ class Store(ObjectReader):
         if confirm is not None:
             confirm(None, document)
         charges = quota_charges.quotas_to_charge(self, kind, namespace, None, document)
-        if self.find(kind, namespace, metadata["name"]) is not None:
-            raise already_exists(kind.resource, kind.group, metadata["name"], is_generated=bool(metadata.get("generateName")))
+        held = self.find(kind, namespace, metadata["name"])
+        if held is not None:
+            is_deleted = "deletionTimestamp" in held.document()["metadata"]
+            raise already_exists(
+                kind.resource, kind.group, metadata["name"],
+                is_generated=bool(metadata.get("generateName")), is_deleted=is_deleted,
+            )  # fmt: skip
         if dry_run:
             return Record.of(kind, document, 0)
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
@@ -347,8 +352,7 @@ class Store(ObjectReader):
         sent = "" if sent == "0" else sent
         old = record.document()
         if not sent and manager is not None and needs_version(kind):
-            fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
-            raise invalid(kind.resource, kind.group, name, [fault])
+            raise unversioned(kind, name)
         if sent and sent != str(record.version):
             check_sent_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)

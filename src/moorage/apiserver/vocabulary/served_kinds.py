@@ -13,6 +13,7 @@ from typing import Any, Final
 from moorage.api import kinds
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.api.validation.rbac import check_path_segment
 from moorage.apiserver.vocabulary.custom_versions import CustomVersion
 
 __all__ = [
@@ -281,6 +282,7 @@ _DETAILED: Final = (
         short_names=("pdb",),
         subresources=_STATUS,
         has_generation=True,
+        check_name=check_path_segment,
         status_on_create={"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
     ),
     _served("DeviceClass", _RESOURCE, has_generation=True),

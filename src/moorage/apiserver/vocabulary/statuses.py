@@ -109,9 +109,13 @@ def not_found(resource: str, group: str, name: str) -> ApiError:
     return ApiError(404, "NotFound", message, group=group, kind=resource, name=name)
 
 
-def already_exists(resource: str, group: str, name: str, *, is_generated: bool = False) -> ApiError:
-    """Return the error for a name that is taken. ``is_generated``: the client lets the server generate names."""
-    message = f"{_qualified(resource, group)} {quoted(name)} already exists"
+def already_exists(resource: str, group: str, name: str, *, is_generated: bool = False, is_deleted: bool = False) -> ApiError:
+    """Return the error for a name that is taken. ``is_generated``: the client lets the server generate names.
+
+    ``is_deleted``: the object that has the name is being deleted.
+    """
+    message = "object is being deleted: " if is_deleted else ""
+    message += f"{_qualified(resource, group)} {quoted(name)} already exists"
     if not is_generated:
         return ApiError(409, "AlreadyExists", message, group=group, kind=resource, name=name)
     message += ", the server was not able to generate a unique name for the object"

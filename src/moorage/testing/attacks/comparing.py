@@ -81,10 +81,10 @@ class AttackComparison:
     known: Counter[str] = field(default_factory=Counter)
 
     def add(self, attack: Attack, differences: Iterable[AnswerDifference]) -> None:
-        """Count the differences of an attack. Objects, and details of an error, differ for the reason of what led to them."""
+        """Count the differences of an attack. Objects, warnings and details of errors differ for the reason of what led to them."""
         reason = ""
-        for one in differences:
-            follows = one.aspect == "state" or one.at.startswith("details.")
+        for one in sorted(differences, key=lambda one: one.aspect not in _LEADING):
+            follows = one.aspect in {"state", "warnings"} or one.at.startswith("details.")
             name = known_difference(attack, one) or (reason if follows else "")
             if name:
                 self.known[name] += 1

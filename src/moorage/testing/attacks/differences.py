@@ -46,6 +46,9 @@ _SCHEME: Final = re.compile(r'"(?:k8s\.io/[\w/.-]+/)?pkg/[\w/]+/(?:register|sche
 _VERSION: Final = re.compile(r"((?:resourceVersion|ResourceVersion in record)\W{1,6})\d+")
 
 
+_CURRENT: Final = re.compile(r"(Too large resource version: \d+, current: )\d+")
+
+
 @dataclass(frozen=True)
 class AnswerDifference:
     """One difference: in what, where within it, and what each server says there."""
@@ -214,7 +217,7 @@ def masked(text: str) -> str:
 
 _MASKS: Final = (
     (_UID, "<uid>"), (_RECENT, "<time>"), (_GENERATED, r"\1<generated>"), (_ADDRESS, "<address>"), (_NODE_PORT, "<port>"),
-    (_VERSION, r"\1<version>"), (_AGE, "<age>"), (_SCHEME, '"<scheme>"'),
+    (_VERSION, r"\1<version>"), (_CURRENT, r"\1<version>"), (_AGE, "<age>"), (_SCHEME, '"<scheme>"'),
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.schema.request_bodies import APPLY, PATCH_TYPES
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.testing.attacks.differences import AnswerDifference
@@ -32,7 +33,7 @@ _WRITTEN_VALUE: Final = re.compile(
 #: Sentences of Go's decoders, and what decides which of several faults they meet first.
 _DECODERS: Final = re.compile(
     r"wireType|unexpected EOF|cannot be handled as|json: cannot unmarshal|yaml: |UTF-8|surrogate|json parse error"
-    r"|integer overflow|no kind \"|unknown conversion|failed to create typed patch object"
+    r"|integer overflow|no kind \"|unknown conversion|failed to create typed patch object|unable to find api field in struct"
 )
 #: Checks that come before or after that of a user's rights.
 _OTHER_CHECKS: Final = ("attempting to grant RBAC permissions", "invalid timeout specified")
@@ -44,7 +45,8 @@ _RULES: Final = re.compile(r"\.status\.(resourceRules|nonResourceRules)")
 
 def _breaks_http(attack: Attack, difference: AnswerDifference) -> bool:
     expects = any(name == "Expect" for name, _ in attack.headers)
-    is_odd = expects or attack.method not in METHODS or "#" in attack.target or "//" in attack.target.partition("?")[0]
+    path = attack.target.partition("?")[0]
+    is_odd = expects or attack.method not in METHODS or "#" in attack.target or "//" in path or "%2f" in path.lower()
     return bool(attack.framing) or is_odd or bool(_LIMITS.search(difference.here)) or _is_dropped(difference)
 
 
@@ -110,7 +112,32 @@ def _is_of_token(_: Attack, difference: AnswerDifference) -> bool:
 
 
 def _is_applied_deletion(attack: Attack, difference: AnswerDifference) -> bool:
-    return _form(attack) == APPLY and difference.at.endswith((".deletionTimestamp", ".deletionGracePeriodSeconds"))
+    return (_form(attack) == APPLY or attack.method == "PUT") and difference.at.endswith(
+        (".deletionTimestamp", ".deletionGracePeriodSeconds")
+    )
+
+
+def _is_of_fault_order(_: Attack, difference: AnswerDifference) -> bool:
+    """Return whether two messages list the same faults. The causes of both are equal, or they would differ instead."""
+    parts = [sorted(re.split(r", (?=[a-z])", text.partition("is invalid: [")[2].rstrip("]"))) for text in _sides(difference)]
+    return difference.aspect == "message" and len(parts[0]) > 1 and parts[0] == parts[1]
+
+
+def _sides(difference: AnswerDifference) -> tuple[str, str]:
+    return difference.here, difference.there
+
+
+def _is_of_map_paths(attack: Attack, difference: AnswerDifference) -> bool:
+    """Return whether the same unknown fields of a strategic merge patch are named, by kube-apiserver without keys of maps."""
+    counts = [text.count("unknown field") for text in _sides(difference)]
+    is_shorter = len(difference.there) < len(difference.here)
+    return _form(attack) == PATCH_TYPES[2] and difference.aspect == "warnings" and counts[0] == counts[1] > 0 and is_shorter
+
+
+def _is_of_definition_form(attack: Attack, _: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    is_definition = isinstance(about, ServedKind) and about.native == "CustomResourceDefinition"
+    return is_definition and _form(attack) == PROTOBUF
 
 
 def _is_deleted_definition(attack: Attack, difference: AnswerDifference) -> bool:
@@ -191,7 +218,10 @@ KNOWN: Final[Mapping[str, _Matches]] = {
     "continue tokens": _is_of_token,
     "fields that Kubernetes fills in": _is_of_own_fields,
     "managed fields of events, reviews and daemon sets": _is_of_managers,
-    "metadata of deletions in applied objects": _is_applied_deletion,
+    "metadata of deletions in applied and put objects": _is_applied_deletion,
+    "the order of several faults": _is_of_fault_order,
+    "definitions in protobuf": _is_of_definition_form,
+    "keys of maps in paths of strategic merge patches": _is_of_map_paths,
     "numbers beyond 32 bits in strategic merge patches": _is_of_range,
     UNCHANGED_RIGHTS: _is_of_unchanged_rights,
     "tables of the status of pod groups": _is_table_of_group_status,

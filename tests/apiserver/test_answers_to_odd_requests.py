@@ -1,0 +1,125 @@
+"""Odd requests, with the codes and messages of kube-apiserver v1.36.2 (a distribution's build, over etcd 3.4)."""
+
+import pytest
+
+from moorage.api.durations import DurationError, parse_duration
+from moorage.apiserver.access.authentication import Authenticator
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.http.requests import serve
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.statuses import ApiError
+from tests.apiserver.custom_kinds import ADMIN, WIDGETS, define, definition
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+MERGE, JSON_PATCH, APPLY = "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"
+MAPS = "/api/v1/namespaces/default/configmaps"
+CLASSES, BUDGETS = "/apis/node.k8s.io/v1/runtimeclasses", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+HELD = {
+    MAPS: b'{"metadata": {"name": "held"}}', CLASSES: b'{"metadata": {"name": "held"}, "handler": "runc"}',
+    WIDGETS: b'{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "held"}}',
+}  # fmt: skip
+UNNAMED = "the name of the object (held based on URL) was undeterminable: name must be provided"
+NO_MESSAGE = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+NO_KIND = "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing in"
+BOM = "couldn't get version/kind; json parse error: invalid character 'ï' looking for beginning of value"
+NO_VERSION = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+VOID = (
+    b'{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc", '
+    b'"metadata": {"name": "held", "resourceVersion": "0"}}'
+)
+CASES = {  # method, path, media type, body, code, part of the message
+    "a patch that removes the version": ("PATCH", f"{MAPS}/held", MERGE, b'{"apiVersion": null}', 400, UNNAMED),
+    "a JSON patch that empties the version": (
+        "PATCH", f"{MAPS}/held", JSON_PATCH, b'[{"op": "replace", "path": "/apiVersion", "value": ""}]', 400, UNNAMED,
+    ),
+    "a patch of a custom object that removes the version": (
+        "PATCH", f"{WIDGETS}/held", MERGE, b'{"apiVersion": null}', 500,
+        "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'",
+    ),
+    "a patch of a custom object that removes the kind": (
+        "PATCH", f"{WIDGETS}/held", MERGE, b'{"kind": null}', 422, "Object 'Kind' is missing in",
+    ),
+    "protobuf of no bytes": (
+        "POST", LEASES, PROTOBUF, b"", 400, "the object provided is unrecognized (must be of type Lease): empty data (<empty>)",
+    ),
+    "protobuf of a space": ("PUT", f"{LEASES}/a", PROTOBUF, b" ", 400, f"(must be of type Lease): {NO_MESSAGE} (20)"),
+    "a deletion with protobuf of a space": ("DELETE", f"{LEASES}/a", PROTOBUF, b" ", 400, NO_MESSAGE),
+    "a custom object without a kind": ("POST", WIDGETS, JSON, b'{"metadata": {"name": "x"}}', 400, NO_KIND),
+    "a custom object without a kind in YAML": ("POST", WIDGETS, YAML, b"metadata: {name: x}", 400, NO_KIND),
+    "a custom object without a version": (
+        "POST", WIDGETS, JSON, b'{"kind": "Widget", "metadata": {"name": "x"}}', 400,
+        "the API version in the data () does not match the expected API version (example.com/v1)",
+    ),
+    "a custom object at another name's path": (
+        "POST", f"{WIDGETS}/other", JSON, HELD[WIDGETS].replace(b"held", b"made"), 201, "",
+    ),
+    "an object at another name's path": ("POST", f"{MAPS}/other", JSON, b"{}", 405, "does not allow this method"),
+    "an apply that voids a needed version": (
+        "PATCH", f"{CLASSES}/held?fieldManager=me", APPLY,
+        VOID,
+        422, NO_VERSION,
+    ),
+    "a byte order mark": ("POST", MAPS, JSON, b"\xef\xbb\xbf{}", 400, BOM),
+    "a byte order mark before options": ("DELETE", MAPS, JSON, b"\xef\xbb\xbf{}", 400, BOM),
+    "a byte order mark in YAML": ("POST", MAPS, YAML, b'\xef\xbb\xbf{"metadata": {"name": "b"}}', 201, ""),
+    "a token for a manager that cannot be printed": (
+        "POST", "/api/v1/namespaces/default/serviceaccounts/default/token?fieldManager=\n", JSON, b"{}", 422,
+        "fieldManager: Invalid value: \"\\n\": invalid character U+000A (at position 0)",
+    ),
+    "a budget with any name": (
+        "POST", BUDGETS, JSON, b'{"metadata": {"name": "A_' + b"x" * 260 + b'"}, "spec": {"minAvailable": 1}}', 201, "",
+    ),
+    "a budget with a name that no path can have": (
+        "POST", BUDGETS, JSON, b'{"metadata": {"name": "a%b"}, "spec": {"minAvailable": 1}}', 422, "may not contain '%'",
+    ),
+}  # fmt: skip
+
+
+def ask(store, method, path, form, body):
+    path, _, query = path.partition("?")
+    request = HTTPRequest(method, path, dict(one.split("=") for one in query.split("&") if one), "", form, body, ADMIN, "t")
+    guard = Authenticator({})
+    guard.accounts = store.accounts if hasattr(store, "accounts") else object()
+    try:
+        return serve(store, guard, Authorizer(store), request, find_target(path, store.kinds)).code, "", ()
+    except ApiError as error:
+        return error.code, error.message, error.warnings
+
+
+@pytest.fixture
+def held(store):
+    define(store, definition({"type": "object"}))
+    for path, body in HELD.items():
+        assert ask(store, "POST", path, JSON, body)[0] == 201
+    return store
+
+
+@pytest.mark.parametrize(("method", "path", "form", "body", "code", "said"), CASES.values(), ids=CASES)
+def test_an_odd_request_is_answered_as_kube_apiserver_answers_it(held, method, path, form, body, code, said):
+    answered, message, _ = ask(held, method, path, form, body)
+    assert (answered, said in message) == (code, True), message
+
+
+def test_what_a_patch_without_a_version_loses_is_named(held):
+    _, _, warnings = ask(held, "PATCH", f"{MAPS}/held", MERGE, b'{"apiVersion": null, "data": {}}')
+    assert warnings == ('unknown field "data"', 'unknown field "metadata"')
+
+
+def test_options_in_the_body_of_a_deletion_replace_those_of_the_path(held):
+    assert ask(held, "DELETE", f"{MAPS}/held?dryRun=All", JSON, b'{"gracePeriodSeconds": 0}')[0] == 200
+    assert ask(held, "GET", f"{MAPS}/held", "", b"")[0] == 404
+
+
+def test_a_name_of_an_object_that_is_being_deleted_is_taken_still(held):
+    body = b'{"metadata": {"name": "kept", "finalizers": ["a.b/c"]}}'
+    assert ask(held, "POST", MAPS, JSON, body)[0] == 201
+    assert ask(held, "DELETE", f"{MAPS}/kept", "", b"")[0] == 200
+    code, message, _ = ask(held, "POST", MAPS, JSON, body)
+    assert (code, message) == (409, 'object is being deleted: configmaps "kept" already exists')
+
+
+def test_a_duration_that_is_too_long_is_invalid_whatever_its_unit():
+    with pytest.raises(DurationError, match="time: invalid duration"):
+        parse_duration("99999999999999999999s?watch")

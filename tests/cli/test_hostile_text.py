@@ -378,7 +378,7 @@ PLUGINS = {  # a method, its arguments, what it does, the exit status
     "answers text": ("score_node", "state, node", "return EVIL", 2),
     "raises in score": ("score_node", "state, node", "raise RuntimeError(EVIL)", 2),
     "raises at reserve": ("reserve", "state, pod, node", "raise RuntimeError(EVIL)", 2),
-    "cannot be made": ("__init__", "", "raise ValueError(EVIL)", 1),
+    "cannot be built": ("__init__", "", "raise ValueError(EVIL)", 1),
     "wakes on text": ("wakes_on", "", "return [EVIL]", 1),
     "prints": ("filter_node", "state, node", "print(EVIL)", 0),
     "logs": ("filter_node", "state, node", "import logging; logging.warning(EVIL)", 0),

@@ -77,7 +77,7 @@ def test_extenders_can_be_disabled(simulated, extender):
     ran = simulated("--extenders", "skip")
     report = json.loads(ran.out)
     assert (ran.status, extender.asked) == (0, [])
-    assert [note["text"] for note in report["notes"] if note["kind"] == "Extenders"] == ["1 extender left out, as asked for"]
+    assert [note["text"] for note in report["notes"] if note["kind"] == "Extenders"] == ["1 extender skipped, as requested"]
 
 
 def test_an_extender_filters_and_scores(simulated, extender):
@@ -102,4 +102,4 @@ def test_a_failed_extender_fails_the_pod_or_is_noted(simulated, extender):
     report = json.loads(simulated("--extenders", "ask", ignorable=True).out)
     assert report["pods"][0]["node"]
     (note,) = [note["text"] for note in report["notes"] if note["kind"] == "Extenders"]
-    assert note == f"extender {extender.url} was done without in filter: {text} (1 time)"
+    assert note == f"extender {extender.url} failed in filter and was skipped: {text} (1 time)"

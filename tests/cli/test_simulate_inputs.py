@@ -67,8 +67,8 @@ def test_pods_that_need_no_placement_are_reported(moorage, node, pod):
     ran = moorage("simulate", "-f", "-", stdin=f"{node}---\n{over}---\n{others}".encode())
     assert ran.status == 0
     assert ran.out.startswith("no pods to place on 1 node ")
-    assert "  1 pod not placed, having ended or being deleted: default/done\n" in ran.out
-    assert '  1 pod not placed, as no profile here is of the scheduler "volcano": default/theirs\n' in ran.out
+    assert "  1 pod not scheduled (ended, or being deleted): default/done\n" in ran.out
+    assert '  1 pod not scheduled (no profile has the scheduler name "volcano"): default/theirs\n' in ran.out
 
 
 def test_a_name_of_a_scheduler_cannot_steer_the_terminal(moorage, node, pod):

@@ -179,7 +179,7 @@ def test_a_failed_ignorable_extender_is_skipped(said):
     driven.see(*THREE, pod("p"))
     assert driven.step() == ("p", "b")
     (fault,) = driven.faults
-    assert str(fault).startswith("extender http://e0/ was done without in filter: ")
+    assert str(fault).startswith("extender http://e0/ failed in filter and was skipped: ")
 
 
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
@@ -238,7 +238,7 @@ def test_a_failed_prioritize_gives_no_scores(said):
     driven.see(*THREE, pod("p"))
     assert driven.step() == ("p", "c")
     (fault,) = driven.faults
-    assert str(fault).startswith("extender http://e0/ was done without in prioritize: ")
+    assert str(fault).startswith("extender http://e0/ failed in prioritize and was skipped: ")
 
 
 HOSTS = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}

@@ -546,7 +546,7 @@ def test_an_invalid_pre_enqueue_result_gates_the_pod_and_is_reported(answer):
     assert driven.step() is None
     (line,) = driven.engine.queue.pending()
     assert (line.place, line.plugins) == (QueuePlace.GATED, ("Odd",))
-    assert "in preEnqueue; answer None or Hold" in line.reasons[0]
+    assert "in preEnqueue; return None or Hold" in line.reasons[0]
     assert "plugin Odd answered" in str(driven.faults[0])
 
 

@@ -175,7 +175,7 @@ def test_placement_scores_have_separate_weights():
 WRONG = {  # what the plugin does; the message
     "proposes nothing": ({"answer": []}, "no feasible placements found"),
     "holds": ({"answer": Hold.because("closed")}, "closed"),
-    "answers nonsense": ({"answer": [1]}, "plugin Halves answered [1] in placementGenerate; answer Placements or Hold"),
+    "answers nonsense": ({"answer": [1]}, "plugin Halves returned [1] in placementGenerate; return Placements or Hold"),
     "scores out of range": (
         {"scores": 101},
         (
@@ -186,8 +186,8 @@ WRONG = {  # what the plugin does; the message
     "scores nonsense": (
         {"scores": "much"},
         (
-            "running PlacementScore plugins: plugin \"Halves\" failed with: plugin Halves answered 'much' in placementScore; "
-            "answer a whole number"
+            "running PlacementScore plugins: plugin \"Halves\" failed with: plugin Halves returned 'much' in placementScore; "
+            "return a whole number"
         ),
     ),
 }

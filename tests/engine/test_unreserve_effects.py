@@ -58,7 +58,7 @@ def test_a_pod_waits_until_its_unreserve_effects_are_done():
 def test_a_failed_unreserve_effect_ends_the_wait_and_is_reported():
     driven, undoing = failed_bind()
     driven.done(undoing, "connection refused")
-    assert [str(fault) for fault in driven.faults] == ["undoing what was reserved for default/p: connection refused"]
+    assert [str(fault) for fault in driven.faults] == ["undoing the reservation of default/p: connection refused"]
     assert driven.step(60) == ("p", "n")
 
 

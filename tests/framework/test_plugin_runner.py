@@ -280,10 +280,10 @@ class Answers:
 
 
 NO_ANSWERS = {
-    "true for no": ("filter_node", True, "answered True in filter_node; return None, or Hold.because(reason)"),
-    "a bare reason": ("filter_node", "too small", "answered 'too small' in filter_node; return None, or Hold.because(reason)"),
-    "half a point": ("score_node", 0.5, "answered 0.5 in score_node; return an int"),
-    "no score": ("score_node", None, "answered None in score_node; return an int"),
+    "true for no": ("filter_node", True, "returned True in filter_node; return None, or Hold.because(reason)"),
+    "a bare reason": ("filter_node", "too small", "returned 'too small' in filter_node; return None, or Hold.because(reason)"),
+    "half a point": ("score_node", 0.5, "returned 0.5 in score_node; return an int"),
+    "no score": ("score_node", None, "returned None in score_node; return an int"),
 }
 
 

@@ -106,7 +106,7 @@ class Refuses(NeedsMore):
 def test_a_plugin_that_fails_to_build_is_reported_with_the_reason():
     with pytest.raises(
         InputError,
-        match=r"^plugin NeedsMore cannot be made: TypeError: .*missing 1 required .*; without Args it is given none$",
+        match=r"^plugin NeedsMore cannot be built: TypeError: .*missing 1 required .*; without Args it is given none$",
     ):
         Registry([NeedsMore]).build("NeedsMore")
     with pytest.raises(InputError, match=r"^points: no such label$"):

@@ -110,7 +110,7 @@ def test_devices_of_pods_that_ended_are_forgotten():
 
 def test_an_invalid_request_says_what_is_wrong():
     found = run([node("0000-n", 2), pod("p", 500, 2).pod])
-    assert "a share is of one device" in found["p"].message
+    assert "request part of one device only" in found["p"].message
 
 
 @pytest.mark.parametrize("policy", ["BestFitScore", "DotProductScore", "GpuPackingScore", "GpuClusteringScore"])

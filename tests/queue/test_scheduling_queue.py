@@ -367,7 +367,7 @@ def test_activated_pods_skip_backoff():
 
 
 def test_pods_without_a_profile_are_rejected():
-    with pytest.raises(StateError, match="asks for scheduler other, which no profile here serves"):
+    with pytest.raises(StateError, match="names scheduler other, which no profile has"):
         World().queue.add(a_pod("p", schedulerName="other"), 0.0)
 
 

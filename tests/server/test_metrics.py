@@ -308,7 +308,7 @@ def test_client_rate_limiter_waits_are_measured():
 def test_an_attempt_ended_by_a_plugin_is_counted_under_its_name():
     meter = SchedulerMetrics(lambda: 0.0)
     pod = a_pod("p", schedulerName="s").pod
-    meter.failed(Decision(pod, error=PluginError("Odd", "answered 7 in permit")), 1.0)
+    meter.failed(Decision(pod, error=PluginError("Odd", "returned 7 in permit")), 1.0)
     meter.failed(Decision(pod, refused_after=Status(Code.ERROR, "Odd", ("no",))), 1.0)
     meter.failed(Decision(pod, refused_after=Status(Code.UNSCHEDULABLE, "Odd", ("no",))), 1.0)
     (errors,) = [one for one in meter.families if one.spec.name == "moorage_attempt_errors_total"]

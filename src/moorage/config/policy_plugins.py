@@ -226,7 +226,7 @@ def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: Featur
     labels = {"NodeLabel": "labelPreference", "ServiceAffinity": "serviceAntiAffinity"}
     for i, priority in enumerate(policy.priorities or ()):
         if priority.name in labels and not _times(priority.name, policy):
-            text = f"priority {priority.name} needs the argument {labels[priority.name]}, under a name of its own"
+            text = f"give this priority a custom name and the argument {labels[priority.name]}"
             faults.append(Fault("Required value", f"priorities[{i}].argument", text))
     return faults
 
@@ -258,6 +258,6 @@ def in_policy(fault: Fault, policy: Policy, plugins: Plugins, gates: FeatureGate
     plugin = plugins.score.enabled[int(found[1])].name
     for i, priority in enumerate(policy.priorities or ()):
         if priority.name != EQUAL_PRIORITY and _scorer(_priority_key(priority), gates)[0] == plugin:
-            text = f"{fault.detail}, and cut to 32 bits this one is not"
+            text = f"{fault.detail}; this weight is not after it is cut to 32 bits"
             return Fault(fault.kind, f"priorities[{i}].weight", text, priority.weight)
     return fault

@@ -450,7 +450,7 @@ def _run_post_filter(
         if isinstance(result, Consult):
             result = yield from _consulted(result, attempt.snapshot, consultation)
         if not isinstance(result, PostFilterResult):
-            raise PluginError(step.name, f"answered {result!r} in postFilter; answer PostFilterResult(code, ...)")
+            raise PluginError(step.name, f"returned {result!r} in postFilter; return PostFilterResult(code, ...)")
         if result.code is Code.ERROR:
             return PostFilterResult(Code.ERROR, result.reasons, effects=effects)
         if result.code in {Code.SUCCESS, Code.UNRESOLVABLE}:

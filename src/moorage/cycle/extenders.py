@@ -155,7 +155,7 @@ class Consultation:
         return any(one.filter_verb or one.prioritize_verb for one in self.extenders)
 
     def _pass_over(self, extender: HTTPExtender, verb: str, error: ExtenderError) -> None:
-        self.done_without.append(ExtenderError(f"extender {extender.shown} was done without in {verb}: {error}"))
+        self.done_without.append(ExtenderError(f"extender {extender.shown} failed in {verb} and was skipped: {error}"))
 
     def _about_nodes(self, extender: HTTPExtender, table: NodeTable, rows: _Rows) -> bytes:
         nodes = [table.nodes[row] for row in rows.tolist()]
@@ -294,7 +294,7 @@ def _given(extender: HTTPExtender, priorities: Iterable[tuple[str, int]], at_of:
         if at is not None:
             given[at] += score
     if given and max(map(abs, given)) * _SCALE * extender.weight > _MOST:
-        raise ExtenderError(f"a score of {max(given, key=abs)} is out of all proportion; scores are in the range [0, 10]")
+        raise ExtenderError(f"the score {max(given, key=abs)} is far too large; scores are in the range [0, 10]")
     return np.array(given, dtype=np.int64)
 
 

@@ -195,7 +195,7 @@ class BindingCycle:
         """Requeue a pod after Unreserve's effects; ``error`` is reported. If the next attempt fails, Unreserve runs again."""
         self._bindings.drop(binding)
         if error is not None:
-            self._outbox.fault(AttemptError("", f"undoing what was reserved for {binding.pod.key}: {error}"))
+            self._outbox.fault(AttemptError("", f"undoing the reservation of {binding.pod.key}: {error}"))
         if binding.failed is not None:
             self._requeue(binding, binding.failed)
 

@@ -31,7 +31,7 @@ def reserve(binding: Binding) -> Status | None:
             if isinstance(hold, Hold):
                 return _rejection(_prefix("Reserve", step), step, hold, hold.code)
             if hold is not None:
-                raise PluginError(step.name, f"answered {hold!r} in reserve; answer None or Hold")
+                raise PluginError(step.name, f"returned {hold!r} in reserve; return None or Hold")
         except PluginError as error:
             return _failure(error, _prefix("Reserve", step))
     return None
@@ -66,7 +66,7 @@ def permit(binding: Binding, now: float) -> Status | None:
                 binding.waits[step.name] = now + patience
                 binding.waits_for = answer.reasons
             elif answer is not None:
-                raise PluginError(step.name, f"answered {answer!r} in permit; answer None, Hold or Wait(seconds)")
+                raise PluginError(step.name, f"returned {answer!r} in permit; return None, Hold or Wait(seconds)")
         except PluginError as error:
             return _failure(error, _prefix("Permit", step))
     return None
@@ -148,7 +148,7 @@ def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[E
         raise PluginError(step.name, f"failed in {point}: {failure_text(error)}") from error
     for effect in effects:
         if not isinstance(effect, Effect):
-            raise PluginError(step.name, f"answered {effect!r} in {point}; yield effects, see moorage.framework.effects")
+            raise PluginError(step.name, f"returned {effect!r} in {point}; yield effects, see moorage.framework.effects")
     return effects
 
 

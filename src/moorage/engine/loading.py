@@ -92,7 +92,7 @@ def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loa
         return load_algorithm(algorithm, source.config, source.where, source, source.emulate)
     if source.provider:
         if source.config is not None:
-            raise InputError("an algorithm provider and a configuration do not go together; give one of them")
+            raise InputError("an algorithm provider cannot be combined with a configuration; name one of them")
         return from_provider(source.provider, source, source.emulate)
     if source.config is None:
         return _load_default(source)

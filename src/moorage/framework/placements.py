@@ -44,7 +44,7 @@ def run_placement_generate(profile: Profile, group: GroupInfo, snapshot: Snapsho
             return Status(answer.code, step.name, answer.reasons)
         placements = tuple(answer)
         if not all(isinstance(placement, Placement) for placement in placements):
-            raise PluginError(step.name, f"answered {answer!r} in placementGenerate; answer Placements or Hold")
+            raise PluginError(step.name, f"returned {answer!r} in placementGenerate; return Placements or Hold")
     except PluginError as error:
         return Status(Code.ERROR, step.name, (str(error),))
     return placements or Status(Code.UNSCHEDULABLE, step.name, (NO_PLACEMENT,))
@@ -87,5 +87,5 @@ def _scores_of(step: Step, weight: int, group: GroupInfo, proposals: Sequence[Pr
 
 def _score(step: Step, score: object) -> int:
     if isinstance(score, bool) or not isinstance(score, int):
-        raise PluginError(step.name, f"answered {score!r} in placementScore; answer a whole number")
+        raise PluginError(step.name, f"returned {score!r} in placementScore; return a whole number")
     return score

@@ -204,7 +204,7 @@ def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
     for reject in rejects:
         if not isinstance(reject, Reject) or np.shape(reject.rows) != (len(nodes),):
             raise PluginError(
-                step.name, f"answered {reject!r} in filter; yield Reject(mask over the {len(nodes)} rows, reason)"
+                step.name, f"returned {reject!r} in filter; yield Reject(mask over the {len(nodes)} rows, reason)"
             )
     return rejects
 
@@ -325,7 +325,7 @@ def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
     """
     if not isinstance(scores, np.ndarray) or scores.shape != (rows,) or scores.dtype.kind not in "iu":
         raise PluginError(
-            step.name, f"answered {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
+            step.name, f"returned {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
         )
     return scores
 

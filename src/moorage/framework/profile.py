@@ -324,7 +324,7 @@ def _lifted_filter(name: str, judge: Callable[..., Hold | None]) -> Callable[[An
             hold = judge(state, node)
             if hold is not None:
                 if not isinstance(hold, Hold):
-                    raise PluginError(name, f"answered {hold!r} in filter_node; return None, or Hold.because(reason)")
+                    raise PluginError(name, f"returned {hold!r} in filter_node; return None, or Hold.because(reason)")
                 rows_of.setdefault((hold.reasons, hold.unresolvable), []).append(at)
         for (reasons, unresolvable), rows in rows_of.items():
             mask = nodes.false()
@@ -338,7 +338,7 @@ def _lifted_filter(name: str, judge: Callable[..., Hold | None]) -> Callable[[An
 def _lifted_score(name: str, rate: Callable[..., int]) -> Callable[[Any, NodeView], IntArray]:
     def whole(score: object) -> int:
         if not isinstance(score, (int, np.integer)):
-            raise PluginError(name, f"answered {score!r} in score_node; return an int")
+            raise PluginError(name, f"returned {score!r} in score_node; return an int")
         return int(score)
 
     def over_the_table(state: Any, nodes: NodeView) -> IntArray:

@@ -98,7 +98,7 @@ class Registry:
             raise
         except Exception as error:
             given = "without Args it is given none" if args_type is None else "it is given its Args and no more"
-            raise InputError(f"plugin {name} cannot be made: {type(error).__name__}: {clip(str(error))}; {given}") from error
+            raise InputError(f"plugin {name} cannot be built: {type(error).__name__}: {clip(str(error))}; {given}") from error
         return plugin
 
     def with_installed(self, named_in: str | None = None) -> Registry:

@@ -79,7 +79,9 @@ def _request(milli_text: str, count_text: str, models_text: str, index_text: str
     if not milli or not count:
         return None
     if milli < WHOLE and count > 1:
-        raise InvalidRequestError(f"{GPU_COUNT}={count} with {GPU_MILLI}={milli}: a share is of one device; request 1000 milli")
+        raise InvalidRequestError(
+            f"{GPU_COUNT}={count} with {GPU_MILLI}={milli}: request part of one device only, or 1000 milli of each"
+        )
     models = tuple(model for model in models_text.split("|") if model)
     return GpuRequest(milli, count, models, _index(index_text))
 

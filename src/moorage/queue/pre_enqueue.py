@@ -81,6 +81,6 @@ class Gates:
     def _checked(self, name: str, answer: object, pod: PodInfo) -> Hold:
         if isinstance(answer, Hold):
             return answer
-        found = f"answered {answer!r} in preEnqueue; answer None or Hold"
+        found = f"returned {answer!r} in preEnqueue; return None or Hold"
         self._on_fault(PluginError(name, f"{found}; pod {pod.key} stays gated"))
         return Hold.because(found)

@@ -516,7 +516,7 @@ class SchedulingQueue:
 
     def _enter(self, pod: PodInfo, now: float) -> QueuedPod:
         if not self._gates.serve(pod.spec.scheduler_name):
-            raise StateError(f"pod {pod.key} asks for scheduler {pod.spec.scheduler_name}, which no profile here serves")
+            raise StateError(f"pod {pod.key} names scheduler {pod.spec.scheduler_name}, which no profile has")
         queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order())
         return queued
 

@@ -59,7 +59,5 @@ def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | 
 def closed_gate_notes(simulation: SimulatedCluster, groups: int) -> Iterator[InputNote]:
     """Yield a note if the input has pod groups but the feature gate for them is off."""
     if groups and simulation.scheduler.cluster.groups is None:
-        text = (
-            f"{counted(groups, 'pod group')} left aside and their pods scheduled one by one; {_OPEN} schedules them as groups"
-        )
+        text = f"{counted(groups, 'pod group')} ignored, and the pods scheduled one by one; {_OPEN} schedules them as groups"
         yield InputNote("PodGroups", text)

@@ -131,7 +131,7 @@ def prepare(
     )
     notes = [InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in missing]
     if configuration.extenders and not scheduler.cycle.extenders:
-        notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} left out, as asked for"))
+        notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} skipped, as requested"))
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in scheduler.profiles.values()))
     notes += [
         InputNote("UnusableKind", f"a plugin names the invalid kind {name}; use the form plural.version.group")
@@ -212,9 +212,7 @@ def _not_pending(objects: Iterable[Object], profiles: Collection[str]) -> Iterat
         elif pod.spec.scheduler_name not in profiles:
             pods.setdefault(pod.spec.scheduler_name, []).append(f"{pod.namespace}/{pod.name}")
     if over:
-        yield InputNote("NotPending", f"{counted(len(over), 'pod')} not placed, having ended or being deleted: {some(over)}")
+        yield InputNote("NotPending", f"{counted(len(over), 'pod')} not scheduled (ended, or being deleted): {some(over)}")
     for name, keys in sorted(pods.items()):
-        text = (
-            f"{counted(len(keys), 'pod')} not placed, as no profile here is of the scheduler {json.dumps(name)}: {some(keys)}"
-        )
+        text = f"{counted(len(keys), 'pod')} not scheduled (no profile has the scheduler name {json.dumps(name)}): {some(keys)}"
         yield InputNote("OtherScheduler", text)

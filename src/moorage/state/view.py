@@ -124,7 +124,7 @@ class Snapshot:
         named = self._cluster.custom_kinds
         if named is not None and name not in named:
             known = ", ".join(sorted(named)) or "none are"
-            raise StateError(f"{name}: no plugin names this kind in wakes_on, so it is not followed ({known})")
+            raise StateError(f"{name}: no plugin names this kind in wakes_on, so it is not watched ({known})")
         return self._cluster.objects(custom_type(name))
 
     def changes_of(self, kind: type[K]) -> Journal:

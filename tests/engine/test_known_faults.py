@@ -529,7 +529,7 @@ def test_an_invalid_plugin_result_fails_the_attempt_and_names_the_plugin(method)
     driven.step()
     assert driven.place("default/p") is QueuePlace.BACKOFF
     revoked = driven.outputs.take("revoked")
-    assert all("plugin Odd answered" in decision.message for decision in revoked)
+    assert all("plugin Odd returned" in decision.message for decision in revoked)
     assert not driven.engine.cluster.assumed
 
 
@@ -547,7 +547,7 @@ def test_an_invalid_pre_enqueue_result_gates_the_pod_and_is_reported(answer):
     (line,) = driven.engine.queue.pending()
     assert (line.place, line.plugins) == (QueuePlace.GATED, ("Odd",))
     assert "in preEnqueue; return None or Hold" in line.reasons[0]
-    assert "plugin Odd answered" in str(driven.faults[0])
+    assert "plugin Odd returned" in str(driven.faults[0])
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), -1.0, float("inf")])

@@ -151,7 +151,10 @@ class Confirmer:
             self._inbox.put_now(WriteLost(taken.obj, found))
 
     def _is_settled(self, taken: _Taken | _Answered, *, later: bool) -> bool:
-        """Return True if the change is lost. ``later``: it is not lost, or the read failed: check again, unless confirmed."""
+        """Return True if the change is lost, False if a watch has confirmed it meanwhile.
+
+        With ``later`` (the change is not lost, or the read failed), check again later and return False.
+        """
         if not self._is_open(taken):
             if self._taken.get(taken.key) is taken:
                 del self._taken[taken.key]

@@ -43,7 +43,7 @@ class Timing:
 
     @property
     def spare_s(self) -> float:
-        """How long a request sent before the deadline may take and still end before another replica leads."""
+        """The longest time that a request sent just before the deadline may take to end before another replica leads."""
         return self.lease_s - self.renew_s
 
     def faults(self) -> list[Fault]:

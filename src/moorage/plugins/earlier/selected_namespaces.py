@@ -1,4 +1,4 @@
-"""Which namespaces the terms of an incoming pod select, up to 1.33: those that their namespace selectors match.
+"""The namespaces that terms of an incoming pod select, up to 1.33: those that the terms' namespace selectors match.
 
 From 1.34 on, kube-scheduler matches the selector against an empty set of labels as well (``affinity_counts.resolved``).
 

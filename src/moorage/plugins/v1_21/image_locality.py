@@ -47,6 +47,6 @@ class ImageLocalityV121(today.ImageLocality):
 
 
 def _nodes_known_to(table: NodeTable, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> IntArray:
-    """Return, for each of the rows, how many of their nodes existed when its node was last added or changed."""
+    """Return how many of these rows existed when each row's node was last added or changed; shape of ``rows``."""
     arrivals = np.sort(table.arrival.view[rows])
     return np.searchsorted(arrivals, table.descriptions()[rows], side="right").astype(np.int64)

@@ -110,6 +110,6 @@ class NodeLabel(
 
 
 def _met(nodes: NodeView, present: Sequence[str], absent: Sequence[str]) -> Iterator[BoolArray]:
-    """Yield a mask of the rows that satisfy it for each label."""
+    """Yield for each label a mask of the rows that have it (``present``) or lack it (``absent``)."""
     yield from (domain_ids(nodes, key) != 0 for key in present)
     yield from (domain_ids(nodes, key) == 0 for key in absent)

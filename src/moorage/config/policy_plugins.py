@@ -226,7 +226,7 @@ def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: Featur
     labels = {"NodeLabel": "labelPreference", "ServiceAffinity": "serviceAntiAffinity"}
     for i, priority in enumerate(policy.priorities or ()):
         if priority.name in labels and not _times(priority.name, policy):
-            text = f"give this priority a custom name and the argument {labels[priority.name]}"
+            text = f"priority {priority.name} needs the argument {labels[priority.name]} and a custom name"
             faults.append(Fault("Required value", f"priorities[{i}].argument", text))
     return faults
 

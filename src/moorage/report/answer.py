@@ -1,7 +1,7 @@
-"""What all answers of the laboratory have in common: the question, the first line, how it is proven, and the document.
+"""The base class of all answers of the laboratory: the question, the first line, the proof, and the document.
 
-An answer is a subclass of ``Answer`` with the fields of its own. ``to_dict`` puts them into the envelope that every command
-prints with ``-o json``; ``text`` is what the command prints by default.
+An answer is a subclass of ``Answer`` with fields of its own. ``to_dict`` puts them into the envelope that every command
+prints with ``-o json``; ``text`` returns the text that the command prints by default.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Answer", "AnswerRequest", "Assumption", "Proof", "plain"]
 
 
 class Proof(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How certain the answer is; how many engine runs and probes it took.
+    """How certain the answer is, and how many engine runs and probes it took.
 
-    ``kind``: ``exhaustive``, ``bound``, ``run`` or ``bounded``, the last for a search that ended at a limit.
+    ``kind``: ``exhaustive``, ``bound``, ``run``, or ``bounded`` for a search that ended at a limit.
     """
 
     kind: str
@@ -32,16 +32,16 @@ class Proof(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Assumption(Struct, frozen=True):
-    """Something that the answer rests on and that the input does not say."""
+    """An assumption: a fact that the answer depends on and that is not in the input."""
 
     name: str
     value: str
 
 
 class AnswerRequest(Struct, frozen=True, kw_only=True):
-    """What was asked, of which input.
+    """The question, and the input that it was asked about.
 
-    ``release``   the kube-scheduler whose rules apply
+    ``release``   the kube-scheduler release whose rules apply
     ``digest``    equal digests stand for equal objects, before any changes of the question
     ``taken_at``  when the dump was taken, if that is known
     ``question``  the command's own parameters; with what-if options, ``changes`` as well
@@ -57,7 +57,7 @@ class AnswerRequest(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An answer. A subclass sets ``KIND`` and defines ``_answer``, ``_text`` and ``holds``.
+    """Base class of answers. A subclass sets ``KIND`` and defines ``_answer``, ``_text`` and ``holds``.
 
     ``summary``  the first line of the text
     ``before``   the answer without the changes of the question, if it has any
@@ -96,7 +96,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         }
 
     def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False) -> str:
-        """Return what the command prints: the summary first, how certain it is last, at most 100 columns wide."""
+        """Return the text that the command prints, at most 100 columns wide: the summary first, the proof last."""
         first, gap, rest = self._text(wide=wide).partition("\n\n")
         whole = "\n".join([first.rstrip("\n"), *self._before_and_after()]) + (gap + rest if gap else "\n")
         return Style(ascii_only=ascii_only, colour=colour).finished(whole)

@@ -1,4 +1,4 @@
-"""How many instances of a pod fit, and what stops the next one: ``Capacity``."""
+"""``Capacity``: how many instances of a pod fit, and why the next one does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Capacity(CapacityValues, frozen=True):
     """The answer of ``moorage capacity``; see ``CapacityValues``."""
 
     def summed_up(self) -> Capacity:
-        """Return the answer with its first line."""
+        """Return the answer with its summary set."""
         return replace(self, summary=capacity_summary(self))
 
     def _text(self, *, wide: bool) -> str:

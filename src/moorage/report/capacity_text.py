@@ -14,7 +14,7 @@ __all__ = ["capacity_summary", "capacity_text"]
 
 #: How many groups are shown before the rest is counted, and on how many nodes instances are listed one by one.
 _GROUPS, _EACH = 12, 8
-#: Plugins by the word that people use for what they check.
+#: Plugin → the everyday word for what it checks.
 _WORDS: Mapping[str, str] = {
     "NodeUnschedulable": "cordoned", "TaintToleration": "taint", "NodeAffinity": "node affinity", "NodeName": "nodeName",
     "NodePorts": "host port", "PodTopologySpread": "spread", "InterPodAffinity": "pod affinity or anti-affinity",
@@ -62,7 +62,7 @@ def _reasons_of_none(capacity: CapacityValues) -> str:
 
 
 def _stop(capacity: CapacityValues) -> str:
-    """Return what stops the next instance: ``cpu is exhausted on all 5 eligible nodes``."""
+    """Return why the next instance does not fit: ``cpu is exhausted on all 5 eligible nodes``."""
     stops = _merged(capacity.binding)
     eligible = sum(len(group.nodes) for group in capacity.per_group if group.eligible)
     words = list(stops)
@@ -80,7 +80,7 @@ def _on_nodes(stops: Mapping[str, int]) -> str:
 
 
 def _merged(stops: Iterator[StopReason] | Sequence[StopReason]) -> dict[str, int]:
-    """Return the number of nodes by what stops them, in words."""
+    """Return the number of nodes by the reason, in words, why they take no more instances."""
     found: dict[str, int] = {}
     for one in stops:
         word = _word(one)
@@ -130,7 +130,7 @@ def _groups(capacity: CapacityValues, *, wide: bool) -> str:
 
 
 def _nodes(capacity: CapacityValues) -> str:
-    """Return the nodes that take instances, with what is too short there for one more."""
+    """Return the nodes that take instances, with the resources that are too short for one more."""
     names = [name for group in capacity.per_group if group.eligible for name in group.nodes]
     if not names:
         return ""

@@ -15,7 +15,7 @@ __all__ = ["CapacityGain", "CapacityGroup", "CapacityPart", "CapacityValues", "S
 class StopReason(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A reason why nodes take no further instance. ``resource`` is the one that is exhausted, if any.
 
-    ``nodes``  how many of the nodes it stops; ``detail`` what is there instead, on the first of them
+    ``nodes``  the number of nodes with this reason; ``detail`` describes what was found on the first of them
     """
 
     plugin: str
@@ -26,10 +26,10 @@ class StopReason(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CapacityGroup(Struct, frozen=True, rename="camel"):
-    """Nodes of one group that fare alike.
+    """Nodes of one group with the same result.
 
-    ``each``      instances by node, the most first
-    ``left``      the least and the most that is left on a node, by resource
+    ``each``      the number of instances on each node, the largest first
+    ``left``      the least and the largest free amount on a node, by resource
     ``eligible``  whether these nodes take instances at all
     """
 
@@ -43,7 +43,7 @@ class CapacityGroup(Struct, frozen=True, rename="camel"):
 
 
 class CapacityGain(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a change would add. ``change``: ``node`` (one more of a group), ``resource`` (10% more on every node), ``uncordon``.
+    """The gain of a change: ``node`` (one more of a group), ``resource`` (10% more on every node) or ``uncordon``.
 
     ``more``   instances gained
     ``proof``  ``run`` or ``bound``
@@ -58,7 +58,7 @@ class CapacityGain(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CapacityPart(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One template: ``per_unit`` pods of it make a unit; ``asked`` and ``left_over`` answer whether a number of pods fits."""
+    """One template: ``per_unit`` of its pods are in a unit. ``asked`` pods were to fit, and ``left_over`` of them do not."""
 
     template: str
     kind: str
@@ -70,15 +70,15 @@ class CapacityPart(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CapacityValues(Answer, frozen=True, kw_only=True):
-    """The answer.
+    """The values of the answer.
 
     ``instances``     how many fit; for a mix, how many whole units
     ``per_node``      pods placed, by node
     ``fail_type``     Unschedulable, LimitReached or Quota; ``message`` is the event of the pod that found no node
-    ``upper_bound``   no order of nodes fits more; None if there is none, for the reason ``no_bound``
-    ``binding``       what stops the next instance on nodes that took the first one
+    ``upper_bound``   the most that fit, however nodes are chosen; None if there is no bound, for the reason ``no_bound``
+    ``binding``       why the next instance does not fit on nodes that took the first one
     ``exhausted``     the resources that are too short for one more instance, by node
-    ``stranded``      what is left on eligible nodes and no instance can use, by resource
+    ``stranded``      the free amount on eligible nodes that no instance can use, by resource
     ``per_seed``      instances by seed
     ``blocked_by``    the pod that found no node; ``unplaced`` the pods of the unit that was rolled back
     ``preempted``     pods that were evicted for instances

@@ -10,7 +10,7 @@ from moorage.report.style import WIDTH, paragraph
 
 __all__ = ["change_lines"]
 
-#: How wide the change itself is before the nodes follow on the next line.
+#: The width of the change, in columns, beyond which the nodes follow on the next line.
 _WORDS = 50
 _NODES = 3
 

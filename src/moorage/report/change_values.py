@@ -23,7 +23,7 @@ class AtomReport(Struct, frozen=True, rename="camel"):
 class ChangeReport(Struct, frozen=True, rename="camel"):
     """Changes that together place the pod on one of ``nodes``. ``displaced`` pods give way, ``stranded`` ones find no place.
 
-    ``minimal``: no part of it is enough. ``alike``: the same change of other objects, at the same cost.
+    ``minimal``: no subset of the changes is enough. ``alike``: the same change of other objects, at the same cost.
     """
 
     owner: str

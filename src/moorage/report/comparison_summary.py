@@ -1,4 +1,4 @@
-"""The first line of a comparison: what B does that A does not, as far as chance does not explain it."""
+"""The first line of a comparison: the differences between B and A that chance does not explain."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from moorage.wording import counted
 
 __all__ = ["comparison_summary"]
 
-#: Metrics to say with a number and a noun: what less and what more of them is, and what is counted.
+#: Metric → the words for less and for more of it, and the noun that is counted.
 _COUNTED: Final[Mapping[str, tuple[str, str, str]]] = {
     "nodesUsed": ("frees {}", "uses {} more", "node"),
     "pending": ("places {} more", "leaves {} more pending", "pod"),
     "notCreated": ("creates {} more", "does not create {}", "pod"),
     "preemptions.victims": ("preempts {} fewer", "preempts {} more", "pod"),
 }
-#: Metrics to say if none of the above differs.
+#: Metrics to mention if none of the above differs.
 _OTHERS: Final = ("wait.p99", "wait.p50", "cost", "fragmentation", "balance.cpu", "balance.memory", "stranded.cpu")
 _GOOD, _BAD = "good", "bad"
 
@@ -27,7 +27,7 @@ _GOOD, _BAD = "good", "bad"
 def comparison_summary(
     metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None, gates: Sequence[GateResult]
 ) -> str:
-    """Return the summary; ``moved`` is how many pods of how many are on another node, and how many at most by chance."""
+    """Return the summary. ``moved``: how many pods are on another node, of how many, and at most how many by chance."""
     phrases = list(_phrases(metrics))
     good = [text for kind, text in phrases if kind == _GOOD]
     bad = [text for kind, text in phrases if kind == _BAD]
@@ -43,7 +43,7 @@ def _listed(phrases: Sequence[str]) -> str:
 
 
 def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str]]:
-    """Yield what differs for certain, and whether that is good."""
+    """Yield each difference that is not chance, in words, and whether it is an improvement."""
     found = [
         (_GOOD if one.difference < 0 else _BAD, _counted(name, one.difference))
         for name in _COUNTED

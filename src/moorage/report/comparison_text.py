@@ -16,7 +16,7 @@ from moorage.wording import counted
 
 __all__ = ["comparison_text", "gate_lines", "gates_text", "interval_text"]
 
-#: What the table shows without ``-o wide``, if A or B has it.
+#: The metrics in the table without ``-o wide``, if A or B has them.
 _SHOWN: Final = (
     "pending", "notCreated", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory",
     "balance.cpu", "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
@@ -24,7 +24,7 @@ _SHOWN: Final = (
 _EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
 #: How many pods are listed before the rest is only counted.
 _LISTED = 10
-#: Kinds of changes that are sentences of their own.
+#: Kinds of release changes that are printed as one sentence each.
 _ONE_BY_ONE: Final = frozenset({"rule", "plugin", "default"})
 #: How many pods are listed with their texts.
 _TEXTS: Final = 3
@@ -161,7 +161,7 @@ def _texts(texts: Sequence[TextChange], *, wide: bool) -> str:
 
 
 def _release_changes(changes: Sequence[ReleaseChange]) -> str:
-    """Return what differs by kind: rules one by one, and the names of which the same is said together."""
+    """Return the release changes by kind: one line for each rule, and one for all names with the same change."""
     kinds: dict[str, list[str]] = {}
     for one in changes:
         kinds.setdefault(one.kind, []).append(one_line(one.text))

@@ -1,4 +1,4 @@
-"""The answer of ``moorage compare``: what differs between A and B, how certain that is, and which gates it passes.
+"""The answer of ``moorage compare``: the differences between A and B, how certain they are, and the gates.
 
 ``to_dict`` gives the document (``kind: Comparison``, ``docs/reference/compare.md``).
 """
@@ -18,7 +18,7 @@ __all__ = ["ComparisonValues", "MoveCount", "PodMove", "ReleaseChange", "TextCha
 
 
 class MoveCount(Struct, frozen=True):
-    """Pods that are on another node in B than in A, ``of`` those that A was to place or evicted; means over the seeds.
+    """How many pods are on another node in B than in A, ``of`` those that A was to place or evicted; means over seeds.
 
     ``by_chance``  for each seed, how many of them are on another node in A with the next seed
     """
@@ -33,7 +33,7 @@ class MoveCount(Struct, frozen=True):
 
 
 class PodMove(Struct, frozen=True):
-    """A pod that the first seed puts on another node in B; empty: on none."""
+    """A pod that is on another node in B with the first seed; an empty name of a node stands for none."""
 
     pod: str
     a: str
@@ -41,14 +41,14 @@ class PodMove(Struct, frozen=True):
 
 
 class ReleaseChange(Struct, frozen=True):
-    """What is different with the release of B. ``kind``: rule, plugin, default, gate, metric or flag."""
+    """A difference between the releases of A and B. ``kind``: rule, plugin, default, gate, metric or flag."""
 
     kind: str
     text: str
 
 
 class TextChange(Struct, frozen=True):
-    """A pod that stays pending in A and in B, with another text."""
+    """A pod that stays pending in A and in B, with different messages."""
 
     pod: str
     a: str
@@ -56,12 +56,12 @@ class TextChange(Struct, frozen=True):
 
 
 class ComparisonValues(Answer, frozen=True, kw_only=True):
-    """A comparison. ``names`` say what A and B are.
+    """The values of a comparison. ``names`` are those of A and B.
 
     ``moved``   None if a stored run has no placements
     ``moves``   of the first seed, in order of arrival
     ``runs``    all runs of A and of B, in the order of the seeds
-    ``notes``   what the input of one side alone says, such as a plugin that it lacks
+    ``notes``   notes on the input of one side alone, such as a missing plugin
     ``release_changes``  what is different because A and B have different releases
     ``texts``            of the first seed, the texts of pending pods that differ
     """
@@ -82,13 +82,13 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Whether every gate passed; without gates, a comparison is an answer in itself."""
+        """Whether every gate passed; True without gates."""
         return all(gate.passed for gate in self.gates)
 
     def gate(self, text: str, *, strict: bool = False) -> GateResult:
         """Return whether a gate passes, such as ``pending > +0``.
 
-        Raises  InputError for what is no gate, or a metric that there is not
+        Raises  InputError for a text that is no gate, and for a metric that the comparison does not have
         """
         return evaluate(parse_gate(text), {**self.metrics, **self.extra}, strict=strict)
 

@@ -1,4 +1,4 @@
-"""``DrainReport``: whether nodes can be drained, and what becomes of their pods."""
+"""``DrainReport``: whether nodes can be drained, and what happens to their pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DrainReport"]
 
 
 class DrainReport(Answer, frozen=True, kw_only=True):
-    """What ``kubectl drain`` does to nodes, and what becomes of their pods. Times are seconds since the drain began.
+    """What ``kubectl drain`` does to nodes and their pods. Times are seconds since the drain began.
 
     ``possible``       kubectl drains all nodes
     ``refused``        the pods that kubectl refuses to evict

@@ -1,4 +1,4 @@
-"""A drain as text: whether the nodes can be drained, what becomes of the pods, and when."""
+"""A drain as text: whether the nodes can be drained, what happens to the pods, and when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN: Final = 4
 
 
 class DrainValues(Protocol):
-    """What the text reads of a ``DrainReport``."""
+    """The fields of a ``DrainReport`` that the text needs."""
 
     @property
     def summary(self) -> str: ...
@@ -147,7 +147,7 @@ def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
 
 
 def _short(why: str) -> str:
-    """Return kube-scheduler's message without what it says of preemption."""
+    """Return kube-scheduler's message without its sentences about preemption."""
     first, more, _ = why.partition(". ")
     return f"{first}." if more and "nodes are available" in first else why
 

@@ -1,4 +1,4 @@
-"""The values of a drain: what happens to each pod, to each node, and to the pods that have to go elsewhere.
+"""The values of a drain: what happens to each node and pod, and what would happen if the nodes were lost instead.
 
 ``DrainReport`` has the document (``docs/reference/drain.md``) and the text. Times are seconds since the drain began.
 """
@@ -26,10 +26,10 @@ class RefusedPod(Struct, frozen=True, rename="camel"):
 class DrainedPod(Struct, frozen=True, rename="camel"):
     """What happens to one pod of a drained node.
 
-    ``node``         where it, or the pod that replaces it, is in the end
+    ``node``         the final node of the pod or of its replacement
     ``at``           ``waits``: when the eviction is allowed; ``moves``: when its replacement is placed; else when it leaves
     ``budget``       the budgets that refused the eviction at first or for good, as ``namespace/name``
-    ``why``          the words of the rule, of the eviction subresource, or of the scheduler
+    ``why``          the message of kubectl, of the eviction subresource, or of the scheduler
     ``origin``       the node that it leaves
     ``replacement``  the pod that its controller makes instead
     """
@@ -58,7 +58,7 @@ class DrainedNode(Struct, frozen=True, rename="camel"):
 
 
 class LossInstead(Struct, frozen=True, rename="camel"):
-    """What happens if the nodes are lost instead: how many pods move, stay pending and are lost for good."""
+    """The result if the nodes are lost instead: how many pods move, stay pending and are lost for good."""
 
     moves: int
     pending: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Explanation(ExplanationValues, frozen=True, kw_only=True):
-    """The answer, which ``text`` prints; see ``ExplanationValues``."""
+    """The answer of ``moorage explain``, with its text; see ``ExplanationValues``."""
 
     def _text(self, *, wide: bool) -> str:
         return explanation_text(self, wide=wide)

@@ -1,4 +1,4 @@
-"""An explanation as text: the answer first, then what led to it; at most 100 columns wide."""
+"""An explanation as text: the answer first, then its reasons; at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _named(nodes: Sequence[str], group: NodeGroup, names: Sequence[str], *, wide
 
 
 def _details(group: NodeGroup, names: Sequence[str], said: set[str]) -> str:
-    """Return what is there: details of the refusals, without what an earlier group says at length or says is required."""
+    """Return the details of refusals, without long parts and requirements that an earlier group already shows."""
     parts: list[str] = []
     described = {one.plugin for one in group.refusals if one.detail}
     for one in group.refusals:
@@ -128,7 +128,7 @@ def _reason(refusal: RefusalReport) -> str:
 
 
 def _conflicts(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
-    """Yield the conflict that decides, and the others if there is more than one."""
+    """Yield the decisive conflict, then the others if there are any."""
     if explanation.eligible_conflict:
         terms = " · ".join(one_line(term.term) for term in explanation.eligible_conflict)
         many = "both" if len(explanation.eligible_conflict) == 2 else "all of these"

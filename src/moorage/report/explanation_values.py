@@ -1,7 +1,7 @@
 """The values of an explanation: why a pod is pending, or why it is on its node.
 
 ``to_dict`` gives the document (``kind: Explanation``, ``docs/reference/explanation.md``).
-Nodes are positions in one table of names, so that groups of thousands of nodes stay small.
+Nodes are given as positions in one table of names, so that groups of thousands of nodes stay small.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 class RefusalReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One reason of one plugin for refusing a node.
 
-    ``detail`` says what is there instead, for the node ``detail_node`` of the group; ``numbers`` has the same in numbers.
+    ``detail`` describes what was found on the node ``detail_node`` of the group; ``numbers`` has the same in numbers.
     ``stage``: ``preFilter``, ``filter``, or ``nominated`` for a node that is full only with the pods nominated to it.
     """
 
@@ -49,7 +49,7 @@ class RefusalReport(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodeGroup(Struct, frozen=True, rename="camel"):
-    """Nodes that are refused for equal reasons; ``nearest`` is the one that lacks least, which the details describe.
+    """Nodes that are refused for equal reasons; the details describe ``nearest``, the one that lacks least.
 
     ``varied``: other nodes of the group differ in their details.
     """
@@ -88,11 +88,11 @@ class NearestNode(Struct, frozen=True):
 
 
 class PodStanding(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where the pod stands outside the verdicts of nodes: what it waits for, until when, and what would end that.
+    """The state of the pod apart from the nodes: what it waits for, until when, and which events end the wait.
 
     ``name`` is one of: notCreated, ended, beingDeleted, otherScheduler, gated, backingOff, unschedulable, active, starved,
-    nominated, permit, binding, group, placed, error. ``causes`` are sentences on claims, conditions and other causes that are
-    not the nodes'.
+    nominated, permit, binding, group, placed, error. ``causes`` are sentences on causes outside the nodes' capacity, such as
+    claims and conditions.
     """
 
     name: str
@@ -106,7 +106,7 @@ class PodStanding(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ExplainRequest(AnswerRequest, frozen=True, kw_only=True):
-    """What was asked, of which input: ``pod``, as ``namespace/name``."""
+    """The question, and the input that it was asked about; ``pod`` is ``namespace/name``."""
 
     pod: str
 
@@ -114,7 +114,7 @@ class ExplainRequest(AnswerRequest, frozen=True, kw_only=True):
 class ExplanationValues(Answer, frozen=True, kw_only=True):
     """The answer. ``outcome``: pending, placed, preempts, gated, notOurs, notCreated or ended; ``summary`` is the first line.
 
-    ``changes`` are the least changes that would place the pod; ``no_change_helps``: there is none among those known.
+    ``changes`` are the least changes that would place the pod; ``no_change_helps``: no known change would.
     ``not_created``: pods that a quota or a limit range refused.
     """
 
@@ -144,7 +144,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the pod has a node, or needs none. Undecided: the search for changes ended at a limit and found none."""
+        """Whether the pod has a node, or needs none; None if the search for changes ended at a limit and found none."""
         if self.outcome not in {"pending", "gated", "notCreated", "notOurs"}:
             return True
         return None if self.proof.kind == "bounded" and not self.changes else False

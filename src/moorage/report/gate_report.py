@@ -1,4 +1,4 @@
-"""What a pipeline is to know of a comparison or a simulation: gates, and pods that are pending, with their manifests."""
+"""The results of a comparison or a simulation for a pipeline: gates, and pending pods with their manifests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SourceLine(Struct, frozen=True):
 class PendingFinding(Struct, frozen=True):
     """A pod that stays pending, and the manifest that it comes from.
 
-    ``is_new``    it was not pending before
-    ``compared``  there is a run before; without one, all pods are new that the input does not show as unschedulable
+    ``is_new``    the pod was not pending before
+    ``compared``  there is an earlier run; without one, every pod is new that the input does not show as unschedulable
     """
 
     pod: UnplacedPod
@@ -33,7 +33,7 @@ class PendingFinding(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What to say of it in one sentence."""
+        """The finding in one sentence."""
         what = "is pending and was not before" if self.is_new and self.compared else "is pending"
         return f"{self.pod.pod} {what}: {self.pod.message or 'it was not tried'}"
 
@@ -42,7 +42,7 @@ class GateReport(Struct, frozen=True):
     """``command`` is what ran, ``summary`` its first line, ``where`` the configuration or the first manifest.
 
     ``version``  of moorage
-    ``details``  the whole text, for a page that has room
+    ``details``  the whole text, for formats that have room for it
     """
 
     command: str
@@ -58,7 +58,7 @@ class GateReport(Struct, frozen=True):
         return tuple(gate for gate in self.gates if not gate.passed)
 
     def problems(self) -> Iterator[tuple[str, str, SourceLine | None]]:
-        """Yield title, text and place of what is wrong, the worst first: failed gates, then newly pending pods."""
+        """Yield title, text and place of each problem, the worst first: failed gates, then newly pending pods."""
         for gate in self.failed:
             yield f"gate failed: {gate.gate}", gate.text, self.where
         for one in self.pending:

@@ -29,7 +29,7 @@ class MetricComparison(Struct, frozen=True):
 
     ``a``           None if there is no A
     ``difference``  None without A, and where pairs differ by plus and minus infinity
-    ``exact``       every pair has the same difference: chance has no part in it
+    ``exact``       every pair has the same difference, so it does not depend on chance
     ``range_of``    the least and the largest difference of a pair, and ``range_of_b`` the same of B
     """
 
@@ -69,7 +69,7 @@ class PipelineGate(Struct, frozen=True):
 
 
 class GateResult(Struct, frozen=True):
-    """Whether a gate passed, and the figures that say so."""
+    """Whether a gate passed, with the figures."""
 
     gate: str
     passed: bool
@@ -81,7 +81,7 @@ class GateResult(Struct, frozen=True):
 
 
 def parse_gate(text: str) -> PipelineGate:
-    """Return the gate that a text stands for.
+    """Parse the text of a gate.
 
     Raises  InputError
     """
@@ -111,7 +111,7 @@ def _check_unit(text: str, metric: str, unit: str | None, *, relative: bool) -> 
 def evaluate(gate: PipelineGate, metrics: Mapping[str, MetricComparison], *, strict: bool = False) -> GateResult:
     """Return whether a gate passes. ``moved`` in percent is looked up as ``moved%``.
 
-    Raises  InputError for a metric that there is not, and for a relative gate without A
+    Raises  InputError for a metric that is not in the comparison, and for a relative gate without A
     """
     key = f"{gate.metric}%" if gate.percent and not gate.relative and gate.metric.startswith("moved") else gate.metric
     found = metrics.get(key)

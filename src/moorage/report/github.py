@@ -10,9 +10,9 @@ from moorage.report.gate_report import GateReport, PendingFinding, SourceLine
 
 __all__ = ["MOST_ANNOTATIONS", "MOST_SUMMARY_BYTES", "as_github", "github_summary"]
 
-#: GitHub shows so many annotations of one kind for a step.
+#: Maximum number of annotations of one kind that GitHub shows for a step.
 MOST_ANNOTATIONS: Final = 10
-#: GitHub refuses larger step summaries.
+#: Maximum size in bytes of a step summary that GitHub accepts.
 MOST_SUMMARY_BYTES: Final = 1 << 20
 _CUT: Final = "\n\n… cut, as GitHub shows at most 1 MiB\n"
 

@@ -19,7 +19,7 @@ _EVERY_GROUP = 100
 class PodGroupOutcome:
     """A pod group at the end of a run.
 
-    ``state``      Scheduled, Unschedulable, Error, Waiting (not tried; ``message`` says why), Missing (it does not exist)
+    ``state``      Scheduled, Unschedulable, Error, Waiting (not tried; ``message`` says why) or Missing (it does not exist)
     ``min_count``  how many of its pods must be scheduled together; None for a basic group
     ``pods``       how many pods name the group; ``placed``: how many of these are on a node
     """
@@ -34,7 +34,7 @@ class PodGroupOutcome:
 
 
 def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool, style: Style = PLAIN) -> str:
-    """Return the table of the groups, of which there is at least one."""
+    """Return the table of the groups; needs at least one."""
     shown = groups if wide or len(groups) <= _EVERY_GROUP else [group for group in groups if group.state != "Scheduled"]
     rows = [
         [

@@ -18,7 +18,7 @@ _LISTED: Final = 50
 
 
 def as_junit(report: GateReport) -> str:
-    """Return the document. Without gates, the one test case is that no pod is pending."""
+    """Return the document. Without gates, the only test case checks that no pod is pending."""
     cases = [_case(report, gate) for gate in report.gates or _implied(report)]
     failures = sum("<failure" in case for case in cases)
     counts = f'tests="{len(cases)}" failures="{failures}" errors="0" skipped="0"'

@@ -1,4 +1,4 @@
-"""The metrics of runs: how each is called, how it is written, and whether more of it is better."""
+"""The metrics of runs: their titles, how values are formatted, and whether more is better."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ _TITLES: Final = {
     "moved.toAnotherGroup": "moved to another group",
     "moved.toAnotherZone": "moved to another zone",
 }
-#: What rounds to nothing has no sign.
+#: Values below this round to 0 and get no sign.
 _NOTHING: Final = 0.0005
 _AFTER: Final = {"utilisation": "used", "balance": "σ", "jain": "Jain", "stranded": "stranded", "fragmented": "fragmented"}  # noqa: RUF001
 
 
 def kind_of(name: str) -> MetricKind:
-    """Return the kind of a metric. A name that ends in % is the share of what it counts."""
+    """Return the kind of a metric. For a name that ends in %, it is a share."""
     if name.endswith("%"):
         return MetricKind("share")
     return _KINDS.get(name.partition(".")[0], MetricKind("number", 0))
 
 
 def title_of(name: str) -> str:
-    """Return how a metric is called in a table: ``cpu used`` for ``utilisation.cpu``."""
+    """Return the title of a metric in a table: ``cpu used`` for ``utilisation.cpu``."""
     base = name.removesuffix(".mean")
     over_time = " over time" if base != name else ""
     if base in _TITLES:

@@ -1,4 +1,4 @@
-"""Which pods a report lists: those of a namespace, with some labels, or of some names. Counts are those of the whole run."""
+"""Restrict the pods that a report lists by namespace, labels or names. Counts remain those of the whole run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Narrowing:
         return self.selector.matches(labels)
 
     def narrowed(self, run: Run) -> Run:
-        """Return the run with the pods to list, and what belongs to them."""
+        """Return the run with only the pods to list, and the groups, volumes and devices that belong to them."""
         if not self:
             return run
         pods = tuple(pod for pod in run.pods if self.keeps(pod.namespace, pod.name, pod.labels))

@@ -1,6 +1,6 @@
-"""kube-scheduler's message for a pending pod, laid out for people: the reason of most nodes first, broken at commas.
+"""kube-scheduler's message for a pending pod in several lines: the reason with the most nodes first, broken at commas.
 
-The words stay as they are; only the order of the reasons and the line breaks differ from the event.
+The wording is not changed; only the order of the reasons and the line breaks differ from the event.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"\d+(?= )")
 
 
 def obstacle_lines(message: str, *, indent: str = "    ", style: Style = PLAIN) -> Iterator[str]:
-    """Yield the lines of a message; the first reason of most nodes is emphasised."""
+    """Yield the lines of a message; the first reason is emphasised."""
     text = one_line(message)
     heads = list(_HEAD.finditer(text))
     if not heads:
@@ -40,7 +40,7 @@ def obstacle_lines(message: str, *, indent: str = "    ", style: Style = PLAIN) 
 
 
 def _reasons(text: str) -> tuple[list[str], str]:
-    """Return the reasons, those of most nodes first, each with its comma or full stop, and the sentence after them."""
+    """Return the reasons, those with the most nodes first, each with its comma or full stop, and the sentence after them."""
     *some, last = _BETWEEN_REASONS.split(text)
     last, stop, rest = last.partition(". ")
     stop = stop or ("." if last.endswith(".") else "")

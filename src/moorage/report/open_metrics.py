@@ -16,7 +16,7 @@ from moorage.report.run_course import moments
 
 __all__ = ["as_open_metrics"]
 
-#: Upper bounds of the buckets of waits, in seconds: a pod waits for an attempt, a backoff of up to 10 s, or a leftover flush.
+#: Upper bounds of the buckets of waits, in seconds: waits for an attempt, a backoff of up to 10 s, or the flush after 5 min.
 _WAITS_S: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 

@@ -15,16 +15,16 @@ class NodeLoss(Struct, frozen=True, rename="camel"):
     """What happens when some nodes are lost.
 
     ``lost``           what is lost: a node, a zone, or the value of a label; two of them are joined with " + "
-    ``nodes``          the nodes that are lost with it, and ``pods`` how many pods are on them
+    ``nodes``          the lost nodes, and ``pods`` how many pods are on them
     ``pending``        the pods that are pending afterwards, and were not before
     ``lost_for_good``  pods that no controller replaces
     ``preempted``      pods that are evicted to make room
     ``stuck``          pods that cannot leave: their node is unreachable, and a StatefulSet waits for them
     ``moves``          how many pods are placed elsewhere
-    ``moved``          the pods of the nodes, and where their replacements are: ``to`` is empty for pending and lost pods
+    ``moved``          the pods of the nodes, and the nodes of their replacements: ``to`` is empty for pending and lost pods
     ``by_priority``    how many pods are pending, by priority class, or by priority if it has no name; "" for neither
-    ``why``            why the first pending pod is not placed, in the words of kube-scheduler's event
-    ``same_as``        the loss that was computed instead: its nodes are equal to these
+    ``why``            why the first pending pod is not placed: the message of kube-scheduler's event
+    ``same_as``        the loss of equal nodes, which was computed instead of this one
     """
 
     lost: str
@@ -48,7 +48,7 @@ class NodeLoss(Struct, frozen=True, rename="camel"):
 class SurvivalFix(Struct, frozen=True, rename="camel"):
     """Changes after which no loss leaves a pod pending; an engine run of every loss verified it.
 
-    ``notes``  what cheaper changes would do
+    ``notes``  the effect of cheaper changes
     """
 
     cost: float

@@ -54,7 +54,7 @@ class NodeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class InputNote:
-    """A one-line note about the input: something that was not used or is missing."""
+    """A one-line note about the input: a part that was not used or is missing."""
 
     kind: str
     text: str
@@ -65,7 +65,7 @@ class InputNote:
 
 @dataclass(frozen=True, slots=True)
 class QuotaAmount:
-    """A resource of which a quota has too little left for one more pod, in quantities."""
+    """A resource of which a quota has too little left for one more pod. Amounts are Kubernetes quantities."""
 
     resource: str
     requested: str
@@ -75,14 +75,14 @@ class QuotaAmount:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPods:
-    """Pods of one workload that a quota or a limit range keeps from being created; or one pod without a workload.
+    """Pods of one workload that were not created because of a quota or a limit range; or one pod without a workload.
 
-    ``names``    what they would be called
+    ``names``    the names that the pods would have
     ``wanted``   how many pods the workload is to have
     ``by``       ``ResourceQuota`` or ``LimitRange``
-    ``quota``    the quota's name, ``amounts`` what it lacks for the first of them
-    ``message``  the API server's message for the first of them
-    ``labels``   those of the first of them
+    ``quota``    the quota's name; ``amounts``: the resources that it lacks for the first pod
+    ``message``  the API server's message for the first pod
+    ``labels``   the labels of the first pod
     """
 
     namespace: str
@@ -97,13 +97,13 @@ class RefusedPods:
 
     @property
     def keys(self) -> list[str]:
-        """The pods, ``namespace/name``."""
+        """The pods as ``namespace/name``."""
         return [f"{self.namespace}/{name}" for name in self.names]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything that is reported about a run. Pods are in order of arrival, nodes and claims by name.
+    """All values that are reported about a run. Pods are in order of arrival, nodes and claims in order of name.
 
     ``changes``: what was changed before the run; ``before``: the run without these changes; ``measures``: metrics and gates.
     """
@@ -125,7 +125,7 @@ class Run:
 
     @property
     def not_created(self) -> int:
-        """How many pods could not be created."""
+        """The number of pods that could not be created."""
         return sum(len(one.names) for one in self.refused)
 
     def in_state(self, *states: str) -> tuple[PodOutcome, ...]:

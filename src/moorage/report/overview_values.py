@@ -19,7 +19,7 @@ __all__ = ["OverviewValues", "PendingCause", "PlaceUse", "ResourceUse", "ShapeRo
 
 
 class PendingCause(Struct, frozen=True):
-    """Pods that stay pending for one reason: what each plugin refuses of the nodes, and the event of one of them."""
+    """Pods that stay pending for one reason: how many nodes each plugin refuses, and the event of one of the pods."""
 
     pods: tuple[str, ...]
     plugins: Mapping[str, int]
@@ -41,7 +41,7 @@ class ResourceUse(Struct, frozen=True):
 
 
 class ShapeRoom(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A shape of the typical mix, and how many more of it fit: by arithmetic and, if it was counted, by the engine.
+    """A shape of the typical mix, and how many more such pods fit: by arithmetic and, if counted, by the engine.
 
     ``complete``  the engine counted until one found no node, not up to a limit
     """
@@ -57,9 +57,9 @@ class ShapeRoom(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PlaceUse(Struct, frozen=True, rename="camel"):
-    """The nodes of a group or a zone; an empty name stands for nodes without a zone.
+    """The use of the nodes of a group or a zone; an empty name stands for nodes without a zone.
 
-    ``counted``   the nodes that metrics look at; ``headroom`` is by shape, in the order of the mix
+    ``counted``   the number of nodes that metrics include; ``headroom`` is by shape, in the order of the mix
     """
 
     name: str
@@ -73,7 +73,7 @@ class PlaceUse(Struct, frozen=True, rename="camel"):
 
 
 class OverviewValues(Answer, frozen=True, kw_only=True):
-    """An overview. ``whole`` stands for all nodes; ``skew`` is the mean over the nodes."""
+    """The values of an overview. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes."""
 
     KIND: ClassVar[str] = "Overview"
 
@@ -88,7 +88,7 @@ class OverviewValues(Answer, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """An overview is an answer in itself."""
+        """Always True: an overview asks no yes-or-no question."""
         return True
 
     @property

@@ -1,4 +1,4 @@
-"""Which nodes to buy or to remove: ``NodePlan``."""
+"""``NodePlan``: which nodes to buy or to remove."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NodePlan(NodePlanValues, frozen=True):
     """The answer of ``moorage plan``; see ``NodePlanValues``."""
 
     def with_values(self, **values: Any) -> NodePlan:
-        """Return the answer with more values, and with its first line."""
+        """Return the answer with these values, and with its summary set."""
         whole = replace(self, **values)
         return replace(whole, summary=plan_summary(whole))
 

@@ -45,7 +45,7 @@ class MovedPod(Struct, frozen=True, rename="camel"):
 
 
 class BlockingPod(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Why a node is not removed: the pod that keeps it, and the rule or the plugin."""
+    """Why a node is not removed: the pod that prevents it, and the rule or the plugin."""
 
     pod: str = ""
     rule: str = ""
@@ -54,20 +54,20 @@ class BlockingPod(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodePlanValues(Answer, frozen=True, kw_only=True):
-    """The answer.
+    """The values of the answer.
 
     ``nodes``        how many of each type to buy; ``per_zone`` the same by zone, for types with zones
     ``lower_bound``  no set of nodes costs less, whatever the scheduler; ``bound_kind`` says how it was computed
     ``packing``      the cheapest packing by resources alone
     ``verified``     the cost of a verified set by order of placement: the real order, the largest and the smallest first
-    ``sets``         those sets
-    ``gap``          how far the verified cost is above the bound, as a share
+    ``sets``         the sets of nodes that were verified
+    ``gap``          the difference between the verified cost and the bound, as a share of the bound
     ``status``       optimal (no cheaper set works), gap, impossible or undecided (none found in time)
-    ``left``         where no set was found, the pods that stay pending with the best one that was tried
-    ``preempted``    running pods that are evicted for pending ones, and that no controller replaces
+    ``left``         if no set was found, the pods that stay pending with the best set that was tried
+    ``preempted``    running pods that are evicted for pending ones and that no controller replaces
     ``used``         requested and allocatable amounts of the new nodes, by resource
     ``remove``       existing nodes that can be removed; ``blocked`` says why others cannot
-    ``moved``        their pods, where they go; ``lost`` those that no controller replaces
+    ``moved``        the pods of removed nodes and their new nodes; ``lost``: those that no controller replaces
     """
 
     KIND = "NodePlan"
@@ -99,7 +99,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Whether there is a set of nodes with which all pods are placed; of a consolidation, whether a node can go."""
+        """Whether there is a set of nodes with which all pods are placed; for a consolidation, whether a node can go."""
         if self.consolidates:
             return bool(self.remove)
         return {"impossible": False, "undecided": None}.get(self.status, True)

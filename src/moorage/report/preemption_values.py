@@ -8,9 +8,9 @@ __all__ = ["PreemptionNode", "PreemptionReport", "VictimReport"]
 
 
 class VictimReport(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod that would be evicted; ``budget`` names the disruption budgets that this violates.
+    """A pod that would be evicted; ``budgets`` names the disruption budgets that this violates.
 
-    ``short_of`` is why it cannot stay: what was short when it was put back.
+    ``short_of`` says why it cannot stay: what the preemptor lacks if this pod is put back.
     """
 
     pod: str
@@ -22,7 +22,8 @@ class VictimReport(Struct, frozen=True, rename="camel", omit_defaults=True):
 class PreemptionNode(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One node's verdict: notHelpful, noLowerPriority, notEnough, candidate or notEvaluated.
 
-    ``considered``: the decision looked at it, and not this explanation alone. ``spared`` are pods of lower priority that stay.
+    ``considered``: the scheduler's decision evaluated the node, not only this explanation. ``spared`` are pods of lower
+    priority that stay.
     """
 
     node: int
@@ -39,7 +40,7 @@ class PreemptionNode(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PreemptionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The whole of it. ``summary`` is one sentence; ``chosen`` is a node, ``decided_by`` the criterion that chose it.
+    """Preemption for one pod. ``summary`` is one sentence; ``chosen`` is a node, ``decided_by`` the criterion that chose it.
 
     ``reprieve`` names the pods of the chosen node in the order in which they were put back.
     ``lowest_priority``: the least priority at which a candidate appears, None if there is none.

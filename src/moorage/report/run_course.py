@@ -11,7 +11,7 @@ __all__ = ["RunMoment", "moments"]
 
 
 class RunMoment(NamedTuple):
-    """What holds from a time on. ``shares`` are requested amounts as shares of what the nodes offer."""
+    """The state from a time until the next moment. ``shares`` are requested amounts as shares of the allocatable ones."""
 
     at_s: float
     pending: int
@@ -38,7 +38,7 @@ def moments(run: Run) -> list[RunMoment]:
 
 
 def _changes(pods: Iterable[PodOutcome]) -> Iterator[tuple[float, int, dict[str, int]]]:
-    """Yield when the number of pending pods and what is in use change, and by how much."""
+    """Yield each change of the number of pending pods and of requested amounts, with its time."""
     for pod in pods:
         if pod.placed_s is not None or pod.state == "Pending":
             yield pod.arrived_s, 1, {}

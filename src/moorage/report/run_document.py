@@ -71,7 +71,7 @@ def as_data(
 
 
 def _measures(found: RunMeasures) -> dict[str, Any]:
-    """Return what makes the report a baseline for later runs, and the gates."""
+    """Return the measurements that let later runs use this report as a baseline, and the gates."""
     gates = [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in found.gates]
     return {
         **({"input": {"digest": found.digest}} if found.digest else {}),

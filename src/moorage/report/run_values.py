@@ -1,4 +1,4 @@
-"""What is measured of one run, as comparisons and stored reports hold it."""
+"""The measurements of one run, in the form of comparisons and stored reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MeasuredRun(Struct, frozen=True):
     """One run. A metric that is infinite, such as the wait of a pod that stays pending, is ``math.inf``.
 
     ``placements``  the node of each pod that the run was to place, empty for those without one; None: not known
-    ``speed``       decisions per second of the processor, which differ from run to run
+    ``speed``       decisions per CPU second, which differ from run to run
     """
 
     seed: int
@@ -38,12 +38,12 @@ class MeasuredRun(Struct, frozen=True):
 
 
 class RunMeasures(Struct, frozen=True):
-    """What was measured of a simulation, and how it stands to an earlier one.
+    """The measurements of a simulation, and its comparison with an earlier one.
 
     ``digest``       of the input; empty for a trace
-    ``gates``        the gates that were asked for, judged
+    ``gates``        the results of the requested gates
     ``new_pending``  pods that were not pending before
-    ``against``      what the run was compared with; empty: with nothing
+    ``against``      the run that this one was compared with; empty: none
     """
 
     digest: str

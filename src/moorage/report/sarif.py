@@ -65,7 +65,7 @@ def _pods(report: GateReport, rules: _Rules) -> Iterator[dict[str, Any]]:
 
 
 def _level(report: GateReport, one: PendingFinding) -> str:
-    """Return how bad a pending pod is: with gates, one that was pending before is only mentioned."""
+    """Return the SARIF level of a pending pod: with gates, ``note`` for one that was pending before."""
     return "error" if one.is_new else "note" if report.gates else "warning"
 
 

@@ -45,7 +45,7 @@ def _row(winner: NodeTotal, rival: NodeTotal, at: int) -> list[str]:
 
 
 def _folded(winner: NodeTotal, rival: NodeTotal, rows: Sequence[list[str]]) -> list[list[str]]:
-    """Return the rows of plugins that tell the two nodes apart, and one row for all others."""
+    """Return one row for each plugin whose scores of the two nodes differ, and one for all other plugins."""
     pairs = list(zip(winner.shares, rival.shares, strict=True))
     same = [at for at, (a, b) in enumerate(pairs) if a.contribution == b.contribution]
     if len(same) < 2:

@@ -10,7 +10,7 @@ __all__ = ["Flip", "NodeTotal", "ScoreReport", "ScoreShare"]
 
 
 class ScoreShare(Struct, frozen=True, rename="camel"):
-    """One plugin's part in the score of one node: raw, normalised to 0-100, and weighted."""
+    """One plugin's score of one node: raw, normalised to 0-100, and weighted."""
 
     plugin: str
     raw: int
@@ -29,7 +29,7 @@ class NodeTotal(Struct, frozen=True, rename="camel"):
 
 
 class Flip(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A change of one thing that would move the pod to another node; ``ties_at``: from there on the choice is a draw.
+    """A single change that would move the pod to another node; at ``ties_at`` both nodes have equal totals.
 
     ``kind``: weight, disable, usage, label or withoutNode.
     """

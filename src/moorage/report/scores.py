@@ -97,7 +97,7 @@ class NodeScoring:
     # -- as data ------------------------------------------------------------------------------------------------------
 
     def as_data(self) -> dict[str, Any]:
-        """Return the same as plain data, for JSON."""
+        """Return the explanation as plain data, for JSON."""
         return {
             "pod": self.pod,
             "node": self.node,

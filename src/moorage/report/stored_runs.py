@@ -19,9 +19,9 @@ _PLACED: Final = frozenset({"Placed", "Finished"})
 
 
 class StoredReport(Struct, frozen=True):
-    """What a report holds: the digest of its input, empty if it says none, and its runs by seed.
+    """The contents of a stored report: the digest of its input ("" if it has none), and its runs by seed.
 
-    Of a comparison, these are the runs of B.
+    For a comparison, these are the runs of B.
     """
 
     where: str
@@ -32,7 +32,7 @@ class StoredReport(Struct, frozen=True):
 def read_stored(data: bytes, where: str) -> StoredReport:
     """Read a report in JSON or YAML.
 
-    Raises  InputError for what is no report of a simulation or a comparison
+    Raises  InputError for a document that is no report of a simulation or a comparison
     """
     documents = [one.data for one in read_documents(data, where)]
     report = documents[0] if len(documents) == 1 else None

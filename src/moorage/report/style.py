@@ -1,7 +1,7 @@
 """How reports look on a terminal: lines of at most 100 columns, signs, and colours that are never the only cue.
 
-Text is made of words and signs first; ``Style.finished`` then replaces the signs in ASCII, or colours them. Text from input is
-escaped before it gets here, so the only escape sequences are those of ``COLOURS``.
+Text is first composed of words and signs; ``Style.finished`` then replaces the signs by ASCII, or colours them. Text from input
+is escaped before, so the only escape sequences are those of ``COLOURS``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Style:
         return text
 
 
-#: No colours, 100 columns: what is printed to files and pipes.
+#: No colours, 100 columns: the style for files and pipes.
 PLAIN: Final = Style()
 
 

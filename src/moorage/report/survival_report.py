@@ -14,7 +14,7 @@ __all__ = ["FailureReport", "SpareReport", "Survival"]
 
 
 class SpareReport(Struct, frozen=True, rename="camel"):
-    """The fewest spare nodes like another that let every loss be survived; without ``nodes``, more than ``tried``."""
+    """The fewest spare nodes like ``like`` with which every loss is survived; if ``nodes`` is None, more than ``tried``."""
 
     like: str
     tried: int
@@ -29,7 +29,7 @@ class Survival(Answer, frozen=True, kw_only=True):
     ``worst``           the losses that are worst; several if they are equally bad
     ``pending_before``  pods that are pending without any loss; they are not counted
     ``without``         nodes that are in no domain, and never lost
-    ``fix``             changes after which every loss is survived, and ``spare`` how many more nodes it takes
+    ``fix``             changes after which every loss is survived; ``spare``: how many more nodes would have that effect
     """
 
     KIND: ClassVar[str] = "Survival"
@@ -69,7 +69,7 @@ class Survival(Answer, frozen=True, kw_only=True):
 
 
 class FailureReport(Answer, frozen=True, kw_only=True):
-    """What happens when some nodes are lost at once: a ``Survival`` of one loss.
+    """The answer for one given loss: what happens when some nodes are lost at once.
 
     ``mode``  ``deleted``, or ``unreachable``
     """

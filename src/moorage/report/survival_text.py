@@ -58,7 +58,7 @@ def _shown(report: Any, *, wide: bool) -> list[NodeLoss]:
     if report.over != "node" and len(ordered) <= _LOSSES:
         ordered = list(report.failures)
     kept = [loss for loss in ordered if loss.same_as is None or wide]
-    if len(kept) > _LOSSES and not wide:  # those that cost something are enough
+    if len(kept) > _LOSSES and not wide:  # list only losses that leave pods pending or lost
         kept = [loss for loss in kept if loss.pending or loss.lost_for_good]
     return kept if wide else kept[:_LOSSES]
 
@@ -90,7 +90,7 @@ def _pods(names: Sequence[str], *, wide: bool) -> str:
 
 
 def _remarks(report: Any) -> Iterator[str]:
-    """Yield what is not counted, what is worst, and what was left out."""
+    """Yield lines on pods that were pending before, the worst losses, preempted pods, and nodes in no domain."""
     before = len(report.pending_before)
     parts = []
     if before:

@@ -20,7 +20,7 @@ __all__ = ["FEW_PODS", "headline", "render"]
 FEW_PODS = 20
 #: How many names are shown before the rest is only counted.
 _NAMES = 3
-#: From this share on, a resource is shown as scarce.
+#: The share in use from which a resource is shown as scarce.
 _SCARCE_PERCENT = 90.0
 
 
@@ -51,7 +51,7 @@ def render(run: Run, *, wide: bool = False, style: Style = PLAIN, narrowing: Nar
 
 
 def _first(run: Run, style: Style, *, wide: bool) -> Iterator[str]:
-    """Yield what a reader looks for first: pods whose place changed, and pods without one."""
+    """Yield the most important tables: pods whose node changed, and pods without a node."""
     if run.before is not None and (moved := _differing(run.before, run)):
         yield _section("Changed:", _changed(moved, style, wide=wide), style)
     if pending := run.in_state("Pending"):
@@ -69,7 +69,7 @@ def _section(title: str, text: str, style: Style) -> str:
 
 
 def headline(run: Run) -> str:
-    """Return the first line: how many pods came to which end."""
+    """Return the first line: the number of pods in each state."""
     return _styled_headline(run, PLAIN)
 
 
@@ -78,7 +78,7 @@ def _styled_headline(run: Run, style: Style) -> str:
 
 
 def _changes(run: Run) -> Iterator[str]:
-    """Yield how it was without the changes, and the changes."""
+    """Yield the first line of the run without the changes, and the changes."""
     if run.before is not None:
         yield paragraph(f"before: {_counts(run.before, PLAIN)}", indent="  ", hanging="    ")
         yield paragraph(one_line(f"with the changes: {' · '.join(run.changes)}"), indent="  ", hanging="    ")
@@ -198,7 +198,7 @@ def _lost(pods: tuple[PodOutcome, ...], style: Style, *, wide: bool) -> str:
 
 
 def _differing(before: Run, after: Run) -> list[tuple[PodOutcome, PodOutcome]]:
-    """Return the pods of both runs that end elsewhere."""
+    """Return the pods of both runs whose node or state at the end differs."""
     earlier: Mapping[tuple[str, str], PodOutcome] = {(pod.namespace, pod.name): pod for pod in before.pods}
     pairs = ((earlier[key], pod) for pod in after.pods if (key := (pod.namespace, pod.name)) in earlier)
     return [(was, now) for was, now in pairs if _end(was) != _end(now)]

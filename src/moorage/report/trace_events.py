@@ -19,7 +19,7 @@ __all__ = ["as_trace", "trace_events"]
 
 _QUEUE: Final = 1
 _FIRST_NODE: Final = 2
-#: What is still there at the end of a run is shown for so much longer, so that all slices have a length.
+#: Slices that last until the end of the run are this much longer, in seconds, so that all slices have a length.
 _AFTER_S: Final = 1.0
 _Event = dict[str, Any]
 
@@ -66,7 +66,7 @@ def _names(name: str, process: int) -> Iterator[_Event]:
 
 
 def _on_nodes(pods: Iterable[PodOutcome], process: Mapping[str, int], end_s: float) -> Iterator[_Slice]:
-    """Yield when each pod was on its node; pods that were there from the start are known only if they left."""
+    """Yield the time of each pod on its node; pods placed before the run are included only if they left."""
     for pod in pods:
         if pod.node in process and (pod.placed_s is not None or pod.ended_s is not None):
             ended_s = end_s if pod.ended_s is None else pod.ended_s
@@ -74,7 +74,7 @@ def _on_nodes(pods: Iterable[PodOutcome], process: Mapping[str, int], end_s: flo
 
 
 def _in_queue(pods: Iterable[PodOutcome], end_s: float) -> Iterator[_Slice]:
-    """Yield the waits that took time."""
+    """Yield the waits in the queue that were longer than 0 s."""
     for pod in pods:
         if pod.placed_s is not None or pod.state == "Pending":
             until_s = end_s if pod.placed_s is None else pod.placed_s
@@ -115,7 +115,7 @@ def _micros(seconds: float) -> int:
 
 
 def _arrows(placed: list[tuple[_Slice, int]]) -> Iterator[_Event]:
-    """Yield an arrow from each victim to the pod that preempted it, if that was placed."""
+    """Yield an arrow from each victim to the pod that preempted it, if that pod was placed."""
     where = {f"{one.pod.namespace}/{one.pod.name}": (one, lane) for one, lane in placed}
     for number, (victim, lane) in enumerate(placed, 1):
         target = where.get(victim.pod.preempted_by)

@@ -56,7 +56,7 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
 
 
 def _has_error(result: Mapping[str, Any]) -> bool:
-    """Return whether a Filter plugin reports an error for a node, which ends the attempt of kube-scheduler."""
+    """Return whether a Filter plugin reports an error for a node, which ends kube-scheduler's attempt."""
     return any(status["code"] == Code.ERROR.value for status in result["filter"].values())
 
 

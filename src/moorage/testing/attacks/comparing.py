@@ -81,7 +81,7 @@ class AttackComparison:
     known: Counter[str] = field(default_factory=Counter)
 
     def add(self, attack: Attack, differences: Iterable[AnswerDifference]) -> None:
-        """Count the differences of an attack. Objects, warnings and details differ for the reason of what led to them."""
+        """Count the differences of an attack. Those in objects, warnings and details have the cause of the leading one."""
         reason = ""
         for one in sorted(differences, key=lambda one: one.aspect not in _LEADING):
             follows = one.aspect in {"state", "warnings"} or one.at.startswith("details.")

@@ -1,4 +1,4 @@
-"""What two servers' responses to the same request, and the objects that they then hold, differ in.
+"""Find the differences between two servers' responses to the same request, and between their objects after it.
 
 Values that every server chooses by itself (uids, versions, times, generated names, addresses) count as equal.
 """
@@ -28,7 +28,7 @@ __all__ = [
     "without_own",
 ]
 
-#: In what two servers can differ, worst first.
+#: The kinds of differences between two servers, worst first.
 ASPECTS: Final = (
     "accepted here only", "rejected here only", "no response", "code", "state", "reason", "causes", "body", "message",
     "warnings", "content type",
@@ -51,7 +51,7 @@ _CURRENT: Final = re.compile(r"(Too large resource version: \d+, current: )\d+")
 
 @dataclass(frozen=True)
 class AnswerDifference:
-    """One difference: in what, where within it, and what each server says there."""
+    """One difference: its kind, its place, and the value of each server."""
 
     aspect: str
     at: str
@@ -69,7 +69,7 @@ IsOwn = Callable[[Document], bool]
 def differences_of_answers(
     ours: AttackResponse | None, theirs: AttackResponse | None, *, has_body: bool, is_own: IsOwn = lambda _: False
 ) -> list[AnswerDifference]:
-    """Return what two responses differ in; only the code, where that differs. Lists are compared without the ``is_own``."""
+    """Return the differences of two responses; if their codes differ, only that. Lists omit objects with ``is_own``."""
     if ours is None or theirs is None:
         return [] if ours is theirs else [AnswerDifference("no response", "", _outline(ours), _outline(theirs))]
     if ours.code != theirs.code:
@@ -129,12 +129,12 @@ def read_body(answer: AttackResponse) -> Any:
         if answer.headers.get("content-type", "") == PROTOBUF:
             return read_protobuf(answer.body)
         return read_answer(answer)
-    except Exception:  # whatever its decoder finds wrong with it
+    except Exception:  # decoders raise various exceptions
         return answer.body.decode("utf-8", "replace")
 
 
 def without_empty(value: Any) -> Any:
-    """Return a document from protobuf without what is empty, which the encoding may or may not write."""
+    """Return a document from protobuf without empty fields, which the encoding may omit."""
     if isinstance(value, dict):
         kept = {name: without_empty(inner) for name, inner in value.items()}
         return {name: inner for name, inner in kept.items() if inner not in ({}, [], "", None)}
@@ -209,7 +209,7 @@ def _plain(value: Any) -> Any:
 
 
 def masked(text: str) -> str:
-    """Return a text without what every server chooses by itself."""
+    """Return a text with masks in the place of values that every server chooses by itself."""
     for pattern, instead in _MASKS:
         text = pattern.sub(instead, text)
     return text

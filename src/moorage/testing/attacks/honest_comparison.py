@@ -52,7 +52,7 @@ async def _play(server: AbstractAsyncContextManager[ComparedServer], resources: 
 
 
 def _answers(exchanges: Iterable[Exchange]) -> list[Answer]:
-    """Return what is compared of each answer. Requests of one label are numbered."""
+    """Return the compared parts of each answer. Requests with the same label are numbered."""
     seen: dict[str, int] = {}
     found: list[Answer] = []
     for one in exchanges:

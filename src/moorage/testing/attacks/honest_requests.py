@@ -31,14 +31,14 @@ _JSON_PATCH, _MERGE, _STRATEGIC = PATCH_TYPES[:3]
 _CREATED: Final = {"fieldManager": "kubectl-create", "fieldValidation": "Strict"}
 _SCALED: Final = frozenset(["deployments", "replicasets", "replicationcontrollers", "statefulsets", "things"])
 _ROLLED: Final = ("daemonsets", "deployments", "statefulsets")
-#: Kinds that change what happens to objects of others, which come last.
+#: Kinds that change how requests for other kinds are handled; they come last.
 _LAST: Final = frozenset(["limitranges", "namespaces", "resourcequotas", "customresourcedefinitions"])
 _PODS: Final = served("pods")
 _NODES: Final = served("nodes")
 
 
 class Server(Protocol):
-    """What answers the requests of an administrator."""
+    """A server that answers the requests of an administrator."""
 
     async def ask(
         self, method: str, path: str, document: Any = None, form: str = JSON, accept: str = JSON

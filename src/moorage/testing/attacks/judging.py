@@ -38,7 +38,7 @@ def faults_of(attack: Attack, answer: AttackResponse) -> Iterator[str]:
         return
     try:
         document = read_answer(answer)
-    except Exception as error:  # whatever its reader finds wrong with it
+    except Exception as error:  # readers raise various exceptions
         yield f"is not valid {form}: {type(error).__name__} {str(error)[:100]}: {answer.body[:100]!r}"
         return
     if answer.code >= 400 and isinstance(document, dict):

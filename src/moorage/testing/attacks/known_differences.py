@@ -30,7 +30,7 @@ _WRITTEN_VALUE: Final = re.compile(
     r"Invalid value: |map\[|Duplicate value: |Unsupported value: |got &\{|pod updates may not change fields"
     r"|is immutable after creation"
 )
-#: Sentences of Go's decoders, and what decides which of several faults they meet first.
+#: Messages of Go's decoders, and differences in which of several faults they report first.
 _DECODERS: Final = re.compile(
     r"wireType|unexpected EOF|cannot be handled as|json: cannot unmarshal|yaml: |UTF-8|surrogate|json parse error"
     r"|integer overflow|no kind \"|unknown conversion|failed to create typed patch object|unable to find api field in struct"
@@ -147,7 +147,7 @@ def _is_deleted_definition(attack: Attack, difference: AnswerDifference) -> bool
 
 
 def _is_of_range(attack: Attack, difference: AnswerDifference) -> bool:
-    """Return whether kube-apiserver cuts a number of a strategic merge patch to 32 bits, which is refused here."""
+    """Return whether kube-apiserver truncates a number of a strategic merge patch to 32 bits, which is refused here."""
     return _form(attack) == PATCH_TYPES[2] and "is invalid: patch: Invalid value" in difference.here
 
 
@@ -205,7 +205,7 @@ def _is_of_rules(_: Attack, difference: AnswerDifference) -> bool:
 
 #: Differences for which the objects must be equal nevertheless.
 UNCHANGED_RIGHTS: Final = "unchanged roles and bindings"
-#: What is known to differ, by the name under which the documentation has it.
+#: The known differences, by their names in the documentation.
 KNOWN: Final[Mapping[str, _Matches]] = {
     "broken HTTP and exceeded limits": _breaks_http,
     "documents without objects": _is_document,

@@ -45,7 +45,7 @@ async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
     """Return the faults of all stored objects. Deletes everything in the process."""
     asking = _Asking(ground, line)
     served = [kind for kind in ground.store.kinds.served if kind.stored_as is None]
-    kinds = sorted(served, key=lambda kind: kind.custom is None)  # objects of custom kinds go with their definition
+    kinds = sorted(served, key=lambda kind: kind.custom is None)  # objects of custom kinds are deleted with their definition
     faults = [fault for kind in kinds async for fault in _of_kind(ground, asking, kind)]
     for kind in kinds:
         if "delete" in kind.verbs and kind.kind != "Namespace":

@@ -37,7 +37,7 @@ class _Chosen:
 
 
 class Holdings:
-    """The state of volumes and devices, real and as seen by each scheduler. ``say`` takes the invariant, time and text."""
+    """The real state of volumes and devices, and each scheduler's view. ``say`` is called with the invariant, time and text."""
 
     def __init__(self, say: Callable[[str, float, str], None]) -> None:
         self._say = say

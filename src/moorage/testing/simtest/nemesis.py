@@ -201,7 +201,7 @@ async def _lost_events(sim: FaultTarget, rng: random.Random, seconds: float) -> 
 
 
 async def _crowds_unseen(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
-    """Create, bind and delete many pods while watches are stalled until their history expires: only a long list shows that."""
+    """Create, bind and delete many pods while watches are stalled until their history expires: only a long list shows them."""
     end = sim.now + seconds
     while sim.now < end:
         links = sim.api.network.links(rng.choice(["pods", ""]))

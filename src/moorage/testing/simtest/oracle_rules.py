@@ -158,7 +158,7 @@ def fits_alone(pod: Document, node: Document) -> str:
 
 
 def fits_beside(pod: Document, node: Document, nodes: dict[str, Document], placed: Iterable[tuple[Document, str]]) -> str:
-    """Return why a pod does not fit on a node, given the placed pods; "" if it fits."""
+    """Return why a pod does not fit on a node with these placed pods; "" if it fits."""
     placed = [(other, on) for other, on in placed if on in nodes and other["metadata"]["uid"] != pod["metadata"]["uid"]]
     name = node["metadata"]["name"]
     reason = fits_alone(pod, node)

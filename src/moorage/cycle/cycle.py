@@ -75,7 +75,7 @@ class Cycle:
     _failures: dict[Profile, Failures] = field(default_factory=dict)
     #: True for a subclass that overrides ``decide`` and not ``decide_fast``: it would miss fast decisions.
     _is_watched: ClassVar[bool] = False
-    #: False for a subclass that sees what ``decide_fast`` decides, and not what ``decide_next`` does.
+    #: False for a subclass that overrides only one of ``decide_fast`` and ``decide_next``: it would miss decisions.
     _has_runs: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
@@ -156,12 +156,12 @@ class Cycle:
             return None
 
     def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
-        """Return what ``decide_next`` needs after ``decide_fast`` decided on a pod; None if each pod takes ``decide_fast``."""
+        """Return the route for ``decide_next`` after ``decide_fast`` decided on a pod; None: use ``decide_fast`` only."""
         cache = self._classes.get(profile) if self._has_runs else None
         return None if cache is None else cache.route_of(pod, snapshot)
 
     def decide_next(self, route: ShapeRoute[CachedClass], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        """Decide as ``decide_fast`` does on a pod that the route suits, if nothing but pods of its shape was placed since."""
+        """Decide like ``decide_fast`` on a pod that the route suits. Call it only if all pods placed since have its shape."""
         if route.has_terms and not route.holds(snapshot):
             return None
         route.share(pod)

@@ -253,7 +253,7 @@ class _OpenRows:
 
 
 def _closes_nothing(domains: BoolArray, column: LabelColumn) -> bool:
-    """Return whether only nodes without the label are closed, and every node has it."""
+    """Return whether no node is closed: only nodes without the label would be, and every node has it."""
     return column.is_everywhere and np.count_nonzero(domains) == 1
 
 

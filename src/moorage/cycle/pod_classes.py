@@ -61,9 +61,9 @@ class ClassCache:
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
         self._routes: dict[bytes, ShapeRoute[CachedClass]] = {}
-        #: The same by the identities of the spec and labels of the first pod of a shape, which the route keeps.
+        #: The routes by ``id()`` of the spec and labels of the first pod of a shape, which the route keeps in memory.
         self._by_parts: dict[tuple[int, int], ShapeRoute[CachedClass]] = {}
-        #: The class of the last decision along a route, which is the last of ``_classes``; None once another was moved there.
+        #: The class of the last decision by a route, if it is still the last entry of ``_classes``; otherwise None.
         self._used_last: CachedClass | None = None
         self._pinned = PinnedPods(profile, self._route_without_node, self._follow)
 
@@ -92,7 +92,7 @@ class ClassCache:
         return known.decide(pod, snapshot, _NONE, seed)
 
     def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
-        """Return the way along which ``decide_known`` just decided on a pod; None if there is none."""
+        """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
         route = self._by_parts.get(_parts_of(pod))
         return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
 

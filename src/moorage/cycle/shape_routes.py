@@ -46,7 +46,7 @@ class ShapeRoute(Generic[C]):
         return True
 
     def suits(self, pod: PodInfo) -> bool:
-        """Return True for a pod that has the shape, and has its spec and status in common with the first one."""
+        """Return True for a pod of the shape that shares the spec and status objects of the first one."""
         first = self._first
         if pod.spec is not first.spec or pod.status is not first.status or pod.namespace != first.namespace:
             return False

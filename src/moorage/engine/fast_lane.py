@@ -91,7 +91,7 @@ class FastLane:
         return None if quick is None else self._found(queued, profile, cycle, quick, None)
 
     def _copy_of(self, before: Found, now: float) -> Found | None:
-        """Decide on the next pod of the queue if it is a copy of the last one; None: find out what it is."""
+        """Decide on the next pod of the queue if it is a copy of the last one; None: the caller must use the usual checks."""
         state = self._state
         queued = state.queue.first_if_quiet(now)
         if queued is None or queued.pod.spec is not before.pod.spec:
@@ -109,7 +109,7 @@ class FastLane:
     def _found(
         self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick, route: ShapeRoute[CachedClass] | None
     ) -> Found | None:
-        """Return what was found, unless a plugin has work after the decision."""
+        """Return the pod with its decision; None if a plugin has work after the decision."""
         row, found, nodes = quick.row, quick.found, self._state.cluster.table.nodes
         if not profile.resting.isdisjoint(found.states):
             return None

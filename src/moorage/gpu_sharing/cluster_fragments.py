@@ -20,14 +20,14 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["cluster_fragments", "pod_class"]
 
-#: Nodes whose fragments are computed together.
+#: The number of nodes whose fragments are computed together.
 _AT_ONCE: Final = 512
 
 
 def cluster_fragments(handle: Handle, model: FragmentModel) -> dict[str, float]:
-    """Return the free milli of all devices by case. All cases but ``q3_satisfied`` are fragments.
+    """Return case → the free milli of all devices in that case. All cases but ``q3_satisfied`` are fragments.
 
-    ``handle``  the scheduler: of a simulation, ``simulation.engine.scheduler``
+    ``handle``  the scheduler; for a simulation, ``simulation.engine.scheduler``
     """
     nodes, devices = handle.snapshot.nodes, device_table(handle)
     cpu, free = nodes.allocatable("cpu") - nodes.requested("cpu"), devices.left(nodes)

@@ -73,7 +73,10 @@ class DeviceTable:
         return totals
 
     def have_room(self, nodes: NodeView, milli: int, count: int) -> BoolArray:
-        """Return which nodes have ``count`` unused devices, or for a part of a device one with ``milli`` free."""
+        """Return a mask of the nodes that have ``count`` devices with at least ``milli`` free; shape (nodes,).
+
+        ``milli`` is that of a whole device, or ``count`` is 1.
+        """
         if not nodes.is_true or nodes.table.rows_in_what_ifs:
             free = [self._added_up(node) for node in nodes]
             return np.array([sum(one >= milli for one in row) >= count for row in free], dtype=np.bool_)

@@ -118,7 +118,7 @@ class OpenGpuShare(
             yield Reject(full, NO_ROOM)
 
     def _full(self, request: GpuRequest, nodes: NodeView) -> BoolArray:
-        """Return which nodes have too few devices with enough left."""
+        """Return a mask of the nodes that have too few devices with enough free; shape (nodes,)."""
         if not request.index:
             return np.logical_not(self._devices.have_room(nodes, request.milli, request.count))
         left = self._devices.left(nodes)

@@ -90,7 +90,7 @@ def weigh_spread(feasible: NodeView, counted: Sequence[CountedConstraint], all_l
 
 
 def _costs_of(counts: IntArray, weight: float, more: float) -> _Floats:
-    """Return what each domain costs, 0 for id 0."""
+    """Return the cost of each domain, 0 for id 0; shape of ``counts``."""
     few = len(counts) <= _FEW
     costs = np.array([count * weight + more for count in counts.tolist()]) if few else counts * weight + more
     costs[0] = 0.0

@@ -47,7 +47,7 @@ class PodBooks:
         return pod if pod is not None and pod.key == key else None
 
     def _place(self, pod: Pod, node: str, attempt: LastAttempt | None, now: float) -> Pod:
-        """Record that a pod is bound, and by which ``attempt`` unless that is recorded. Return its bound version."""
+        """Record that a pod is bound, and its ``attempt``; None if that is already recorded. Return the bound version."""
         uid = pod.metadata.uid
         bound = self._pods[uid] = bound_version(pod, node)
         record = self.records.get(uid)

@@ -188,7 +188,9 @@ class SimulatedCluster(PodBooks):
             else:
                 lane.assume(found)
                 self._note(found.decision)
-                if facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod:  # else on_attempt changed the pod
+                if (
+                    facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod
+                ):  # otherwise on_attempt changed the pod
                     lane.confirm(found, self._bound(found.pod.pod, found.node))
                     facts += 1
             revision = state.revision

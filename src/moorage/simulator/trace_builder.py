@@ -58,7 +58,7 @@ class TraceBuilder:
         self._duration_s[row] = max(duration_s, 0.0)
 
     def has_end(self, row: int) -> bool:
-        """Return whether it is known how long a pod runs."""
+        """Return whether the pod of a row has a duration."""
         return not math.isnan(self._duration_s[row])
 
     def time_of(self, row: int) -> float:

@@ -41,7 +41,7 @@ class PackedTexts(Sequence[str]):
 
 
 class RowNames(Sequence[str]):
-    """The names of rows. ``number``: how often the same text came before, which the name then ends with; None: never."""
+    """The names of rows. ``number``: how often a row's text occurred before; if above 0, the name ends with it. None: all 0."""
 
     __slots__ = ("_number", "_texts")
 
@@ -63,7 +63,7 @@ class RowNames(Sequence[str]):
 
 
 def repeats(texts: Sequence[str], hashes: array[int]) -> npt.NDArray[np.int64] | None:
-    """Return for each text how often it came before; None if all differ. ``hashes``: equal texts have equal ones."""
+    """Return how often each text occurred before it; shape (texts,). None if all differ. ``hashes``: one for each text."""
     keys = np.frombuffer(hashes, dtype=np.int64) if len(hashes) else np.zeros(0, dtype=np.int64)
     order = np.argsort(keys, kind="stable")
     same = np.flatnonzero(np.diff(keys[order]) == 0)

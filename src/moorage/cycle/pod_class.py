@@ -54,11 +54,15 @@ class Quick(Struct, frozen=True):
 
 
 class Feasible(NamedTuple):
-    """The rows that a pod could go to, as a mask that must not be changed, their number, and PreFilter's state."""
+    """The rows that a pod could go to, as a mask that must not be changed, their number, and PreFilter's state.
+
+    ``by_row``: the verdict on each row depends on its node and the pods there alone
+    """
 
     rows: BoolArray
     number: int
     found: PreFiltered
+    by_row: bool = False
 
 
 class SplitSteps(NamedTuple):
@@ -351,7 +355,7 @@ class CachedClass:
         if found is None or found[0] is None:
             return Feasible(np.zeros(len(self.allowed), dtype=bool), 0, PreFiltered(self._states, self._skips))
         if self._found_by_all is not None:
-            return Feasible(self.allowed, self._count, self._found_by_all)
+            return Feasible(self.allowed, self._count, self._found_by_all, True)
         rows = self._feasible(pod, snapshot, found[0], found[1], None)
         if rows is None:
             return Feasible(self.allowed, self._count, found[0])

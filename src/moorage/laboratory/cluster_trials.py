@@ -6,7 +6,7 @@ the plugin has other arguments, which is what the changed configuration would ru
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -15,11 +15,13 @@ from typing import Any, Protocol
 from moorage.api.core import Pod
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
 from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.config_changes import reconfigured_profile
-from moorage.laboratory.dry_run import quick_decision
+from moorage.laboratory.dry_run import OnlyNode, quick_decision
+from moorage.laboratory.eviction_bounds import known_feasible, may_be_bounded
 from moorage.laboratory.moves import off_its_node
 from moorage.laboratory.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
@@ -42,7 +44,9 @@ class TriedCluster(Protocol):
     def loaded(self) -> Loaded: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
     def apply(self, *changes: Change) -> None: ...
-    def schedule(self, pods: Iterable[str | Pod] | None = None, *, dry_run: bool = False) -> list[PodPlacement]: ...
+    def schedule(
+        self, pods: Iterable[str | Pod] | None = None, *, nodes: Sequence[str] | None = None, dry_run: bool = False
+    ) -> list[PodPlacement]: ...
 
 
 @dataclass
@@ -61,9 +65,12 @@ class ClusterTrials:
         self._first = FirstLook()
         self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
+        #: The simulation in which the pod found no node as it is, if only nodes that change can help it.
+        self._stuck_in: SimulatedCluster | None = None
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         with self.cluster.transaction():
+            position = self.cluster.simulation.scheduler.cluster.table.changes.position
             try:
                 pod, disabled = self._changed(changes)
                 profile = self._profile(pod, disabled)
@@ -76,9 +83,13 @@ class ClusterTrials:
             if self.with_queue:
                 self._try_ahead(pod)
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
-            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
+            changed = None if cycle is None else self._changed_since(position)
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle, changed)
             if trial is not None:
                 return trial
+            if cycle is not None and not changes:
+                known = known_feasible(simulation.scheduler, cycle, PodInfo(pod), profile)
+                self._stuck_in = simulation if may_be_bounded(PodInfo(pod), known) else None
             snapshot = simulation.scheduler.snapshot
             return Trial(offers=offers_of(profile, PodInfo(pod), snapshot, changes, self._first) if look else None)
 
@@ -127,15 +138,23 @@ class ClusterTrials:
             self._cycle = simulation, Cycle(own.seed, own.percentage_of_nodes_to_score)
         return self._cycle[1]
 
-    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None) -> Trial | None:
+    def _changed_since(self, position: int) -> Collection[int] | None:
+        """Return the rows that changed in this trial, if no other can help the pod; None if others can, or it is not known."""
+        simulation = self.cluster.simulation
+        rows = simulation.scheduler.cluster.table.changes.since(position)
+        return None if rows is None or self._stuck_in is not simulation else set(rows)
+
+    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None, changed: Collection[int] | None) -> Trial | None:
         """Try the pod, and the pods that replace evicted ones after it; None if it finds no node."""
-        decision = quick_decision(self.cluster.simulation, pod, profile, cycle)
-        if decision is not None and decision.node is None:
-            return None
-        if decision is not None and decision.node is not None and not self._waiting():
-            return Trial(decision.node)
+        decision = quick_decision(self.cluster.simulation, pod, profile, cycle, changed)
+        only = (decision.name,) if isinstance(decision, OnlyNode) else None
+        if isinstance(decision, Decision):
+            if decision.node is None:
+                return None
+            if not self._waiting():
+                return Trial(decision.node)
         with self.cluster.transaction():
-            (placement,) = self.cluster.schedule([pod.metadata.uid])
+            (placement,) = self.cluster.schedule([pod.metadata.uid], nodes=only)
             if placement.node is not None:
                 return Trial(placement.node, *self._replaced())
         return self._preempting(pod, placement.victims) if placement.nominated and placement.victims else None

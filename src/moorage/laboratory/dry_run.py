@@ -6,7 +6,8 @@ outcome, and the pod only has to be counted on its node for the pods that follow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
@@ -14,6 +15,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import SearchScope
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
+from moorage.laboratory.eviction_bounds import rows_to_preempt
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
@@ -22,7 +24,7 @@ from moorage.queue import QueuedPod, QueuePlace
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["quick_decision", "quick_placements", "rests"]
+__all__ = ["OnlyNode", "quick_decision", "quick_placements", "rests"]
 
 _FILTERED = SearchScope(post_filter=False)
 
@@ -55,39 +57,37 @@ def quick_placements(
     return placements
 
 
-def quick_decision(simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None) -> Decision | None:
+class OnlyNode(NamedTuple):
+    """The only node that a pod can be nominated to."""
+
+    name: str
+
+
+def quick_decision(
+    simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None, changed: Collection[int] | None = None
+) -> Decision | OnlyNode | None:
     """Return the decision on a pod, if it is certain to be the outcome of an attempt; None if only the attempt can tell.
 
+    ``OnlyNode``: an attempt for this node alone has the same outcome.
+
     ``cycle`` keeps what it knows of the pod for the next decision on it. The engine's own cycle keeps what it knows of others.
+    ``changed``: the rows that changed since an attempt found no node, if that bounds preemption (``eviction_bounds``)
     """
     scheduler = simulation.scheduler
     queued = scheduler.queue.get(pod.metadata.uid)
     if scheduler.cycle.extenders or scheduler.cluster.groups is not None or not _may_be_tried(scheduler, pod, queued):
         return None
     info = PodInfo(pod)
-    if cycle is not None and _fits_nowhere(scheduler, cycle, info, profile):
-        return Decision(info)
+    if cycle is not None:
+        rows = rows_to_preempt(scheduler, cycle, info, profile, changed)
+        if rows is not None and len(rows) <= 1:
+            table = scheduler.cluster.table
+            return OnlyNode(table.nodes[next(iter(rows))].name) if rows else Decision(info)
     cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
     if decision.node is not None:
         return decision if rests(profile, decision) else None
     return None if _may_preempt(profile, decision, scheduler) else decision
-
-
-def _fits_nowhere(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> bool:
-    """Return True if all nodes are known to refuse the pod, and PostFilter is certain to find none; False if not known."""
-    if scheduler.queue.nominated or cycle.percentage_of_nodes_to_score:
-        return False
-    known = cycle.feasible(profile, pod, scheduler.snapshot)
-    if known is None or known.number:
-        return False
-    for step in profile.at("postFilter"):
-        if isinstance(step.plugin, DefaultPreemption):
-            if step.plugin.has_lesser(pod, scheduler.snapshot):
-                return False
-        elif not isinstance(step.plugin, DynamicResources) or step.name not in known.found.skipped:
-            return False
-    return True
 
 
 def _may_preempt(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:

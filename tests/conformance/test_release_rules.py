@@ -113,6 +113,34 @@ DEVICES = [
 ]  # fmt: skip
 
 
+def devices_of(*devices, **spec):
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 2 if spec else 1}
+    held = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": {"driver": "d", "nodeName": "n0", "pool": pool}}
+    counters = {**held, "metadata": {"name": "c"}, "spec": {**held["spec"], **spec}}
+    return [{**held, "spec": {**held["spec"], "devices": list(devices)}}, *([counters] if spec else [])]
+
+
+def several(count, held):
+    exactly = {**held["spec"]["devices"]["requests"][0]["exactly"], "count": count}
+    return {**held, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+
+
+def backs_foo(device_class):
+    return {**device_class, "spec": {"extendedResourceName": "example.com/foo"}}
+
+
+def requesting(**requests):
+    return container(resources={"requests": requests, "limits": requests})
+
+
+SLOT = [{"counterSet": "c", "counters": {"slots": {"value": "1"}}}]
+TAINT = [{"key": "bad", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]
+SHARED = {
+    "name": "dev", "allowMultipleAllocations": True,
+    "capacity": {"memory": {"value": "10", "requestPolicy": {"default": "1", "validRange": {"min": "1"}}}},
+}  # fmt: skip
+
+
 def incomplete(held):
     return {**held, "spec": {**held["spec"], "pool": {**held["spec"]["pool"], "resourceSliceCount": 2}}}
 
@@ -226,6 +254,12 @@ RULES = {
         fault,
         ("1.35.4", NO_ALLOCATION),
         ("1.35.7", ""),
+    ),
+    "a refused device releases its counters": (
+        [node("n0"), DEVICES[0], device_claim("a"), pod("p", resourceClaims=CLAIMS[:1]),
+         *devices_of({"name": "a", "consumesCounters": SLOT, "taints": TAINT}, {"name": "b", "consumesCounters": SLOT},
+                     sharedCounters=[{"name": "c", "counters": {"slots": {"value": "1"}}}])],
+        reasons, ("1.36.2", ["cannot allocate all claims"]), ("1.36", []),
     ),
     "all slices of a pool are there": (
         [node("n0"), DEVICES[0], incomplete(DEVICES[1]), device_claim("a"), pod("p", resourceClaims=CLAIMS[:1])],
@@ -353,6 +387,28 @@ WITH_SETTINGS = {
         lambda result: list((result.get("filter") or {}).values()),
         ("1.29.14", [{"code": "Error", "plugin": "EBSLimits", "reasons": [f'running "EBSLimits" filter plugin: {NO_CLAIM}']}]),
         ("1.30.10", [{"code": "UnschedulableAndUnresolvable", "plugin": "EBSLimits", "reasons": [NO_CLAIM]}]),
+    ),
+    "a request takes one share of a device": (
+        {"featureGates": {"DRAConsumableCapacity": True}},
+        [node("n0"), DEVICES[0], *devices_of(SHARED), several(2, device_claim("a")), pod("p", resourceClaims=CLAIMS[:1])],
+        reasons, ("1.35.7", []), ("1.36", ["cannot allocate all claims"]),
+    ),
+    "devices back a resource of which a node has none": (
+        {"featureGates": {"DRAExtendedResource": True}},
+        [node("n0", **{"example.com/foo": "0"}), backs_foo(DEVICES[0]), DEVICES[1],
+         pod("p", containers=[requesting(**{"example.com/foo": "1"})])],
+        reasons, ("1.34.7", ["Insufficient example.com/foo"]), ("1.35.7", []),
+    ),
+    "only resources that devices back are left to them": (
+        {"featureGates": {"DRAExtendedResource": True}},
+        [node("n0"), DEVICES[0], pod("p", containers=[requesting(**{"hugepages-2Mi": "2Mi"})])],
+        reasons, ("1.34.7", []), ("1.35.7", ["Insufficient hugepages-2Mi"]),
+    ),
+    "devices of a class without a name of its own": (
+        {"featureGates": {"DRAExtendedResource": True}},
+        [node("n0"), backs_foo(DEVICES[0]), DEVICES[1],
+         pod("p", containers=[requesting(**{"deviceclass.resource.kubernetes.io/any": "3"})])],
+        reasons, ("1.34.7", []), ("1.35.7", ["cannot allocate all claims"]),
     ),
     "claims for one pod count": (
         {"featureGates": {"ReadWriteOncePod": False}},

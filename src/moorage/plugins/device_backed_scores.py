@@ -18,7 +18,7 @@ from moorage.plugins.scoring_strategies import Demand
 from moorage.state.cluster import Snapshot
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NATIVE", "DeviceBackedDemands", "ScoredDemands", "classes_behind", "with_devices"]
+__all__ = ["NATIVE", "DeviceBackedDemands", "ScoredDemands", "classes_behind", "with_devices", "without_devices"]
 
 #: Resources that devices never back.
 NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -49,6 +49,11 @@ def with_devices(demands: tuple[Demand, ...], snapshot: Snapshot, gates: Feature
     """Add the device classes that back the requested resources, if there are any."""
     classes = classes_behind([demand.resource for demand in demands], snapshot, gates)
     return DeviceBackedDemands(demands, classes, gates["DRAListTypeAttributes"], snapshot) if classes else demands
+
+
+def without_devices(scored: ScoredDemands) -> tuple[Demand, ...]:
+    """Return the plain demands: up to 1.34 devices do not count in scores."""
+    return scored.demands if isinstance(scored, DeviceBackedDemands) else scored
 
 
 def classes_behind(resources: Iterable[str], snapshot: Snapshot, gates: FeatureGates) -> Mapping[str, DeviceClass]:

@@ -56,13 +56,12 @@ from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.device_rules import DeviceRules
-from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, is_backed, special_claim
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.evictions import can_be_evicted, evict
-from moorage.plugins.extended_resources import device_class_for
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -139,6 +138,9 @@ class DynamicResources(
             names_subrequests=self.rules.names_subrequests,
             names_devices=self.rules.names_devices,
             pool_rule=self.rules.pools,
+            takes_shares_again=self.rules.takes_shares_again,
+            undoes_refusals=self.rules.undoes_refusals,
+            shares_counters=self.rules.shares_counters,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
@@ -173,10 +175,8 @@ class DynamicResources(
         """Return whether a device class backs an extended resource that the pod requests."""
         if not self._gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
             return False
-        requests = pod.needs_under(_FIT).requests
-        return any(
-            count and is_backed(name) and device_class_for(name, snapshot) is not None for name, count in requests.items()
-        )
+        requests, backing = pod.needs_under(_FIT).requests, self.rules.backing
+        return any(count and backing.device_class(name, snapshot) is not None for name, count in requests.items())
 
     # -- PreFilter --------------------------------------------------------------------------------------------------------
 
@@ -198,8 +198,9 @@ class DynamicResources(
         reach = dict(self._reach(all_claims))
         unusable = frozenset(index for index, claim in enumerate(all_claims) if self._is_unusable(claim))
         meter = Meter(device_state.selectors)
+        backing = self.rules.backing
         return PodDevices(
-            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, meter=meter
+            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, backing, meter=meter
         )
 
     def _why_waiting(self, claims: list[ResourceClaim], device_state: DeviceState, snapshot: Snapshot) -> Hold | None:

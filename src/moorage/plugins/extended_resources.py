@@ -8,6 +8,8 @@ Source  kube-scheduler 1.36: dynamic-resource-allocation/deviceclass/extendedres
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moorage.api.devices import DeviceClass
 from moorage.state.cluster import Snapshot
 
@@ -22,7 +24,9 @@ def backs(device_class: DeviceClass, resource: str) -> bool:
     return resource in {device_class.spec.extended_resource_name, DEVICE_CLASS_PREFIX + device_class.metadata.name}
 
 
-def device_class_for(resource: str, snapshot: Snapshot) -> DeviceClass | None:
+def device_class_for(
+    resource: str, snapshot: Snapshot, backs: Callable[[DeviceClass, str], bool] = backs
+) -> DeviceClass | None:
     """Return the class that backs a resource: the newest, and among equally old ones the first by name."""
     classes = snapshot.objects(DeviceClass)
     found = [c for c in classes.values() if backs(c, resource)] if classes else []

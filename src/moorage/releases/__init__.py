@@ -73,7 +73,7 @@ EARLIER: Final = (*SINCE_1_30, *OLDER)
 RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT, *LATER)}
 
 #: Version → the listed release with the same scheduler.
-_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.2": TODAY, "1.36.3": TODAY}
+_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.3": TODAY}
 
 
 def find_release(version: str) -> Release | None:
@@ -92,7 +92,7 @@ def why_unknown(version: str) -> str:
     """Return the message for a version that ``find_release`` does not find; it names the nearest known releases."""
     number = _number(version)
     if number is None:
-        return f"{version!r} is no release; write {TODAY}, or a patch release such as {EARLIER[1]}"
+        return f"{version!r} is no release; write {TODAY}, or a patch release such as {EARLIER[2]}"
     known = sorted((_number(name) or (), name) for name in (*RELEASES, *_SAME))
     older = [name for one, name in known if one < number]
     newer = [name for one, name in known if one >= number]

@@ -63,7 +63,8 @@ def of_minor(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
     return {"gates": gates, "inert_gates": inert_gates(minor) - gates.keys(), "fixed_gates": closed, "metrics": METRICS[minor]}
 
 
-_1_36_0 = before_release(CURRENT, "1.36.0", {"DynamicResources": "1.36.0"})
+_1_36_2 = before_release(CURRENT, "1.36.2", {"DynamicResources": "1.36.2"})
+_1_36_0 = before_release(_1_36_2, "1.36.0", {"DynamicResources": "1.36.0"})
 
 _1_35_7 = before_release(
     CURRENT,
@@ -90,7 +91,12 @@ _1_35_4 = before_release(_1_35_7, "1.35.4", {"DynamicResources": "1.35.4"})
 _1_34_7 = before_release(
     _1_35_7,
     "1.34.7",
-    {"DefaultPreemption": "1.34.7", "DynamicResources": "1.34"},
+    {
+        "DefaultPreemption": "1.34.7",
+        "DynamicResources": "1.34",
+        "NodeResourcesBalancedAllocation": "1.34",
+        "NodeResourcesFit": "1.34",
+    },
     lacks="GangScheduling NodeDeclaredFeatures",
     dependent_gates={},
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
@@ -154,4 +160,4 @@ _1_30_10 = before_release(
 )
 
 #: Newest first, as each builds on the one after it.
-EARLIER: Final = (_1_36_0, _1_35_7, _1_35_4, _1_34_7, _1_34_1, _1_33_3, _1_32_5, _1_31_8, _1_30_10)
+EARLIER: Final = (_1_36_2, _1_36_0, _1_35_7, _1_35_4, _1_34_7, _1_34_1, _1_33_3, _1_32_5, _1_31_8, _1_30_10)

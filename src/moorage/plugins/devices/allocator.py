@@ -101,6 +101,8 @@ class DeviceSearch:
         self._demands: dict[tuple[int, int, int], _DeviceDemand] = {}
         self._constraints: list[list[AllocationConstraint]] = []
         self._devices: list[list[DeviceChoice]] = [[] for _ in claims]
+        #: By claim and device: whether it consumes counters, and whether it was shared before.
+        self._undo: list[list[tuple[bool, bool]]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
         self._taking: dict[DeviceId, set[int]] = {}
         self._sharing: dict[DeviceId, dict[str, int]] = {}
@@ -266,7 +268,8 @@ class DeviceSearch:
                 continue
             if not self._take(at, ask, candidate, must=False):
                 continue
-            outcome = yield self._next_device(at._replace(device=at.device + 1), index + 1)
+            again = self._options.takes_shares_again and candidate.offer.shared
+            outcome = yield self._next_device(at._replace(device=at.device + 1), index if again else index + 1)
             if outcome is _Outcome.DONE:
                 return outcome
             self._release(at, ask, candidate)
@@ -291,17 +294,23 @@ class DeviceSearch:
         shared = self._options.consumable_capacity and offer.shared
         if self._in_use(ask, claim, offer) and not (ask.admin and shared):
             return False
-        if not self._counters_suffice(candidate, shared):
+        has_counters = shared and self._options.shares_counters and self._is_shared_already(offer)
+        reserves = bool(offer.device.consumes_counters) and not has_counters
+        if reserves and not (self._options.partitions and self._counters.take(candidate)):
             return False
-        if self._options.taints and not ask.tolerates(offer):
-            return False
-        if not self._constrained(claim, ask, offer, must=must):
+        if (self._options.taints and not ask.tolerates(offer)) or not self._constrained(claim, ask, offer, must=must):
+            self._put_back(candidate, reserves)
             return False
         taking = self._taking.setdefault(offer.id, set())
         if not shared:
             taking.add(claim)
         if not self._has_room(ask, offer):
+            if self._options.undoes_refusals:
+                self._unconstrain(claim, ask)
+                taking.discard(claim)
+            self._put_back(candidate, reserves)
             return False
+        self._undo[claim].append((reserves, offer.id in self._sharing))
         consumed = consumed_by(ask.capacity, offer.device.capacity) if shared else None
         if consumed is not None:
             totals = self._sharing.setdefault(offer.id, {})
@@ -310,14 +319,13 @@ class DeviceSearch:
         self._devices[claim].append(DeviceChoice(ask, offer, consumed))
         return True
 
-    def _counters_suffice(self, candidate: DeviceCandidate, shared: bool) -> bool:
-        offer = candidate.offer
-        if not offer.device.consumes_counters:
-            return True
-        if not self._options.partitions:
-            return False
-        in_use = self._ledger.consumed(offer.id) is not None or offer.id in self._sharing
-        return (shared and in_use) or self._counters.take(candidate)
+    def _is_shared_already(self, offer: SliceDevice) -> bool:
+        return self._ledger.consumed(offer.id) is not None or offer.id in self._sharing
+
+    def _put_back(self, candidate: DeviceCandidate, reserves: bool) -> None:
+        """Release the counters of a refused device; up to 1.36.2 they stay consumed for the rest of the search."""
+        if reserves and self._options.undoes_refusals:
+            self._counters.release(candidate)
 
     def _constrained(self, claim: int, ask: Ask, offer: SliceDevice, *, must: bool) -> bool:
         names = (ask.parent or ask.name, ask.name if ask.parent else "")
@@ -334,19 +342,23 @@ class DeviceSearch:
             return False
         return True
 
-    def _release(self, at: _Position, ask: Ask, candidate: DeviceCandidate) -> None:
-        offer, claim = candidate.offer, at.claim
+    def _unconstrain(self, claim: int, ask: Ask) -> None:
         for constraint in self._constraints[claim]:
             constraint.remove(ask.parent or ask.name, ask.name if ask.parent else "")
+
+    def _release(self, at: _Position, ask: Ask, candidate: DeviceCandidate) -> None:
+        offer, claim = candidate.offer, at.claim
+        self._unconstrain(claim, ask)
         self._taking[offer.id].discard(claim)
         choice = self._devices[claim].pop()
-        if choice.consumed is None:
-            if self._options.partitions and offer.device.consumes_counters:
-                self._counters.release(candidate)
-            return
+        reserved, was_shared = self._undo[claim].pop()
+        undoes = self._options.undoes_refusals
+        if reserved and (undoes or choice.consumed is None):
+            self._counters.release(candidate)
         totals = self._sharing.get(offer.id)
-        if choice.consumed and totals is not None:
-            for name, amount in choice.consumed.items():
-                totals[name] -= amount.nano
-            if not any(totals.values()):
-                del self._sharing[offer.id]
+        if choice.consumed is None or totals is None or not (choice.consumed or undoes):
+            return
+        for name, amount in choice.consumed.items():
+            totals[name] -= amount.nano
+        if not any(totals.values()) and not (undoes and was_shared):
+            del self._sharing[offer.id]

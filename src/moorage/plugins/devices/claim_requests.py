@@ -72,6 +72,9 @@ class DeviceGates(NamedTuple):
     names_subrequests: bool = True
     names_devices: bool = False
     pool_rule: PoolRule = PoolRule.COMPLETE
+    takes_shares_again: bool = False
+    undoes_refusals: bool = True
+    shares_counters: bool = True
 
     @property
     def knows_shares(self) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from moorage.plugins.devices.pod_resource_claims import NOT_OWNER
 from moorage.plugins.devices.pools import PoolRule
+from moorage.plugins.devices.resource_backing import ResourceBacking
 
 __all__ = ["DeviceRules"]
 
@@ -18,6 +19,10 @@ class DeviceRules(NamedTuple):
     ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone selects the newest of kube-scheduler's allocators
     ``names_subrequests``  the text about capacities names the alternative, rather than the request
     ``names_devices``      the text about a selector that fails names the device
+    ``takes_shares_again``  a request may take several shares of one device
+    ``undoes_refusals``    a device that is refused releases the counters that it needs
+    ``shares_counters``    a device that is shared already needs no more counters
+    ``backing``            how devices back extended resources
     """
 
     pools: PoolRule = PoolRule.COMPLETE
@@ -25,3 +30,7 @@ class DeviceRules(NamedTuple):
     status_is_new: bool = False
     names_subrequests: bool = True
     names_devices: bool = False
+    takes_shares_again: bool = False
+    undoes_refusals: bool = True
+    shares_counters: bool = True
+    backing: ResourceBacking = ResourceBacking()

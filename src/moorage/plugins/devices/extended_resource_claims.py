@@ -15,10 +15,8 @@ from typing import Final, NamedTuple
 from moorage.api.core import Container, Pod
 from moorage.api.devices import DeviceRequest, ExactDeviceRequest, ResourceClaim
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.api.names import is_extended_resource_name
 from moorage.api.quantity import decimal_parts, value
 from moorage.plugins.devices.allocated_devices import EXTENDED_CLAIM, special_claim_uid
-from moorage.plugins.extended_resources import DEVICE_CLASS_PREFIX
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -27,10 +25,11 @@ __all__ = [
     "ContainerMapping",
     "ExtendedRequests",
     "earlier_claim",
-    "is_backed",
     "object_name",
+    "request_name",
     "requests_for",
     "special_claim",
+    "whole_number",
 ]  # fmt: skip
 
 #: The name of the claim while it exists only in the scheduler; no object can have this name.
@@ -53,11 +52,6 @@ class ExtendedRequests(NamedTuple):
 
     requests: tuple[DeviceRequest, ...] = ()
     mappings: tuple[ContainerMapping, ...] = ()
-
-
-def is_backed(resource: str) -> bool:
-    """Return whether a resource of this name can be backed by devices at all."""
-    return is_extended_resource_name(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 def earlier_claim(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
@@ -147,7 +141,7 @@ class _Resource:
         """Return the requests of a container beyond the devices it may reuse, and the mappings for all devices it uses."""
         container = self._containers[at]
         asked = container.resources.requests
-        wanted = _whole_number(asked[self._name]) if self._name in asked else 0
+        wanted = whole_number(asked[self._name]) if self._name in asked else 0
         uses: list[ContainerMapping] = []
         if not wanted:
             return None, uses
@@ -157,7 +151,7 @@ class _Resource:
             uses.append(ContainerMapping(container.name, self._name, request.name))
             if reusable_count >= wanted:
                 return None, uses
-        name = f"container-{at}-request-{sorted(asked).index(self._name)}"
+        name = request_name(at, self._name, asked)
         exactly = ExactDeviceRequest(device_class_name=self._class, allocation_mode="ExactCount", count=wanted - reusable_count)
         uses.append(ContainerMapping(container.name, self._name, name))
         return DeviceRequest(name=name, exactly=exactly), uses
@@ -167,7 +161,12 @@ def _count(request: DeviceRequest) -> int:
     return request.exactly.count if request.exactly is not None else 0
 
 
-def _whole_number(quantity: str | int | float) -> int:
+def request_name(at: int, resource: str, asked: Mapping[str, object]) -> str:
+    """Return the name of the request for a resource that the container at this place requests, among others."""
+    return f"container-{at}-request-{sorted(asked).index(resource)}"
+
+
+def whole_number(quantity: str | int | float) -> int:
     """Return a quantity written as a whole number; 0 for any other."""
     _, exponent, big = decimal_parts(quantity)
     return 0 if big or exponent < 0 else value(quantity)

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moorage.api.core import Node
-from moorage.api.devices import DeviceClaim, DeviceClass, ResourceClaim, ResourceClaimSpec
+from moorage.api.devices import DeviceClaim, ResourceClaim, ResourceClaimSpec
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
 from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import DeviceState, Shape, ShapeAnswer
-from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, is_backed, requests_for
+from moorage.plugins.devices.extended_resource_claims import ExtendedRequests
 from moorage.plugins.devices.meter import Meter
-from moorage.plugins.extended_resources import device_class_for
+from moorage.plugins.devices.resource_backing import ResourceBacking, unlisted
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching
@@ -68,6 +68,7 @@ class PodDevices:
     reach: Mapping[int, NodeSelectorMatcher] = field(default_factory=dict)
     unusable: frozenset[int] = frozenset()
     scalars: Mapping[str, int] = field(default_factory=dict)
+    backing: ResourceBacking = field(default_factory=ResourceBacking)
     written: WrittenClaims = field(default_factory=WrittenClaims)
     meter: Meter = field(default_factory=Meter)
 
@@ -103,14 +104,19 @@ class PodDevices:
     def unfit(self, nodes: NodeView) -> BoolArray:
         """Return a mask of rows that lack a requested resource: the node does not list it, and no device class backs it."""
         rows = nodes.false()
+        backed = self._backed()
         for resource, amount in self.scalars.items():
-            if not amount or not is_backed(resource) or device_class_for(resource, self.snapshot) is not None:
-                continue
-            lacking = np.flatnonzero(nodes.allocatable(resource) == 0)
-            numbers = nodes.row_numbers
-            for at in lacking:
-                rows[at] |= resource not in nodes.table.nodes[int(numbers[at])].status.allocatable
+            if amount and resource not in backed and self.backing.can_be_backed(resource):
+                rows |= unlisted(resource, nodes)
         return rows
+
+    def _backed(self) -> dict[str, str]:
+        """Return the device class of each resource that devices back, sorted by resource."""
+        return {
+            resource: known.name
+            for resource, amount in sorted(self.scalars.items())
+            if amount and (known := self.backing.device_class(resource, self.snapshot)) is not None
+        }
 
     def kinds(self, nodes: NodeView) -> Iterator[ExtendedResourceNodes]:
         """Group the rows by the requests of the pod's claims there, which depend on the extended resources of the node."""
@@ -119,11 +125,12 @@ class PodDevices:
         if not self.has_special:
             yield ExtendedResourceNodes(everywhere, None, self.shape)
             return
-        for rows, classes in self._by_classes(nodes, everywhere):
+        backed = self._backed()
+        for rows, classes in self._by_classes(backed, nodes, everywhere):
             if self.only_special and not classes:
                 yield ExtendedResourceNodes(rows, None, None)
                 continue
-            extended = requests_for(self.pod.pod, classes)
+            extended = self.backing.requests(self.pod.pod, classes, backed)
             specs = [claim.spec for claim in claims[:-1]]
             specs.append(ResourceClaimSpec(devices=DeviceClaim(requests=extended.requests)))
             yield ExtendedResourceNodes(rows, extended, self._shape(specs))
@@ -134,17 +141,16 @@ class PodDevices:
         claims = self.to_allocate
         return self._shape([claim.spec for claim in claims]) if claims else None
 
-    def _by_classes(self, nodes: NodeView, everywhere: BoolArray) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
-        """Yield groups of rows, each with resource → device class for the resources that devices back there."""
+    def _by_classes(
+        self, backed: Mapping[str, str], nodes: NodeView, everywhere: BoolArray
+    ) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
+        """Yield groups of rows with the resources that devices have to provide there, and the device class of each."""
         found: list[tuple[BoolArray, dict[str, str]]] = [(everywhere, {})]
-        for resource, amount in sorted(self.scalars.items()):
-            known: DeviceClass | None = device_class_for(resource, self.snapshot) if amount and is_backed(resource) else None
-            if known is None:
-                continue
-            lacking: BoolArray = np.equal(nodes.allocatable(resource), 0)
+        for resource, known in backed.items():
+            lacking = self.backing.needs_devices(resource, nodes)
             parted = []
             for rows, classes in found:
-                parted += [(rows & lacking, {**classes, resource: known.name}), (rows & ~lacking, classes)]
+                parted += [(rows & lacking, {**classes, resource: known}), (rows & ~lacking, classes)]
             found = [(rows, classes) for rows, classes in parted if rows.any()]
         yield from found
 

@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36: structured/internal/incubating/pools_incubating.go,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import Final, NamedTuple
@@ -30,12 +30,16 @@ class PoolRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """``offers``: devices for the node; ``others``: devices elsewhere on the same counters. ``flaw``: why it is invalid."""
+    """``offers``: devices for the node; ``others``: devices elsewhere on the same counters. ``flaw``: why it is invalid.
+
+    ``by_slice``  slice → its counter sets, where devices consume only the counters of their own slice
+    """
 
     id: PoolId
     offers: tuple[SliceDevice, ...] = ()
     others: tuple[SliceDevice, ...] = ()
     counter_sets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    by_slice: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
     is_incomplete: bool = False
     flaw: str = ""
 
@@ -145,8 +149,11 @@ def _any_pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[S
     Source  kube-scheduler 1.34.7: structured/internal/incubating/pools_incubating.go, GatherPools
     """
     del everywhere
-    pool = _checked(pool_id, sorted(slices, key=lambda held: held.name), [], partitions)
-    return replace(pool, is_incomplete=len(slices) != slices[0].source.spec.pool.resource_slice_count)
+    by_slice = {held.name: held.counter_sets for held in slices} if partitions else None
+    offers = tuple(chain.from_iterable(held.offers for held in sorted(slices, key=lambda held: held.name)))
+    flaw = _duplicate("device name", [offer.device.name for offer in offers])
+    is_incomplete = len(slices) != slices[0].source.spec.pool.resource_slice_count
+    return Pool(pool_id, offers, by_slice=by_slice, is_incomplete=is_incomplete, flaw=flaw)
 
 
 _RULES: Final = {PoolRule.COMPLETE: _complete_pool, PoolRule.ANY: _any_pool}

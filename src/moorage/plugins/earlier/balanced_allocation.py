@@ -1,8 +1,9 @@
 """NodeResourcesBalancedAllocation up to 1.35: prefer nodes whose requested shares are even with the pod on them.
 
 Reads     requests of the pod; the nodes' allocatable and requested resources
-Scores    50 to 100 by the balance with the pod; up to 1.32 also for a pod that requests none of the resources
-Source    kube-scheduler 1.35 and 1.32, plugins/noderesources/balanced_allocation.go
+Scores    50 to 100 by the balance with the pod; up to 1.32 also for a pod that requests none of the resources. Up to 1.34
+          devices do not count
+Source    kube-scheduler 1.35, 1.34 and 1.32, plugins/noderesources/balanced_allocation.go
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 from moorage.framework.verdicts import Skip
 from moorage.plugins import node_resources_balanced_allocation as today
-from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands
+from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, without_devices
 from moorage.plugins.scoring_strategies import Demand
 from moorage.plugins.single_node_scores import balance_of
 from moorage.state.cluster import Snapshot
@@ -19,7 +20,9 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NodeResourcesBalancedAllocationV132", "NodeResourcesBalancedAllocationV135"]
+__all__ = [
+    "NodeResourcesBalancedAllocationV132", "NodeResourcesBalancedAllocationV134", "NodeResourcesBalancedAllocationV135",
+]  # fmt: skip
 
 
 class NodeResourcesBalancedAllocationV135(today.NodeResourcesBalancedAllocation):
@@ -39,7 +42,16 @@ class NodeResourcesBalancedAllocationV135(today.NodeResourcesBalancedAllocation)
         return today.balance_with(scored, nodes)
 
 
-class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV135):
+class NodeResourcesBalancedAllocationV134(NodeResourcesBalancedAllocationV135):
+    """The plugin; see the module docstring."""
+
+    reuse = today.NodeResourcesBalancedAllocation.reuse
+
+    def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
+        return without_devices(super().pre_score_disabled(pod, snapshot, feasible))
+
+
+class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV134):
     """The plugin; see the module docstring."""
 
     reuse = today.NodeResourcesBalancedAllocation.reuse

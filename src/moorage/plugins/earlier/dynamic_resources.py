@@ -1,10 +1,14 @@
 """DynamicResources of earlier releases.
 
-In 1.35.4 and 1.36.0 Score fails for a pod with allocated and unallocated claims: it looks for an allocation of each claim among
-those made in this attempt, and an allocated claim has none there. Up to 1.35 a search that takes too long rejects the node,
-and the text about a claim of another pod has no capitals. Up to 1.34 the plugin does not score, devices can be used although
-slices of their pool are missing, ``filterTimeout`` is the only argument, the gate DRAResourceClaimDeviceStatus selects the
-newest allocator, and its texts name no alternatives. Up to 1.33 there are no arguments.
+In 1.35.4 and 1.36.0 Score fails for a pod with allocated and unallocated claims: it looks for an allocation of each claim
+among those made in this attempt, and an allocated claim has none there. Up to 1.36.2 a device that a taint or a constraint
+refuses keeps the counters that it needs from the other devices of the search.
+
+Up to 1.35 a search that takes too long rejects the node, the text about a claim of another pod has no capitals, and a request
+for several devices may take several shares of one. Up to 1.34 the plugin does not score, devices can be used although slices
+of their pool are missing, need counters for each share, and only of their own slice; ``filterTimeout`` is the only argument,
+the gate DRAResourceClaimDeviceStatus selects the newest allocator, its texts name no alternatives, and devices back extended
+resources as in ``resource_backing``. Up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore
 """
@@ -24,6 +28,7 @@ from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
+from moorage.plugins.earlier.resource_backing import ResourceBackingV134
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -35,6 +40,7 @@ __all__ = [
     "DynamicResourcesV135",
     "DynamicResourcesV1354",
     "DynamicResourcesV1360",
+    "DynamicResourcesV1362",
 ]
 
 
@@ -50,14 +56,21 @@ class _FaultyScore(DynamicResources):
         return super().score(wanted, nodes)
 
 
-class DynamicResourcesV1360(_FaultyScore):
+class DynamicResourcesV1362(DynamicResources):
+    """The plugin; see the module docstring."""
+
+    rules = DeviceRules(undoes_refusals=False)
+    reuse = DynamicResources.reuse
+
+
+class DynamicResourcesV1360(DynamicResourcesV1362, _FaultyScore):
     """The plugin; see the module docstring."""
 
 
 class DynamicResourcesV135(DynamicResources):
     """The plugin; see the module docstring."""
 
-    rules = DeviceRules(not_owner="ResourceClaim {} was not created for pod {} (pod is not owner)")
+    rules = DeviceRules(not_owner="ResourceClaim {} was not created for pod {} (pod is not owner)", takes_shares_again=True)
     reuse = DynamicResources.reuse
 
     def timed_out(self, node: Node) -> tuple[str, bool]:
@@ -87,7 +100,9 @@ class DynamicResourcesV134(DynamicResourcesV135):
     """The plugin; see the module docstring."""
 
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
-    rules = DynamicResourcesV135.rules._replace(pools=PoolRule.ANY, status_is_new=True, names_subrequests=False)
+    rules = DynamicResourcesV135.rules._replace(
+        pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False, backing=ResourceBackingV134()
+    )
     reuse = DynamicResources.reuse
 
     def __init__(self, args: DynamicResourcesArgsV134 | None = None) -> None:

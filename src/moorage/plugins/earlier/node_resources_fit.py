@@ -1,13 +1,16 @@
 """NodeResourcesFit of earlier releases.
 
 Up to 1.35 ``requestedToCapacityRatio`` is valid with every type of strategy.
+In 1.34 the gate DRAExtendedResource leaves to devices what a node does not list: the resources that device classes back, or, in
+a pod without extended resources, all but CPU, memory and ephemeral storage. Devices do not count in scores.
 Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.32 pods that are
 only nominated wake no pod, and pods with sidecars are rejected while the gate SidecarContainers is off. Up to 1.31 the usage
 that is scored counts only the largest init container of a placed pod, also if it is a sidecar. Up to 1.29 it is Filter that
 rejects pods with sidecars while their gate is off. Up to 1.27 a pod that requests anything does not fit where CPU, memory or
 ephemeral storage is overcommitted, even if it requests none of that.
 
-Source    kube-scheduler 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
+Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.31.8, framework/types.go,
+          calculateResource
 """
 
 from __future__ import annotations
@@ -15,15 +18,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.device_backed_scores import ScoredDemands
+from moorage.plugins.device_backed_scores import ScoredDemands, without_devices
+from moorage.plugins.devices.resource_backing import unlisted
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
+from moorage.plugins.earlier.resource_backing import backs_by_one_name
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
+from moorage.plugins.extended_resources import device_class_for
 from moorage.plugins.node_resources_fit import (
     ALWAYS_COMPARED,
+    INSUFFICIENT,
     NodeResourcesFit,
     NodeResourcesFitArgs,
     RequestedResource,
@@ -43,7 +51,7 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "NodeResourcesFitArgsV135", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132",
-    "NodeResourcesFitV133", "NodeResourcesFitV135",
+    "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -72,7 +80,43 @@ class NodeResourcesFitV135(NodeResourcesFit):
     reuse = NodeResourcesFit.reuse
 
 
-class NodeResourcesFitV133(NodeResourcesFitV135):
+class NodeResourcesFitV134(NodeResourcesFitV135):
+    """The plugin; see the module docstring."""
+
+    reuse = NodeResourcesFit.reuse
+
+    def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
+        wants = super()._wants(pod, snapshot)
+        if not self._gates["DRAExtendedResource"] or any(
+            count and is_extended_resource_name(name) for name, count in self._needs(pod).key
+        ):
+            return wants
+        return tuple(want if want.resource in ALWAYS_COMPARED else want._replace(by_device=True) for want in wants)
+
+    def _by_device(self, resource: str, snapshot: Snapshot | None) -> bool:
+        if snapshot is None or not self._gates["DRAExtendedResource"]:
+            return False
+        return device_class_for(resource, snapshot, backs_by_one_name) is not None
+
+    def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
+        yield from super().filter(wants, nodes)
+        for resource, _, by_device in wants:
+            if by_device:  # a node that lists the resource, and has none of it
+                none_left = (nodes.allocatable(resource) == 0) & ~unlisted(resource, nodes)
+                yield Reject(none_left, INSUFFICIENT.format(resource), unresolvable=True)
+
+    def filter_node(self, wants: tuple[RequestedResource, ...], node: NodeInfo) -> Hold | None:
+        listed = node.node.status.allocatable
+        of_node = tuple(want._replace(by_device=want.by_device and want.resource not in listed) for want in wants)
+        return super().filter_node(of_node, node)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
+        return without_devices(super().pre_score(pod, snapshot, feasible))
+
+    pre_score_disabled = pre_score
+
+
+class NodeResourcesFitV133(NodeResourcesFitV134):
     """The plugin; see the module docstring."""
 
     reuse = NodeResourcesFit.reuse

@@ -13,5 +13,5 @@ __all__ = ["DynamicResourcesV137"]
 class DynamicResourcesV137(DynamicResources):
     """The plugin; see the module docstring."""
 
-    rules = DynamicResources.rules._replace(names_devices=True)
+    rules = DynamicResources.rules._replace(names_devices=True, undoes_refusals=False)
     reuse = DynamicResources.reuse

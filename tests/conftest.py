@@ -8,10 +8,12 @@ written out as a case beside the property.
 import gc
 import os
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import fork_server
 from tests.costs import Costs
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -37,5 +39,19 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let the interpreter free everything at its end: extension modules report what is left."""
+    gc.unfreeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Costs())
+    fork_server.forks()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("fresh_process") is None:
+        return (yield)
+    with fork_server.fresh_processes():
+        return (yield)

@@ -25,7 +25,7 @@ def cluster(tmp_path):
     """A running cluster; yields its kubeconfig."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MOORAGE_HOME": str(tmp_path)}
     started = subprocess.Popen(
-        [sys.executable, "-c", "from moorage.cli.main import main; main()", "up", "--nodes", "2", "--no-ui"],
+        [sys.executable, "-m", "moorage", "up", "--nodes", "2", "--no-ui"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True,
     )  # fmt: skip
     assert any(line.startswith("Ctrl-C") for line in started.stdout)

@@ -47,6 +47,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_valid_json_has_no_error(value):
     assert syntax_fault(json.dumps(value).encode()) == ""

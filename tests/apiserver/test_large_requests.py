@@ -179,14 +179,14 @@ def test_no_request_blocks_the_loop(name):
     try:
         for _ in range(4):
             answered, longest_s = asyncio.run(held_s(request))
-            assert answered == code
-            if longest_s < 0.1:
-                break
-        assert longest_s < 0.1
+            if (answered, longest_s < 0.1) == (code, True):
+                break  # a busy machine may delay the loop once, or the request until its deadline
+        assert (answered, longest_s < 0.1) == (code, True), longest_s
     finally:
         gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_what_a_large_change_leads_to_follows_soon():
     async def run():
         async with serving(store := open_store(seed=5), GUARD) as port:

@@ -113,6 +113,7 @@ def test_older_versions_of_tls_are_rejected(cluster):
         old.wrap_socket(line, server_hostname="localhost")
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_during_the_handshake_is_closed_before_the_server_ends(tmp_path, server_in_a_thread):
     """A leaked connection causes a warning in the garbage collector, and warnings are errors here."""
     authority, store = make_authority(tmp_path / "pki"), open_store(seed=1)

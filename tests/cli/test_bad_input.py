@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +30,7 @@ def nested_lists(depth):
 
 def a_pod(requests=None, ports=None, metadata=None, **spec):
     container = {"name": "c", "image": "i", "resources": {"requests": requests or {}}, "ports": ports or []}
-    return yaml.dump(
+    return json.dumps(
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata or {"name": "p"}, "spec": {"containers": [container], **spec}}
     )
 

@@ -43,6 +43,7 @@ def test_documents_keep_to_their_schema(moorage, args):
     assert list(violations(document, SCHEMA, root=SCHEMA)) == []
 
 
+@pytest.mark.slow
 def test_the_text_is_at_most_100_columns_wide(moorage):
     for args in QUESTIONS.values():
         assert max(map(len, moorage("capacity", *args, "-f", DEMO, "-o", "wide").out.splitlines())) <= 100

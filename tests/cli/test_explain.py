@@ -124,6 +124,7 @@ def test_documents_keep_to_their_schema(explained, pod):
     assert " ".join(text.split("\n\n")[0].split()).startswith(first)
 
 
+@pytest.mark.slow
 def test_simulate_explains_what_stays_pending(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["simulate", "-f", DEMO, "--explain"])
@@ -132,6 +133,7 @@ def test_simulate_explains_what_stays_pending(capsys):
     assert out.index("Cluster at the end:") < out.index("default/search-2 is pending: no node satisfies both its nodeSelector")
 
 
+@pytest.mark.slow
 def test_simulate_explains_standard_input(capsys, monkeypatch):
     given = b"\n---\n".join(path.read_bytes() for path in sorted(Path(DEMO).glob("*.yaml")))
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(given)))

@@ -28,6 +28,7 @@ def types(tmp_path):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "status"), {TYPES: 0, SMALL: 2, "a: 1": 1}.items(), ids=["optimal", "impossible", "wrong"])
 def test_exit_statuses_and_documents(moorage, types, text, status):
     args = ["plan", "-f", DEMO, "--types", types(text), "--time-limit", "20"]
@@ -39,6 +40,7 @@ def test_exit_statuses_and_documents(moorage, types, text, status):
         assert document["answer"]["status"] == {0: "optimal", 2: "impossible"}[status]
 
 
+@pytest.mark.slow
 def test_the_text(moorage, types):
     ran = moorage("plan", "-f", DEMO, "--types", types(TYPES), "-o", "wide")
     assert ran.out.startswith("Buy 1 huge: 5 per hour, which is the lower bound.\n")

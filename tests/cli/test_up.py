@@ -30,7 +30,7 @@ class Up:
         self.config = home / "kubeconfig"
         environment = {**os.environ, "PYTHONPATH": str(SOURCES), "MOORAGE_HOME": str(home)}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from moorage.cli.main import main; main()", "up", *arguments],
+            [sys.executable, "-m", "moorage", "up", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True,
         )  # fmt: skip
         self.said = []
@@ -273,14 +273,15 @@ def test_top_shows_declared_usage(up):
 def test_a_namespace_ends_with_all_that_is_in_it(up):
     up("create", "namespace", "going")
     up("create", "deployment", "web", "--image=web:1", "--replicas=3", "-n", "going")
-    metadata = {"name": "slow", "annotations": {"moorage.dev/stop-seconds": "2"}}
+    metadata = {"name": "slow", "annotations": {"moorage.dev/stop-seconds": "60"}}
     slow = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     up("apply", "-n", "going", "-f", "-", stdin=json.dumps(slow))
     up("wait", "pod/slow", "-n", "going", "--for=condition=Ready", "--timeout=60s")
     up("delete", "namespace", "going", "--wait=false")
     text = "Some resources are remaining: pods. has 1 resource instances"
-    up.until(lambda: text in up("get", "namespace", "going", "-o", "yaml"), 2)
+    up.until(lambda: text in up("get", "namespace", "going", "-o", "yaml"))
     assert "is being terminated" in up("create", "configmap", "x", "-n", "going", fails=True)
+    up("delete", "pod", "slow", "-n", "going", "--force", "--grace-period=0")
     up("wait", "namespace/going", "--for=delete", "--timeout=60s")
     assert up("get", "all,configmaps,events", "-n", "going") == ""
 

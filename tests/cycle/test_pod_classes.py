@@ -165,6 +165,7 @@ class History:
     limits=st.sampled_from(LIMITS),
     distinct_rooms=st.booleans(),
 )
+@pytest.mark.slow
 def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limits, distinct_rooms):
     history = History(nodes, templates)
     with ExitStack() as patches:

@@ -41,7 +41,7 @@ def kubectl(tmp_path_factory):
     home = tmp_path_factory.mktemp("cluster")
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": SOURCES, "KUBECONFIG": str(home / "kubeconfig")}
     cluster = subprocess.Popen(
-        [sys.executable, "-c", MAIN, "up", "--no-scheduler", "--nodes=3", f"--home={home}"],
+        [sys.executable, "-m", "moorage", "up", "--no-scheduler", "--nodes=3", f"--home={home}"],
         env=environment, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert any(line.startswith("Ctrl-C") for line in cluster.stdout), "the cluster did not come up"

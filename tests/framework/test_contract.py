@@ -107,6 +107,7 @@ def lookups(path):
             yield f"{path.relative_to(SOURCE)}:{node.lineno}"
 
 
+@pytest.mark.slow
 def test_only_profile_looks_up_members_of_plugins():
     found = {place for path in SOURCE.rglob("*.py") for place in lookups(path)}
     assert {place for place in found if not place.startswith("framework/profile.py")} == set()

@@ -16,6 +16,7 @@ TOO_NEW = ClusterError("Timeout: Too large resource version: 99, current: 9", 50
 # -- lists and rights --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_f05_an_expired_continue_token_falls_back_to_a_full_list():
     continued = []
 
@@ -135,6 +136,7 @@ def test_f31_a_raising_hint_queues_and_a_skipping_hint_delays_by_five_minutes(ga
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_f39_two_schedulers_without_leader_election_bind_no_pod_twice(seed):
     async def main(stage):

@@ -107,6 +107,7 @@ def peak_memory(process):
     return int(line.split()[1]) << 10
 
 
+@pytest.mark.fresh_process
 @pytest.mark.parametrize("ignorable", [True, False], ids=["ignorable", "not ignorable"])
 def test_f30_a_malicious_extender_costs_bounded_memory_and_time(ignorable, tmp_path):
     async def main(place):
@@ -152,6 +153,7 @@ class Holds:
 """
 
 
+@pytest.mark.fresh_process
 def test_f41_a_storm_of_updates_while_a_pod_is_in_flight_costs_little_memory(tmp_path):
     async def main(place):
         (tmp_path / "holds.py").write_text(HOLDS)
@@ -284,6 +286,11 @@ def transitions(place):
     return lease["spec"].get("leaseTransitions", 0)
 
 
+def contenders(place):
+    """Return the running schedulers that have asked for the lease."""
+    return [one for one in place.processes if one.returncode is None and "kube-scheduler" in one.log.read_text()]
+
+
 async def always(place, port):
     """Keep a scheduler running: it may give up its lease, as it must when it cannot renew it, and is then restarted."""
     while True:
@@ -301,10 +308,9 @@ def test_f40_under_cpu_contention_only_the_leader_binds(niceness, tmp_path):
             running = [tasks.create_task(always(place, one.port))]
             await place.until(place.holder, START_S)
             running.append(tasks.create_task(always(place, other.port)))
-            await place.until(
-                lambda: len(place.processes) == 2 and "kube-scheduler" in place.processes[1].log.read_text(), START_S
-            )
-            for process in place.processes:
+            # On a busy machine the leader may give up its lease before the other has started.
+            await place.until(lambda: len(contenders(place)) == 2, START_S)
+            for process in contenders(place):
                 os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
             names = []
             async with busy_neighbours():
@@ -335,6 +341,7 @@ def limit_memory(process, more):
     resource.prlimit(process.pid, resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
 
 
+@pytest.mark.fresh_process
 def test_f40_too_little_memory_ends_the_process_cleanly_or_not_at_all(tmp_path):
     async def main(place):
         place.world.node("n1", cpu=40, pods=110)

@@ -229,7 +229,7 @@ def _in_order_of_arrival(nodes):
 
 
 Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-test_any_history = Histories.TestCase
+test_any_history = pytest.mark.slow(Histories.TestCase)
 
 
 @st.composite

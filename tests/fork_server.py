@@ -24,7 +24,7 @@ import sys
 import threading
 from pathlib import Path
 
-__all__ = ["forks", "fresh_processes"]
+__all__ = ["forkable", "forks", "fresh_processes"]
 
 SOURCES = str(Path(__file__).resolve().parents[1] / "src")
 #: What `python -m moorage` imports early or late; modules with optional requirements only where those are installed.
@@ -32,7 +32,7 @@ PACKAGES = ("apiserver", "cli", "client", "controllers", "laboratory", "report",
 #: Variables that Python and its libraries read before the program starts.
 READ_AT_THE_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
 #: What changes nothing of that: no locale is the locale C, with UTF-8 as Python has it.
-NO_DIFFERENCE = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+NO_DIFFERENCE = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH"}
 NO_LOCALE = {"", "C", "POSIX", "C.UTF-8"}
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 _LONGEST = 1 << 17
@@ -41,6 +41,7 @@ _LONGEST = 1 << 17
 
 _start = subprocess.Popen._execute_child
 _parameters = inspect.signature(_start)
+_programs = set()
 _fresh = not sys.platform.startswith("linux") or bool(os.environ.get("MOORAGE_FRESH_PROCESSES"))
 
 
@@ -58,6 +59,12 @@ def fresh_processes():
         yield
     finally:
         subprocess.Popen._execute_child = forking
+
+
+def forkable(program):
+    """Return a program for `python -c` that may be forked, because it does not ask what is imported."""
+    _programs.add(program)
+    return program
 
 
 def _execute_child(process, *arguments):
@@ -81,17 +88,32 @@ def _asked(given):
     if isinstance(words, (str, bytes, os.PathLike)) or given["shell"] or given["executable"] not in {None, sys.executable}:
         return None
     words = [os.fsdecode(word) for word in words]
-    if words[:3] != [sys.executable, "-m", "moorage"]:
+    if len(words) < 3 or words[0] != sys.executable:
+        return None
+    how, program = words[1:3]
+    if not ((how, program) == ("-m", "moorage") or (how == "-c" and program in _programs)):
         return None
     usual = {"preexec_fn": None, "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1}
     if given["pass_fds"] or any(given[name] != value for name, value in usual.items()):
         return None
     env = os.environ if given["env"] is None else given["env"]
     env = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
-    if _read_at_the_start(env) != _read_at_the_start(_server().env):
+    if not _imports_the_sources(env) or _read_at_the_start(env) != _read_at_the_start(_server().env):
         return None
     cwd = os.path.abspath(os.fsdecode(given["cwd"] or "."))
-    return {"words": words[3:], "cwd": cwd, "env": env, "session": bool(given["start_new_session"])}
+    return {
+        "how": how,
+        "program": program,
+        "words": words[3:],
+        "cwd": cwd,
+        "env": env,
+        "session": bool(given["start_new_session"]),
+    }
+
+
+def _imports_the_sources(env):
+    paths = env.get("PYTHONPATH", "").split(os.pathsep)
+    return next((path for path in paths if Path(path, "moorage").is_dir()), None) == SOURCES
 
 
 def _read_at_the_start(env):
@@ -138,7 +160,7 @@ def _import_all():
 
 
 def _serve(ours):
-    """Fork a process for each request; return in the forked process, with the arguments of its program."""
+    """Fork a process for each request; return in the forked process, with what it runs."""
     while True:
         request, fds, _, _ = socket.recv_fds(ours, _LONGEST, 3)
         if not request:
@@ -174,7 +196,9 @@ def _become(asked, fds):
     sys.stdin = sys.__stdin__ = _reopened(0, sys.stdin, "r", -1)
     sys.stdout = sys.__stdout__ = _reopened(1, sys.stdout, "w", -1)
     sys.stderr = sys.__stderr__ = _reopened(2, sys.stderr, "w", 1)
-    return asked["words"]
+    paths = asked["env"]["PYTHONPATH"].split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path not in sys.path]
+    return asked
 
 
 def _reopened(fd, stream, mode, buffering):
@@ -188,10 +212,14 @@ def main():
     _import_all()
     gc.collect()
     gc.freeze()
-    words = _serve(ours)
-    sys.path.insert(0, os.getcwd())
-    sys.argv[1:] = words
-    runpy.run_module("moorage", run_name="__main__", alter_sys=True)
+    asked = _serve(ours)
+    sys.argv[:] = [asked["how"], *asked["words"]]
+    if asked["how"] == "-c":
+        sys.path.insert(0, "")
+        exec(asked["program"], {"__name__": "__main__"})
+    else:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module("moorage", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from moorage.apiserver.storage.list_selection import ALL
 from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError
+from tests.fork_server import forkable
 
 CONFIGS = find_kind("configmaps")
 NAMESPACES = find_kind("namespaces")
@@ -426,7 +427,7 @@ def test_watches_report_only_changes_on_disk(tmp_path, monkeypatch):
 
 # -- an end without a warning -------------------------------------------------------------------------------------------
 
-SERVER = """
+SERVER = forkable("""
 import asyncio, sys
 from pathlib import Path
 from moorage.apiserver.access.authentication import Authenticator, User
@@ -439,7 +440,7 @@ async def run():
         await asyncio.Event().wait()
 
 asyncio.run(run())
-"""
+""")
 
 
 class Writer:

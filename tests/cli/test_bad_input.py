@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,9 +31,13 @@ def nested_lists(depth):
 
 def a_pod(requests=None, ports=None, metadata=None, **spec):
     container = {"name": "c", "image": "i", "resources": {"requests": requests or {}}, "ports": ports or []}
-    return json.dumps(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata or {"name": "p"}, "spec": {"containers": [container], **spec}}
-    )
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata or {"name": "p"},
+        "spec": {"containers": [container], **spec},
+    }
+    return yaml.dump(pod, Dumper=yaml.CSafeDumper)
 
 
 def required(expression):

@@ -230,19 +230,16 @@ needs_openb = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def runs_of_traces():
-    return {}
-
-
 @pytest.fixture
-def one_run(monkeypatch, runs_of_traces):
-    """Simulate a trace once for all commands with the same ``--stay``; each prints its own output."""
+def one_run(monkeypatch):
+    """Simulate a trace once for all commands of a test; each prints its own output."""
+    runs = []
 
     def once(trace, options, *, stay, on_attempt):
-        if stay not in runs_of_traces:
-            runs_of_traces[stay] = simulate_trace(trace, options, stay=stay, on_attempt=on_attempt)
-        return runs_of_traces[stay]
+        assert stay
+        if not runs:
+            runs.append(simulate_trace(trace, options, stay=stay, on_attempt=on_attempt))
+        return runs[0]
 
     monkeypatch.setattr("moorage.simulator.trace_run.simulate_trace", once)
 
@@ -261,7 +258,7 @@ def test_openb_pods_arrive_in_order_and_finish(moorage, tmp_path):
 
 @needs_openb
 @pytest.mark.slow
-def test_the_whole_openb_trace_stays_within_its_nodes(moorage, one_run):
+def test_the_whole_openb_trace_stays_within_its_nodes_and_runs_as_in_the_reference(moorage, one_run):
     full = json.loads(moorage("simulate", "--trace", "openb", *OPENB, "--stay", "-o", "json").out)
     assert full["summary"]["pods"] == {"placed": 8109, "pending": 43, "preempted": 0, "finished": 0, "deleted": 0}
     for node in full["nodes"]:
@@ -269,11 +266,7 @@ def test_the_whole_openb_trace_stays_within_its_nodes(moorage, one_run):
     for pod in full["pods"]:
         assert ("node" in pod) is (pod["state"] == "Placed")
         assert pod["state"] == "Placed" or pod["message"].startswith("0/1523 nodes are available: ")
-
-
-@needs_openb
-@pytest.mark.slow
-def test_the_trace_in_the_reference_is_a_real_run(moorage, one_run):
+    # The reference shows the same run.
     promised = (ROOT / "docs/reference/inputs.md").read_text().partition("```text\n$ moorage ")[2].partition("\n```")[0]
     command, *lines = promised.splitlines()
     ran = moorage(*(SHARED / word if word.endswith(".csv") else word for word in command.split()))

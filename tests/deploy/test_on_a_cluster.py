@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from tests.fork_server import forkable
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(ROOT / "src")
 NAME, NAMESPACE = "moorage-scheduler", "moorage-system"
@@ -27,12 +29,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("kubectl") is No
 
 MAIN = "from moorage.cli.main import main; main()"
 # The folder that a pod's account is mounted at cannot be made on a machine that is no pod.
-IN_POD = f"""
+IN_POD = forkable(f"""
 import pathlib, sys
 from moorage.client import kubeconfig
 kubeconfig.in_cluster.__defaults__ = (pathlib.Path(sys.argv.pop(1)),)
 {MAIN}
-"""
+""")
 
 
 @pytest.fixture(scope="module")

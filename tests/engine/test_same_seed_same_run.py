@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,9 +67,8 @@ def a_run(seed):
     print("\n".join(lines))
 
 
-@cache
-def output(hash_seed, seed=1):
-    program = f"from tests.engine.test_same_seed_same_run import a_run; a_run({seed})"
+def output(hash_seed):
+    program = "from tests.engine.test_same_seed_same_run import a_run; a_run(1)"
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env, cwd=ROOT)
@@ -83,9 +81,10 @@ def test_the_same_seed_gives_the_same_run_under_any_hash_seed():
     assert first.count(" None ['p") >= 3  # there were preemptions,
     assert "topology spread constraints" in first  # spreading that failed,
     assert "anti-affinity rules" in first  # and pods that would not live together
-    assert [output(hash_seed) for hash_seed in ("4242", "random")] == [first] * 2
+    assert output("4242") == first
 
 
 @pytest.mark.slow
-def test_another_seed_gives_another_draw():
-    assert output("0", seed=1) != output("0", seed=2)
+def test_another_seed_gives_another_draw(capsys):
+    printed = [a_run(seed) or capsys.readouterr().out for seed in (1, 2)]
+    assert printed[0] != printed[1]

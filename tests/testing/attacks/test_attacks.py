@@ -23,9 +23,9 @@ from moorage.testing.attacks.routes import OPEN, SEEDED, combinations, routes
 
 @pytest.mark.slow
 def test_invariants_hold():
-    result = run(20_000, attacks=800)
+    result = run(20_000, attacks=500)
     assert result.broken == []
-    assert result.codes[200] + result.codes[201] > 60, "hardly anything got through"
+    assert result.codes[200] + result.codes[201] > 35, "hardly anything got through"
 
 
 def test_the_same_seed_makes_the_same_attacks():

@@ -55,7 +55,7 @@ def test_gang_invariants_hold(seed):
     ],
 )  # fmt: skip
 def test_holdings_invariants_hold(holding, faults):
-    assert run(30_000, faults, holding=[holding]).broken == ()
+    assert run(30_000, faults, holding=[holding], chaos_s=30.0).broken == ()
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_partially_bound_gang_is_detected():
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_each_fault_alone_is_survived(fault):
-    result = run(hash_of(fault), [fault], chaos_s=20.0, holding=HOLDINGS if fault in OF_HOLDINGS else None)
+    result = run(hash_of(fault), [fault], chaos_s=12.0, holding=HOLDINGS if fault in OF_HOLDINGS else None)
     assert result.broken == ()
     assert any(line.endswith(f"{fault}: begins") for line in result.recording.faults)
 
@@ -80,7 +80,7 @@ DIGEST = """
 import hashlib, json, sys
 from dataclasses import asdict
 from moorage.testing.simtest import run
-recording = run(int(sys.argv[1])).recording
+recording = run(int(sys.argv[1]), chaos_s=30.0).recording
 entries = [asdict(entry) for entry in recording.entries]
 print(len(entries), hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest())
 """
@@ -218,6 +218,6 @@ def test_a_finished_run_leaves_no_objects():
     """Thousands are run in one process."""
     gc.collect()
     before = sum(isinstance(one, Recording) for one in gc.get_objects())
-    run(4, ["bind refused", "bind's reply lost", "lists fail"])
+    run(4, ["bind refused", "bind's reply lost", "lists fail"], chaos_s=20.0)
     gc.collect()
     assert sum(isinstance(one, Recording) for one in gc.get_objects()) == before

@@ -16,7 +16,7 @@ Source    kube-scheduler 1.36, plugins/podtopologyspread/*.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NoReturn, Self
 
 import numpy as np
@@ -224,28 +224,38 @@ class PodTopologySpread(
         """Return the selector of default constraints, computed once for equal pods."""
         return pod.keep("default selector", self._owners.of(snapshot), lambda: default_selector(pod, snapshot))
 
-    def _counted(
-        self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
-    ) -> tuple[CountedConstraint, ...]:
-        """Return a ``CountedConstraint`` for each constraint, cached for equal pods."""
-
-        def compute() -> tuple[CountedConstraint, ...]:
-            return counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
-
+    def _counted(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[CountedConstraint, ...]:
+        """Return a ``CountedConstraint`` for each constraint of one kind, cached for equal pods."""
+        owners: Hashable = ()
+        if not pod.spec.topology_spread_constraints:
+            if not self._of_kind[required]:
+                return ()
+            owners = self._owners.of(snapshot)
         changes = snapshot.table.changes
-        owners = () if pod.spec.topology_spread_constraints else self._owners.of(snapshot)
-        return pod.keep((self, constraints[0].required), (changes, changes.nodes, owners), compute)
+        version = changes, changes.nodes, owners
+        return pod.keep((self, required), version, lambda: self._count(pod, snapshot, required=required))
+
+    def _count(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[CountedConstraint, ...]:
+        constraints = self._constraints(pod, snapshot, required)
+        all_labels = required or self._needs_all_labels(pod)
+        unsatisfiable = _without_domains(constraints, snapshot) if all_labels else None
+        if unsatisfiable is not None and required:  # this constraint rejects every node, so later constraints do not matter
+            constraints = constraints[: unsatisfiable + 1]
+        elif unsatisfiable is not None:  # every node lacks this label and scores 0, whatever the other constraints prefer
+            constraints = constraints[unsatisfiable : unsatisfiable + 1]
+        if not constraints:
+            return ()
+        return counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
+
+    def _needs_all_labels(self, pod: PodInfo) -> bool:
+        """Return False under the system defaults: a node without a zone label is still spread over by host name."""
+        return bool(pod.spec.topology_spread_constraints) or not self._system
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Spread, ...] | Skip:
-        constraints = self._constraints(pod, snapshot, required=True)
-        if not constraints:
-            return SKIP
-        unsatisfiable = _without_domains(constraints, snapshot)
-        if unsatisfiable is not None:  # this constraint rejects every node, so later constraints do not matter
-            constraints = constraints[: unsatisfiable + 1]
-        return count_spreads(snapshot.nodes, self._counted(pod, snapshot, constraints))
+        counted = self._counted(pod, snapshot, required=True)
+        return count_spreads(snapshot.nodes, counted) if counted else SKIP
 
     def add_pod(self, spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[Spread, ...]:
         return _shifted(spreads, pod, other, node, 1)
@@ -290,15 +300,8 @@ class PodTopologySpread(
         raise NoPreScoreError(self.name, "error reading")
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> SpreadPreference | Skip:
-        constraints = self._constraints(pod, snapshot, required=False)
-        if not constraints:
-            return SKIP
-        # Under the system defaults, a node without a zone label is still spread over by host name.
-        all_labels = bool(pod.spec.topology_spread_constraints) or not self._system
-        unsatisfiable = _without_domains(constraints, snapshot) if all_labels else None
-        if unsatisfiable is not None:  # every node lacks this label and scores 0, whatever the other constraints prefer
-            constraints = constraints[unsatisfiable : unsatisfiable + 1]
-        return weigh_spread(feasible, self._counted(pod, snapshot, constraints, all_labels=all_labels), all_labels)
+        counted = self._counted(pod, snapshot, required=False)
+        return weigh_spread(feasible, counted, self._needs_all_labels(pod)) if counted else SKIP
 
     def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
         return score_spread(preference, nodes)

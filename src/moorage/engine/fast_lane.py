@@ -65,15 +65,15 @@ class FastLane:
 
         ``before``: the pod that this lane placed last, if nothing else has happened since. Its copies are decided sooner.
         """
+        state, cluster = self._state, self._state.cluster
+        queued = state.queue.first_if_quiet(now) if self.is_open else None
+        if queued is None:
+            return None
         if before is not None:
-            copy = self._copy_of(before, now)
+            copy = self._copy_of(before, queued)
             if copy is not None:
                 return copy
-        state, cluster = self._state, self._state.cluster
-        if not self.is_open or state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
-            return None
-        queued = state.queue.first_if_quiet(now)
-        if queued is None:
+        if state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
             return None
         pod, spec = queued.pod, queued.pod.spec
         profile = self._suits.get(spec.scheduler_name) or self._profile_of(spec.scheduler_name)
@@ -90,14 +90,13 @@ class FastLane:
             return None
         return None if quick is None else self._found(queued, profile, cycle, quick, None)
 
-    def _copy_of(self, before: Found, now: float) -> Found | None:
+    def _copy_of(self, before: Found, queued: QueuedPod) -> Found | None:
         """Decide on the next pod of the queue if it is a copy of the last one; None: the caller must use the usual checks."""
-        state = self._state
-        queued = state.queue.first_if_quiet(now)
-        if queued is None or queued.pod.spec is not before.pod.spec:
+        pod, last = queued.pod, before.pod
+        if pod.spec is not last.spec or (pod.labels is not last.labels and pod.labels != last.labels):
             return None
-        pod, cycle, cluster = queued.pod, before.cycle, state.cluster
-        route = before.route or cycle.route_of(before.profile, before.pod, cluster.snapshot)
+        state, cycle, cluster = self._state, before.cycle, self._state.cluster
+        route = before.route or cycle.route_of(before.profile, last, cluster.snapshot)
         if route is None or not route.suits(pod) or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
             return None
         try:

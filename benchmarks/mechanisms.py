@@ -42,7 +42,8 @@ def _decide_by_signature(cache: ClassCache, pod: object, snapshot: object, seed:
 MECHANISMS: Final[Mapping[str, Callable[[], None]]] = {
     "fast-lane": _replace(FastLane, find=_none),
     "classes": _replace(Cycle, decide_fast=_none, _by_class=_none),
-    "shape-routes": _replace(ClassCache, decide_known=_decide_by_signature),
+    "runs": _replace(Cycle, route_of=_none),
+    "shape-routes": _replace(ClassCache, decide_known=_decide_by_signature, route_of=_none),
     "counted-places": _replace(KeptScores, counted_places=_none),
     "tied-places": _replace(TopPlaces, _find=_none),
     "domains": _replace(ByDomain, closed=_none),

@@ -92,12 +92,12 @@ class FastLane:
 
     def _copy_of(self, before: Found, queued: QueuedPod) -> Found | None:
         """Decide on the next pod of the queue if it is a copy of the last one; None: the caller must use the usual checks."""
-        pod, last = queued.pod, before.pod
-        if pod.spec is not last.spec or (pod.labels is not last.labels and pod.labels != last.labels):
+        pod = queued.pod
+        if not _is_copy(pod, before.pod):
             return None
         state, cycle, cluster = self._state, before.cycle, self._state.cluster
-        route = before.route or cycle.route_of(before.profile, last, cluster.snapshot)
-        if route is None or not route.suits(pod) or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
+        route = before.route or cycle.route_of(before.profile, before.pod, cluster.snapshot)
+        if route is None or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
             return None
         try:
             quick = cycle.decide_next(route, pod, cluster.snapshot)
@@ -167,6 +167,14 @@ class FastLane:
         state.cluster.confirm(info, found.row)
         if state.queue.heeds_events:
             state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
+
+
+def _is_copy(pod: PodInfo, other: PodInfo) -> bool:
+    """Return True for a pod that has the shape of another, which is not being deleted, and shares its spec and status."""
+    if pod.spec is not other.spec or pod.status is not other.status or pod.namespace != other.namespace:
+        return False
+    meta, its = pod.pod.metadata, other.pod.metadata
+    return meta.deletion_timestamp is None and meta.labels == its.labels and meta.owner_references == its.owner_references
 
 
 def _suits(profile: Profile) -> bool:

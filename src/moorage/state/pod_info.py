@@ -143,7 +143,9 @@ class PodInfo:
     def bound(self, pod: Pod) -> PodInfo:
         """Return the info of ``pod``, the bound version of this pod, which has the same derived data."""
         info = PodInfo.__new__(PodInfo)
-        info.__dict__.update(self.__dict__, pod=pod, spec=pod.spec, status=pod.status)
+        its = self.__dict__.copy()  # faster than to update an empty one
+        its["pod"], its["spec"], its["status"] = pod, pod.spec, pod.status
+        info.__dict__ = its
         return info
 
     def takes_over(self, other: PodInfo) -> bool:

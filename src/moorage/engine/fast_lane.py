@@ -19,7 +19,6 @@ from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
 from moorage.engine.outbox import Decided
-from moorage.errors import PluginError
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
 from moorage.plugins.default_binder import DefaultBinder
@@ -101,7 +100,7 @@ class FastLane:
             return None
         try:
             quick = cycle.decide_next(route, pod, cluster.snapshot)
-        except PluginError:
+        except Exception:  # the attempt reports it
             return None
         return None if quick is None else self._found(queued, before.profile, cycle, quick, route)
 

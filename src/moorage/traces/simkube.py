@@ -15,6 +15,7 @@ from mmap import mmap
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
@@ -148,8 +149,8 @@ def _decoded(data: msgspec.Raw, path: str) -> Any:
 
 def _in_time(events: Sequence[msgspec.Raw], path: str) -> Iterator[Mapping[str, Any]]:
     """Yield the events in order of time; only one is decoded at a time."""
-    times = [_time(_event(event, path), path) for event in events]
-    for at in sorted(range(len(events)), key=times.__getitem__):
+    times = np.fromiter((_time(_event(event, path), path) for event in events), dtype=np.float64, count=len(events))
+    for at in np.argsort(times, kind="stable").tolist():
         yield _event(events[at], path)
 
 

@@ -1,1 +1,1 @@
-"""Questions about a cluster: what would happen if, why, and what would help. ``moorage.Cluster`` is the entry."""
+"""Questions about a cluster: what-ifs, explanations, and changes that would help. ``moorage.Cluster`` is the entry point."""

@@ -1,4 +1,4 @@
-"""Nodes that could be added to a cluster: one more of each group, and what would refuse a pod there whatever else is on it."""
+"""Nodes that could be added to a cluster, one more of each group, and what refuses a pod even on an empty one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _kind_of(node: Node) -> Any:
 
 
 def additions(snapshot: Snapshot, names: Iterable[str]) -> list[tuple[Change, Node]]:
-    """Return the changes that add a node like each of these, and the nodes; names that are taken are left out."""
+    """Return, for each of these nodes, the change that adds one like it, and the new node; names in use are left out."""
     table = snapshot.table
     found = []
     for name in names:
@@ -77,7 +77,7 @@ def cluster_of(nodes: Sequence[Node]) -> Snapshot:
 
 
 def judging_nodes_alone(profile: Profile, pod: PodInfo) -> Profile:
-    """Return a profile with only those plugins of a profile that judge each node by itself, whatever pods there are."""
+    """Return a profile with only the plugins of a profile whose verdict on a node does not depend on other nodes or pods."""
     alone = {step.name for step in profile.at("filter") if _judges_alone(step, pod)}
     steps: Mapping[str, tuple[Step, ...]] = {
         point: tuple(step for step in profile.at(point) if step.name in alone) for point in ("preFilter", "filter")

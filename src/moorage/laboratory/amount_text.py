@@ -42,7 +42,7 @@ def with_amount(amounts: ResourceList, resource: str, count: int) -> ResourceLis
 
 
 def with_requests(held: ResourceRequirements, resource: str, count: int) -> ResourceRequirements:
-    """Return requirements with one request set. A lower limit rises with it, and one that must be equal follows it."""
+    """Return requirements with one request set. A limit below it is raised to it; a limit that must be equal is set to it."""
     limits = held.limits
     if resource in limits and (amount(resource, limits[resource]) < count or _is_equal_to_limit(resource)):
         limits = with_amount(limits, resource, count)

@@ -1,7 +1,7 @@
 """Pod disruption budgets in virtual time: how many disruptions each allows, as the disruption controller would count.
 
-A budget of a dump has figures, which the controller wrote before the dump was taken. They stand for the pods as they were read;
-what happens afterwards is counted on top of them. A budget without figures, as manifests have it, is counted from its pods.
+The status of a budget in a dump has figures that the controller wrote before the dump was taken. They describe the pods at that
+time; later changes are added to them. A budget without figures, such as one from a manifest, is counted from its pods.
 
 Source  kubernetes, pkg/controller/disruption/disruption.go; pkg/registry/core/pod/storage/eviction.go
 """
@@ -34,7 +34,7 @@ _UNSCALED: Final = frozenset(["DaemonSet", "Job", "Node"])
 
 
 class BudgetCount(NamedTuple):
-    """What the disruption controller counts; ``fault``: why it cannot."""
+    """The counts of the disruption controller; ``fault``: why it cannot count."""
 
     expected: int = 0
     desired: int = 0
@@ -58,7 +58,7 @@ class BudgetFigures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchedBudget:
-    """A budget, with the count of its pods as they were read if its own figures stand for these."""
+    """A budget. ``read`` is the count of its pods in the input if the figures in its status are up to date, else None."""
 
     budget: PodDisruptionBudget
     selector: Selector
@@ -81,7 +81,7 @@ def looks_ready(pod: Pod) -> bool:
 
 
 class BudgetBook:
-    """The budgets of a cluster. ``read``: the pods as they were read."""
+    """The budgets of a cluster. ``read``: the pods of the input."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget], find: FindObject, read: Iterable[Pod]) -> None:
         self._find = find
@@ -115,7 +115,7 @@ class BudgetBook:
         return [one for one in self._by_namespace.get(pod.metadata.namespace, ()) if one.covers(pod)]
 
     def figures(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetFigures:
-        """Return the figures of a budget. ``pods``: all pods that exist; ``ready`` says which of them are."""
+        """Return the figures of a budget. ``pods``: all pods that exist; ``ready`` returns whether a pod is ready."""
         now = self._count(watched, pods, ready)
         read, status = watched.read, watched.budget.status
         if read is None:
@@ -140,7 +140,7 @@ class BudgetBook:
         return BudgetCount(total, scaled(spec.min_available, total, up=True), healthy, fault)
 
     def _replicas(self, pods: Iterable[Pod]) -> tuple[int, str]:
-        """Return the total replicas of the pods' controllers, and why that is unknown if it is."""
+        """Return the total replicas of the pods' controllers and, if it is unknown, the reason."""
         wanted: dict[tuple[str, str, str], int | None] = {}
         seen: dict[tuple[str, str, str], int] = {}
         for pod in pods:
@@ -157,7 +157,7 @@ class BudgetBook:
         return sum(replicas or 0 for replicas in wanted.values()), ""
 
     def _scaled_owner(self, namespace: str, owner: OwnerReference) -> tuple[tuple[str, str, str], int | None]:
-        """Return the controller that sets the number of replicas, and this number; None if the controller is not there."""
+        """Return the controller that sets the number of replicas, and this number; None if the controller does not exist."""
         kind = _SCALED.get(owner.kind)
         held = None if kind is None else self._find(kind, namespace, owner.name)
         if held is None:

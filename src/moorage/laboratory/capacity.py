@@ -1,8 +1,8 @@
-"""How many instances of a pod fit, what stops the next one, and what would help.
+"""Count how many instances of a pod fit, and find why the next one does not and which changes would help.
 
 The count is a run of the engine: pods are created one after the other, each when the one before is bound, as cluster-capacity
-does. Pending pods are placed first. All of it happens in transactions that are taken back. The upper bound is arithmetic and
-needs no run; where the two agree, no other order fits more.
+does. Pending pods are placed first. All of this happens in transactions that are rolled back. The upper bound is arithmetic and
+needs no run; if the two are equal, no other order fits more.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["CapacityQuestion", "CountedCluster", "capacity_of"]
 
-#: A unit of more pods than this is a typing error.
+#: Maximum number of pods in a unit; a larger number is taken for a typing error.
 MOST_PER_UNIT: Final = 100_000
 
 
 class CountedCluster(Protocol):
-    """What a question of capacity needs of a cluster."""
+    """The methods of a cluster that a question of capacity needs."""
 
     @property
     def simulation(self) -> SimulatedCluster: ...
@@ -54,12 +54,12 @@ class CapacityQuestion:
     """What to count.
 
     ``parts``    the templates, each with the number of its pods in a unit; a single template counts pods
-    ``replicas`` the numbers are all that is asked for: do so many fit?
+    ``replicas`` the question is whether these numbers of pods fit, once
     ``limit``    stop after so many instances; 0: no limit
-    ``pending``  place pending pods first, or else leave them out
+    ``pending``  place pending pods first; otherwise leave them out
     ``preempt``  let instances evict pods of lower priority
     ``quota``    respect resource quotas
-    ``gains``    find out what changes would add
+    ``gains``    compute how many more instances some changes would give
     """
 
     parts: tuple[tuple[CapacityTemplate, int], ...]
@@ -74,7 +74,7 @@ class CapacityQuestion:
 
 
 def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
-    """Return how many instances fit. The cluster is as before afterwards.
+    """Return how many instances fit. The cluster is unchanged afterwards.
 
     Raises  InputError
     """
@@ -103,7 +103,7 @@ def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: Capac
 
 @dataclass
 class _Counted:
-    """What was placed: whole units, the pods of the last, incomplete one, and why it ended."""
+    """The result of a count: whole units, the pods of the last, incomplete one, and why the count ended."""
 
     placed: list[tuple[int, Placed]]
     stop: Stop
@@ -113,7 +113,7 @@ class _Counted:
 
 
 class _Study:
-    """One count with all that is said about it, in a transaction of the cluster."""
+    """One count and all values of its answer, in a transaction of the cluster."""
 
     def __init__(self, cluster: CountedCluster, question: CapacityQuestion, seed: int) -> None:
         self.cluster = cluster
@@ -132,7 +132,7 @@ class _Study:
         self.units = [count for _, count in question.parts]
 
     def _admitted(self, template: CapacityTemplate) -> CapacityTemplate:
-        """Return the template as admission leaves its pods, for a scheduler that exists."""
+        """Return the template after admission. Its scheduler must be one of the profiles."""
         around, _ = admitted(template.around, self.policies)
         (pod,), notes = admitted([template.pod], [*self.policies, *policies_of(around)])
         assert isinstance(pod, Pod)
@@ -149,7 +149,7 @@ class _Study:
     def count(self, limit: int | None = None) -> _Counted:
         """Place instances in the present state, until one finds no node."""
         simulation = self.cluster.simulation
-        simulation.scheduler.cycle.seed = self.seed  # a rollback may have made the simulation again
+        simulation.scheduler.cycle.seed = self.seed  # a rollback may have replaced the simulation
         names = {pod.key for pod in simulation.pods.values()}
         simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
         quota = quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
@@ -174,7 +174,7 @@ class _Study:
         return counted
 
     def _replicas(self, place: list[Callable[[], Placed | Stop]]) -> _Counted:
-        """Place a number of each; come back to those that found no node while others are placed."""
+        """Place the number of pods of each template; retry those that found no node as long as others are placed."""
         counted = _Counted([], Stop(LIMIT_REACHED, "all pods fit"), left_over=dict(enumerate(self.units)))
         progress = True
         while progress:
@@ -235,7 +235,7 @@ class _Study:
         pod, needs = next(template.instances(names.__contains__))
         if not (template.around or needs or pod.spec.volumes or pod.spec.resource_claims):
             return room_for(self._judged(pod), why)
-        with self.cluster.transaction():  # claims have to exist before plugins can judge
+        with self.cluster.transaction():  # claims have to exist before the plugins run
             self.cluster.simulation.tell(map(Seen, (*template.around, *needs, pod)))
             return room_for(self._judged(pod), why)
 
@@ -288,7 +288,7 @@ class _Study:
         )
 
     def _roll_back(self, partial: Iterable[tuple[int, Placed]]) -> None:
-        """Take the pods of an incomplete unit back."""
+        """Remove the pods of an incomplete unit."""
         simulation = self.cluster.simulation
         for _, placed in reversed(list(partial)):
             if simulation.scheduler.cluster.is_assumed(placed.pod.uid):
@@ -298,7 +298,7 @@ class _Study:
 
 
 def _placing(counter: InstanceCounter, stream: Iterator[tuple[Pod, tuple[Object, ...]]]) -> Callable[[], Placed | Stop]:
-    """Return a function that places the next instance of a template; one that found no node is tried again."""
+    """Return a function that places the next instance of a template; an instance that found no node is tried again."""
     waiting: list[tuple[Pod, tuple[Object, ...]]] = []
 
     def place() -> Placed | Stop:

@@ -1,8 +1,8 @@
-"""How many instances of a pod fit by arithmetic, whatever the order in which nodes are chosen.
+"""An upper bound by arithmetic for the number of instances of a pod that fit, in whichever order nodes are chosen.
 
-Each node that accepts the first instance takes ``min over resources of floor(free / request)``. Host ports allow one instance a
-node, required anti-affinity to the pod itself one instance a domain. The sum is an upper bound as long as no rule can open a
-node later that is closed to the first instance.
+Each node that accepts the first instance takes ``min over resources of floor(free / request)``. Host ports allow one instance
+per node, required anti-affinity of the pod to itself one instance per domain. The sum is an upper bound unless a rule that
+refuses the first instance on a node could accept a later one there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moorage.state.columns import BoolArray, IntArray
 __all__ = ["Room", "room_for", "why_no_bound"]
 
 FIT: Final = "NodeResourcesFit"
-#: Plugins whose Filter closes nodes as pods arrive, or judges what does not change, and never opens one.
+#: Plugins whose Filter never accepts a later instance on a node where it refused the first one.
 _NEVER_OPEN: Final = frozenset([
     FIT, "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "VolumeRestrictions",
     "NodeVolumeLimits", "EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits", "VolumeBinding", "VolumeZone",
@@ -37,11 +37,11 @@ _ENDLESS: Final = np.int64(1) << 40
 class Room:
     """The room of each node, in instances. Arrays have shape (rows,); rows are those of the node table.
 
-    ``judged``     the verdicts that it comes from
+    ``judged``     the verdicts from which it is computed
     ``open_rows``  nodes that no plugin but NodeResourcesFit refuses
     ``per_row``    how many instances fit there by resources, and by ports and anti-affinity within the node
-    ``free``       what is left of each resource that the pod requests, ``pods`` included
-    ``bound``      the most instances that fit in all; None if there is none, and ``why_none`` says why
+    ``free``       the free amount of each resource that the pod requests, ``pods`` included
+    ``bound``      the upper bound over all nodes; None if there is no bound, for the reason ``why_none``
     """
 
     judged: EveryVerdict
@@ -53,11 +53,11 @@ class Room:
     why_none: str = ""
 
     def free_in(self, snapshot: Snapshot) -> dict[str, IntArray]:
-        """Return what is free of these resources in another state."""
+        """Return the free amounts of these resources in another state."""
         return _free(_wants(self.judged), snapshot)
 
     def bound_with(self, resource: str, more: Sequence[int]) -> int:
-        """Return the bound if each row had more of a resource. The state must be the one that was judged."""
+        """Return the bound if each row had more of a resource. The state must be the one of the verdicts."""
         free = {**self.free, resource: self.free[resource] + np.asarray(more, dtype=np.int64)}
         return _bound(_per_row(self.judged, self.open_rows, free), _self_avoiding(self.judged), self.judged.snapshot)
 
@@ -113,7 +113,7 @@ def _runs(profile: Profile, plugin: str) -> bool:
 
 
 def _bound(per_row: IntArray, keys: Sequence[str], snapshot: Snapshot) -> int:
-    """Return the sum over rows; where the pod avoids itself within domains of a key, at most one for each domain."""
+    """Return the sum over rows; if the pod avoids itself within domains of a key, at most the number of domains."""
     totals = [int(per_row.sum())]
     for key in keys:
         domains = snapshot.nodes.ids(snapshot.nodes.label(key))

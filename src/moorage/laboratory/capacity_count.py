@@ -1,8 +1,8 @@
 """Place instances one after the other, until one finds no node.
 
-The next instance is created when the one before is bound, as cluster-capacity does. Where no plugin has anything to do after
-the decision, the instance is only counted on its node; otherwise the simulation makes a whole attempt, with claims and binding.
-All of this happens in a transaction of the caller, which takes it back.
+The next instance is created when the one before is bound, as cluster-capacity does. If no plugin acts after the decision, the
+instance is only counted on its node; otherwise the simulation makes a whole attempt, with claims and binding. All of this
+happens in a transaction of the caller, which rolls it back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_VICTIMS: Final = SearchScope(post_filter=False)
 
 
 class Quota(Protocol):
-    """The quotas of namespaces, and what is used of them."""
+    """The quotas of namespaces, and their usage."""
 
     def refusal(self, pod: Pod, needs: Sequence[Object] = ()) -> str:
         """Return why a new pod, or an object that it needs, would exceed a quota; "" if none would."""
@@ -80,7 +80,7 @@ class InstanceCounter:
     # -- counted on the node only ----------------------------------------------------------------------------------------
 
     def _quickly(self, pod: Pod) -> Placed | Stop | None:
-        """Decide and count the pod on its node; None if only an attempt can tell."""
+        """Decide and count the pod on its node; None if this needs a whole attempt."""
         scheduler = self._simulation.scheduler
         profile = scheduler.profiles.get(pod.spec.scheduler_name)
         if profile is None or self._preempt or not _is_simple(pod, profile) or scheduler.cycle.extenders:
@@ -138,13 +138,13 @@ class InstanceCounter:
 
 
 def _is_simple(pod: Pod, profile: Profile) -> bool:
-    """Return True for a pod that nothing keeps from the queue, and that has nothing to be bound with it."""
+    """Return True for a pod that no gate or plugin keeps from the queue and that has no resource claims or pod group."""
     spec = pod.spec
     return not (spec.scheduling_gates or spec.resource_claims or spec.scheduling_group or _waits(profile))
 
 
 def _waits(profile: Profile) -> bool:
-    """Return True if a plugin from elsewhere may keep pods from the queue."""
+    """Return True if a third-party plugin may keep pods from the queue."""
     return any(step.name not in _BUILT_IN_GATES for step in profile.at("preEnqueue"))
 
 

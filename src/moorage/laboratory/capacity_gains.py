@@ -1,7 +1,7 @@
-"""What changes would add: one more node of each group, 10% more of each resource, and nodes that are no longer cordoned.
+"""How many instances changes would add: one more node of each group, 10% more of each resource, or uncordoned nodes.
 
-Each gain is computed again in the changed cluster: by the engine as long as that takes few instances, else by arithmetic, which
-is exact where the count equals the upper bound.
+Each gain is computed in the changed cluster: by the engine if there are few instances, else by arithmetic, which is exact if
+the count equals the upper bound.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from moorage.state.pod_requests import amount
 
 __all__ = ["GainSearch"]
 
-#: So many instances are placed at most to find gains; beyond that, arithmetic or nothing.
+#: Maximum number of instances to place by the engine to find gains; beyond it, gains come from arithmetic or are left out.
 MOST_INSTANCES: Final = 10_000
-#: On so many nodes amounts are changed one by one.
+#: The largest cluster, in nodes, for which the engine computes gains.
 MOST_NODES: Final = 1_000
-#: Of so many groups a node is added.
+#: Maximum number of groups of which a node is added.
 MOST_GROUPS: Final = 12
 
 
 class ChangedCluster(Protocol):
-    """What gains need of a cluster."""
+    """The methods of a cluster that the search for gains needs."""
 
     @property
     def simulation(self) -> SimulatedCluster: ...
@@ -45,7 +45,7 @@ class ChangedCluster(Protocol):
 
 
 class GainSearch:
-    """Makes changes in a cluster at rest, counts again, and takes them back."""
+    """Makes changes in a cluster at rest, counts instances, and rolls the changes back."""
 
     def __init__(
         self,

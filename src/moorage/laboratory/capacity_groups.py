@@ -1,4 +1,4 @@
-"""What a count did to the nodes: instances by group, what is left, and what stops the next instance."""
+"""The result of a count by group of nodes: instances, free amounts, and why the next instance does not fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moorage.state.columns import IntArray
 
 __all__ = ["binding_of", "exhausted_of", "groups_of", "stranded_of"]
 
-#: What is free on each row, by resource.
+#: Resource → the free amount on each row.
 Free: TypeAlias = Mapping[str, IntArray]
 _INSUFFICIENT = "Insufficient "
 _TOO_MANY = "Too many pods"
@@ -30,10 +30,10 @@ def groups_of(
     per_node: Mapping[str, int],
     last: EveryVerdict | None,
 ) -> Iterator[CapacityGroup]:
-    """Yield the groups of nodes, those that take instances first. Other nodes are split by what refuses them.
+    """Yield the groups of nodes, those that take instances first. Other nodes are grouped by the plugins that refuse them.
 
-    ``room`` is the room for the first instance, ``after`` what is free now, and ``last`` are the verdicts for the instance that
-    found no node.
+    ``room`` is the room for the first instance, ``after`` the free amounts now, and ``last`` are the verdicts for the instance
+    that found no node.
     """
     first = room.judged
     group = groups_by_node(nodes)
@@ -64,7 +64,7 @@ def _group(
 
 
 def binding_of(room: Room, last: EveryVerdict | None) -> list[StopReason]:
-    """Return what stops the next instance on nodes that accepted the first one, the most frequent reason first."""
+    """Return why nodes that accepted the first instance refuse the next one, the most frequent reason first."""
     if last is None:
         return []
     rows = np.flatnonzero(room.open_rows & (room.per_row > 0)).tolist()
@@ -112,6 +112,6 @@ def exhausted_of(room: Room, after: Free, nodes: Sequence[Node]) -> dict[str, tu
 
 
 def stranded_of(room: Room, after: Free, per_node: Mapping[str, int], nodes: Sequence[Node]) -> dict[str, int]:
-    """Return what is left of each resource on the nodes that take instances."""
+    """Return the free amount of each resource on the nodes that take instances."""
     takes = room.open_rows | np.array([node.name in per_node for node in nodes], dtype=bool)
     return {name: int(np.clip(free[takes], 0, None).sum()) for name, free in after.items() if name != "pods"}

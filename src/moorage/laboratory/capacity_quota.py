@@ -45,7 +45,7 @@ class InstanceQuotas:
 
 
 def quotas_of(objects: Iterable[Object], *, alike: bool) -> InstanceQuotas | None:
-    """Return the quotas of a cluster, with the pods that wait in it; None if it has none. ``alike``: of one template only."""
+    """Return the quotas of a cluster, charged with its pending pods too; None without quotas. ``alike``: one template only."""
     given = cluster_input(objects)
     ledger = QuotaLedger.of(given)
     if not ledger:

@@ -38,7 +38,7 @@ _PODS_FROM: Final = (Deployment, StatefulSet, ReplicaSet, ReplicationController,
 
 @dataclass(frozen=True, slots=True)
 class TemplateSource:
-    """What templates need of a cluster: ``get`` finds an object by name, ``objects`` yields all, of present ones."""
+    """The methods of a cluster that templates need: ``get`` returns a present object by name, ``objects`` all of them."""
 
     get: Callable[[str], Object]
     objects: Callable[[], Iterable[Object]]
@@ -58,7 +58,7 @@ class CapacityTemplate:
     numbered: StatefulSet | None = field(default=None)
 
     def instances(self, taken: Callable[[str], bool]) -> Iterator[tuple[Pod, tuple[Object, ...]]]:
-        """Yield pods ``NAME-0``, ``NAME-1`` …, each with the objects that it needs. ``taken`` says if a pod has a name."""
+        """Yield pods ``NAME-0``, ``NAME-1`` …, each with the objects that it needs. ``taken``: is a name in use?"""
         number = -1
         while True:
             number += 1
@@ -80,7 +80,7 @@ class CapacityTemplate:
         return replace(pod, spec=spec), made.persistent_volume_claims
 
 
-#: What admission sets in the spec of a pod.
+#: Fields of a pod's spec that admission sets.
 _ADMITTED: Final = (
     "containers", "init_containers", "priority", "priority_class_name", "preemption_policy", "tolerations", "overhead",
     "node_selector", "scheduler_name",
@@ -88,10 +88,10 @@ _ADMITTED: Final = (
 
 
 def read_template(given: ObjectLike, source: TemplateSource, name: str = "") -> CapacityTemplate:
-    """Return the template that a file, an object, YAML text or a name in the cluster stands for.
+    """Return the template from a file, an object, YAML text or the name of an object in the cluster.
 
     ``name`` replaces the name of the pods.
-    Raises  InputError for what cannot be read, and for what has no pods or several templates
+    Raises  InputError for input that cannot be read, and for objects without pods or with several templates
     """
     if isinstance(given, str | PathLike) and text_of(given) is None and not exists(fspath(given)):
         return _template(_found(fspath(given), source), (), source.objects(), name)
@@ -107,7 +107,7 @@ def read_template(given: ObjectLike, source: TemplateSource, name: str = "") -> 
 
 
 def _found(ref: str, source: TemplateSource) -> Object:
-    """Return the object of a name; a name without a kind may be that of a workload."""
+    """Return the object with this name; a name without a kind may be the name of a workload."""
     try:
         found = source.get(ref)
     except InputError as error:
@@ -132,7 +132,7 @@ def _is_owned(obj: Object) -> bool:
 
 
 def _template(obj: Object, others: Sequence[Object], present: Iterable[Object], name: str) -> CapacityTemplate:
-    """Return the template of a pod or workload. ``present``: the objects around it, if it is one of the cluster's own."""
+    """Return the template of a pod or workload. ``present``: the cluster's objects, if the workload is one of them."""
     if isinstance(obj, Pod):
         return CapacityTemplate(name or obj.name, _cleared(obj), around=tuple(others))
     if isinstance(obj, DaemonSet):
@@ -149,7 +149,7 @@ def _template(obj: Object, others: Sequence[Object], present: Iterable[Object], 
 
 
 def _cleared(pod: Pod) -> Pod:
-    """Return a pod without what it got from a scheduler and a kubelet. Marks of a single instance go as well."""
+    """Return a pod without the fields that a scheduler or a kubelet sets, and without labels of a single instance."""
     labels = {key: value for key, value in pod.labels.items() if key not in _OF_ONE}
     metadata = replace(pod.metadata, labels=labels, deletion_timestamp=None, uid="", generate_name="")
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=PodStatus(phase="Pending"))
@@ -168,7 +168,7 @@ def _daemon_pod(daemon_set: DaemonSet) -> Pod:
 
 
 def _alone(workload: Any, present: Iterable[Object]) -> ClusterInput:
-    """Return an input in which a workload lacks one pod. A deployment has those of its replica sets that are present."""
+    """Return an input in which a workload lacks one pod. The pods of a deployment are those of its present replica sets."""
     metadata: ObjectMeta = replace(workload.metadata, deletion_timestamp=None)
     spec = workload.spec
     if isinstance(workload, CronJob):

@@ -1,4 +1,4 @@
-"""Sets of changes: how they combine, which of them is stronger, and how they are ordered."""
+"""Sets of changes: combine them, compare their strength, and order them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moorage.laboratory.offers import ChangeSet
 
 __all__ = ["combined", "covers", "is_numeric", "shape_of", "sort_key", "subsets", "weakened"]
 
-#: Numeric changes, and in which direction they do more: the step that makes them one unit weaker.
+#: Numeric changes → the step that makes them one unit weaker.
 _WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1}
 #: Up to this many changes, every proper subset is tried.
 MOST_SUBSETS: Final = 6
@@ -34,7 +34,7 @@ def _slot(change: Change) -> tuple[str, str, str]:
 
 
 def _does_more(one: Change, other: Change) -> bool:
-    """Say which of two numeric changes of one field goes further."""
+    """Return whether the first of two numeric changes of one field is the stronger one."""
     assert isinstance(one.new, int)
     assert isinstance(other.new, int)
     return (one.new < other.new) if _WEAKER[one.verb] > 0 else (one.new > other.new)
@@ -59,7 +59,7 @@ def combined(*sets: Iterable[Change]) -> ChangeSet | None:
 
 
 def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
-    """Say whether one set has every change of another, or a stronger one of the same field."""
+    """Return whether one set has every change of another, or a stronger change of the same field."""
     slots = {_slot(change): change for change in stronger}
     for change in weaker:
         if change in stronger:
@@ -71,7 +71,7 @@ def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
 
 
 def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:
-    """Yield the proper subsets of a small set, the empty one left out; of a large one those that lack a single change."""
+    """Yield the proper subsets of a small set except the empty one; for a large set, only those that lack one change."""
     ordered = sorted(changes, key=describe)
     sizes = range(1, len(ordered)) if len(ordered) <= MOST_SUBSETS else (len(ordered) - 1,)
     for size in sizes:
@@ -89,7 +89,7 @@ def weakened(changes: ChangeSet) -> Iterator[ChangeSet]:
 
 
 def sort_key(changes: ChangeSet) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Order sets of one cost: fewer changes first, then by text, numbers by value."""
+    """Return the sort key of sets of one cost: fewer changes first, then by text, with numbers by value."""
     return len(changes), tuple(
         sorted((_wordless(change), change.new if isinstance(change.new, int) else 0) for change in changes)
     )
@@ -100,7 +100,7 @@ def _wordless(change: Change) -> str:
 
 
 def shape_of(changes: ChangeSet) -> tuple[tuple[str, ...], ...]:
-    """Return what sets have in common that differ only in the nodes and pods that they are about, and in amounts."""
+    """Return a key that is equal for sets that differ only in their nodes, pods and amounts."""
     return tuple(
         sorted((one.owner, one.verb, one.target if one.owner in {"pod", "config"} else "", _field(one)) for one in changes)
     )

@@ -31,7 +31,7 @@ __all__ = ["command_of", "describe", "workload_of"]
 _PATCHED: Final[Mapping[str, type[Object]]] = {
     kind.__name__: kind for kind in (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController)
 }
-#: What may be changed of a pod that exists.
+#: Fields of an existing pod that the API server lets clients change.
 _MUTABLE: Final = frozenset(["tolerate", "ungate"])
 
 
@@ -39,7 +39,7 @@ _MUTABLE: Final = frozenset(["tolerate", "ungate"])
 
 
 def describe(change: Change) -> str:
-    """Return the change in a few words: its command where that says it, or else what becomes of which field."""
+    """Return the change in a few words: its kubectl command if that is clear enough, or else the field and its new value."""
     words = _WORDS.get(change.verb)
     text = words(change) if words is not None else node_command(change) or f"{change.verb} {change.target} {change.path}"
     return one_line(text)
@@ -116,7 +116,7 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
 
 
 def command_of(change: Change, around: Surroundings = NOTHING_AROUND) -> str:
-    """Return the kubectl command that makes the change; "" if there is none. ``around`` says where a pod comes from."""
+    """Return the kubectl command that makes the change; "" if there is none. ``around`` finds the owners of pods."""
     if change.verb == "evict":
         return _delete(change)
     if change.target.startswith("pod/"):
@@ -161,7 +161,7 @@ def _in(namespace: str) -> str:
 
 
 def workload_of(pod: Pod, around: Surroundings) -> tuple[str, str] | None:
-    """Return kind and name of the workload whose template makes the pod; None for a pod that none makes."""
+    """Return the kind and name of the workload that creates the pod from its template; None for a pod without one."""
     owner = controller_of(pod.metadata)
     if owner is None:
         return None
@@ -179,7 +179,7 @@ def _patch(pod: Pod, change: Change, around: Surroundings) -> str:
     made_from = pod if kind == "Pod" else replace(pod, spec=_template(kind, name, pod, around))
     try:
         changed = POD_CHANGES[change.verb](made_from, change)
-    except InputError:  # the template does not say what admission added to the pod
+    except InputError:  # the template does not have the fields that admission added to the pod
         return ""
     before, after = (msgspec.to_builtins(one.spec) for one in (made_from, changed))
     patch = list(_difference(before, after, "/spec" if kind == "Pod" else "/spec/template/spec"))
@@ -188,7 +188,7 @@ def _patch(pod: Pod, change: Change, around: Surroundings) -> str:
 
 
 def _template(kind: str, name: str, pod: Pod, around: Surroundings) -> PodSpec:
-    """Return the spec that a workload makes pods from; the pod's own where the workload is not in the input."""
+    """Return the pod spec in a workload's template; the pod's own spec if the workload is not in the input."""
     workload = around.find(_PATCHED[kind], pod.namespace, name)
     template = getattr(getattr(workload, "spec", None), "template", None)
     if template is not None and template.spec.containers:

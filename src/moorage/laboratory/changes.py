@@ -32,7 +32,7 @@ from moorage.simulator.replacing import replacement
 
 __all__ = ["apply", "apply_all", "target_of"]
 
-#: What marks a claim that is bound for good.
+#: The annotation of a claim whose binding is complete.
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 #: How many names an error lists.
@@ -80,7 +80,7 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
 
 
 def _softened(obj: Object, pod: Pod, change: Change) -> Object:
-    """Soften the anti-affinity of the other pods of a workload: its template changes, and theirs refuses the pod as well."""
+    """Make the anti-affinity of the workload's other pods preferred too: the change of its template applies to all its pods."""
     if not isinstance(obj, Pod) or obj.namespace != pod.namespace:
         return obj
     owners = [controller_of(one.metadata) for one in (obj, pod)]
@@ -93,7 +93,7 @@ def _softened(obj: Object, pod: Pod, change: Change) -> Object:
 
 
 def _released(obj: Object, pod: Pod) -> Object:
-    """Return a resource claim without the reservation of a pod that is gone; without any, its devices are free again."""
+    """Return a resource claim without the reservation of a deleted pod; if none is left, its devices are deallocated."""
     if not isinstance(obj, ResourceClaim) or not any(one.uid == pod.uid for one in obj.status.reserved_for):
         return obj
     left = tuple(one for one in obj.status.reserved_for if one.uid != pod.uid)
@@ -174,7 +174,7 @@ def _feature(node: Node, change: Change) -> Node:
 
 
 def _with_volume(objects: list[Object], change: Change) -> list[Object]:
-    """Make a volume for a claim that has none, and bind the two. Only the node named by the change reaches it."""
+    """Create a volume for a claim without one, and bind them. Only the node that the change names can reach it."""
     key = change.target.removeprefix("persistentvolumeclaim/")
     at = next((i for i, obj in enumerate(objects) if isinstance(obj, PersistentVolumeClaim) and obj.key == key), None)
     claim = objects[at] if at is not None else None

@@ -62,15 +62,14 @@ __all__ = ["Cluster"]
 
 #: A digest of the state, with the engine's revision, number of facts and time.
 _Digest = tuple[tuple[int, int, float], str]
-#: What a transaction restores in the cluster itself: the history and its length, the objects aside, the agenda, the digest.
+#: The fields of the cluster that a transaction restores: history and its length, objects aside, agenda, digest.
 _Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
 
 
 class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
-    """A cluster and the scheduler's state of it. It serves one thread at a time; ``fork`` makes one for each thread.
+    """A cluster and the state of its scheduler. It serves one thread at a time; ``fork`` returns a copy for another thread.
 
-    ``options`` say how it is scheduled, ``notes`` what a reader should know of the input, ``refused`` which pods could not be
-    created.
+    ``options`` are those of the scheduler, ``notes`` describe the input, ``refused`` lists pods that could not be created.
     """
 
     def __init__(self, given: ClusterInput, options: Options) -> None:
@@ -82,19 +81,19 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         self.refused = refused_outcomes(created.refused, cluster.pods, self._workloads)
         self._lost = tuple(lost.records())
         self._aside: Mapping[str, Object] = aside_of(cluster)
-        #: Changes to come, with their times.
+        #: Scheduled changes, with their times.
         self._agenda: tuple[tuple[float, ChangeLike], ...] = ()
         self._history = History(options, tuple(objects_of(cluster)))
         self._forget()
 
     def _forget(self) -> None:
-        """Drop all that is made from the history."""
+        """Drop everything that is derived from the history."""
         self._simulation: RecordedSimulation | None = None
         self._played = PlayedHistories()
         self._log = UndoLog()
         self._marks: list[_Mark] = []
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
-        #: The digest of the present state, once it was asked for, with what it was made from.
+        #: The digest of the present state with the values that it was computed from; None until it is needed.
         self._digest: _Digest | None = None
 
     # -- ways in ---------------------------------------------------------------------------------------------------------
@@ -140,8 +139,8 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def of_simulation(cls, simulation: RecordedSimulation, options: Options, aside: Mapping[str, Object]) -> Self:
         """Return a cluster in the state of a simulation, which belongs to the cluster from then on.
 
-        ``aside`` are the objects that the scheduler does not look at. A copy of the cluster, and a rollback that cannot be
-        reversed, begin with the present objects: they forget backoffs.
+        ``aside`` are the objects that the scheduler does not read. A copy of the cluster, and a rollback that cannot be
+        reversed, start from the present objects and lose backoffs.
         """
         cluster = cls.__new__(cls)
         objects = present_objects({}, simulation)
@@ -183,7 +182,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     @property
     def config_changes(self) -> tuple[Change, ...]:
-        """The changes that were made to the configuration of the options."""
+        """The changes made to the configuration in the options."""
         return self._history.config
 
     @property
@@ -200,19 +199,19 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     @property
     def pods(self) -> ColumnFrame:
-        """The pods in the order they came, as columns."""
+        """The pods in the order they arrived, as columns."""
         return pods_frame([PodInfo(pod) for pod in self.simulation.pods_in_order()], self._state_of)
 
     def objects(self) -> list[Object]:
-        """Return all objects as they are now: workloads and policies first, then nodes, placed pods and waiting pods."""
+        """Return the current objects: workloads and policies first, then nodes, placed pods and pending pods."""
         return present_objects(self._aside, self.simulation)
 
     def input(self) -> ClusterInput:
-        """Return the same by kind, as ``moorage.simulate_cluster`` takes them."""
+        """Return the current objects by kind, as ``moorage.simulate_cluster`` takes them."""
         return cluster_input(self.objects())
 
     def get(self, ref: str | Object) -> Object:
-        """Return an object as it is now, by ``kind/namespace/name``, ``kind/name``, or the name of a pod.
+        """Return a current object by ``kind/namespace/name``, ``kind/name``, or the name of a pod.
 
         Kinds are named as for kubectl. The namespace may be left out if it is ``default``.
 
@@ -221,7 +220,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         return self._inventory().get(ref)
 
     def pod(self, ref: str | Pod) -> Pod:
-        """Return a pod as it is now, by ``namespace/name``, ``name`` (in the namespace ``default``) or UID.
+        """Return a current pod by ``namespace/name``, ``name`` (in the namespace ``default``) or UID.
 
         Raises  InputError if there is none
         """
@@ -254,9 +253,9 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def apply(self, *changes: ChangeLike) -> None:
         """Change, patch or create objects: all of them, or none if one cannot be applied.
 
-        A change is a ``Change``; an edit as text (``"node/n1 unschedulable=false"``); or objects in any form. An object of a
-        name that exists replaces it if it is a struct, and is merged into it as by ``kubectl patch`` otherwise. A change of the
-        configuration restarts the scheduler: it forgets backoffs, and simulated time begins at 0.
+        A change is a ``Change``; an edit as text (``"node/n1 unschedulable=false"``); or objects in any form. If an object of
+        that name exists, a struct replaces it, and any other form is merged into it as by ``kubectl patch``. A change of the
+        configuration restarts the scheduler: backoffs are lost, and simulated time begins at 0.
 
         Raises  InputError
         """
@@ -275,23 +274,23 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             self._make(self._edits().apply(change))
 
     def add(self, *objects: ObjectLike | Iterable[ObjectLike]) -> None:
-        """Add objects that are new. They pass admission, and workloads get the pods that they lack.
+        """Add new objects. They pass admission, and the missing pods of workloads are created.
 
-        Raises  InputError for what cannot be read, or exists
+        Raises  InputError for objects that cannot be read or that exist
         """
         self._make(self._edits().add(flat_objects(objects)))
 
     def remove(self, *refs: str | Object) -> None:
-        """Delete objects at once. For names see ``get``. No controller replaces a pod that is deleted so; ``evict`` does.
+        """Delete objects at once. For names see ``get``. Controllers do not replace a pod deleted this way; see ``evict``.
 
         Raises  InputError for an object that is not there
         """
         self._make(self._edits().remove(refs))
 
     def bind(self, pod: str | Pod, node: str) -> None:
-        """Put a waiting pod on a node, without asking whether it fits.
+        """Bind a pending pod to a node, without checking whether it fits.
 
-        Raises  InputError for a pod or a node that is not there; StateError if the pod is on a node already
+        Raises  InputError for a pod or a node that does not exist; StateError if the pod is already on a node
         """
         self._make(self._edits().bind(self.pod(pod), node))
 
@@ -310,14 +309,14 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         self._agenda, self._digest = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of)), None
 
     def transaction(self) -> Transaction:
-        """Return a context manager that takes back all changes of its block, unless it commits. May be nested."""
+        """Return a context manager that rolls back all changes of its block, unless it commits. May be nested."""
         return Transaction(self)
 
     def fork(self) -> Self:
         """Return an independent cluster in the same state, which shares the objects.
 
-        With a plugin from elsewhere it is made again from the history when it is first used: that takes as long as loading the
-        objects, and repeating what was scheduled since.
+        With a third-party plugin, the copy is rebuilt from the history when it is first used: that takes as long as loading the
+        objects and repeating everything that was scheduled since.
         """
         other = object.__new__(type(self))
         other.__setstate__(self._state())
@@ -336,11 +335,11 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         stop_on_failure: bool = False,
         dry_run: bool = False,
     ) -> list[PodPlacement]:
-        """Try pods now, one attempt each, in this order, and return what came of each. Time does not go on.
+        """Try pods now, one attempt each, in this order, and return the outcome of each. Time does not advance.
 
         ``pods``     None: all pending pods, in the order of the queue, as if all backoffs were over
         ``nodes``    limits the search to these nodes
-        ``dry_run``  take everything back
+        ``dry_run``  roll all changes back
 
         Raises  InputError for a pod or a node that is not there
         """
@@ -363,11 +362,11 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         return [queued.pod.pod for queued in self.scheduler.queue.ranked()]
 
     def _ahead_of(self, pod: Pod) -> list[Pod]:
-        """Return the pods that are ahead of one in the queue."""
+        """Return the pods that are ahead of this one in the queue."""
         return list(takewhile(lambda other: other.uid != pod.uid, self._waiting()))
 
     def can_schedule(self, pod: str | Pod, nodes: Sequence[str] | None = None) -> Feasibility:
-        """Return where a pod could go now, by the verdicts of the Filter plugins. Nothing changes, and nothing is preempted.
+        """Return the nodes that all Filter plugins accept for a pod now. Nothing changes, and nothing is preempted.
 
         Raises  InputError for a pod or a node that is not there
         """
@@ -382,10 +381,10 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         costs: Costs | None = None,
         with_queue: bool = False,
     ) -> Explanation:
-        """Return why a pod is pending, or why it would be placed where it is, in the state as it is now. Nothing changes.
+        """Return why a pod is pending, or why it would now be placed on its node. Nothing changes.
 
-        The other arguments are those of ``least_change``, whose answers are part of the explanation of a pending pod; with
-        ``probes=0`` they are left out.
+        The other arguments are those of ``least_change``; its answers are part of the explanation of a pending pod, unless
+        ``probes=0``.
 
         Raises  InputError for a pod that is not there
         """
@@ -418,11 +417,11 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         costs: Costs | None = None,
         with_queue: bool = False,
     ) -> list[Remedy]:
-        """Return the cheapest changes that would place a waiting pod: the best of each owner, and ``alternatives`` more.
+        """Return the cheapest changes that would place a pending pod: the best of each owner, and ``alternatives`` more.
 
-        Each answer is verified by a run of the engine in which the pod is tried next and all else is as it is now; with
-        ``with_queue``, the pods ahead of it in the queue are tried first. The list is
-        empty if the pod fits as it is, or nothing known helps; ``find_least_change`` tells which, and how far it is proven.
+        Each answer is verified by a run of the engine in the present state in which the pod is tried next; with ``with_queue``,
+        the pods ahead of it in the queue are tried first. The list is empty if the pod fits without changes, or if no known
+        change helps; ``find_least_change`` returns which of the two holds, and how complete the search was.
 
         Raises  InputError for a pod that is not there
         """
@@ -431,7 +430,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         return list(answers.remedies)
 
     def run(self, until_s: float | None = None) -> Run:
-        """Let time pass until nothing more can happen, or until a time, and return what came of every pod."""
+        """Let time pass until a time in seconds (None: until nothing more can happen), and return the outcome of every pod."""
         while self._agenda and (until_s is None or self._agenda[0][0] <= until_s):
             (time_s, change), *rest = self._agenda
             self._step(Ran(max(time_s, self.now_s)))
@@ -457,7 +456,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         return Inventory(self.simulation, self._aside)
 
     def present(self) -> PresentObjects:
-        """Return the objects as they are at the time of each question, to be found by kind and name."""
+        """Return a view of the cluster's objects that always shows the current ones, to look up by kind and name."""
         return PresentObjects(self._inventory)
 
     def _edits(self) -> ObjectEdits:
@@ -470,7 +469,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             self._aside, self._digest = edit.aside, None
 
     def _step(self, step: Step) -> None:
-        """Make a step and remember it."""
+        """Make a step and add it to the history."""
         self._digest = None
         take(self.simulation, step)
         self._history.steps.append(step)
@@ -483,7 +482,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         self._log.give_up()
 
     def simulation_objects(self) -> Iterable[Object]:
-        """Return the objects that the scheduler may look at, as they are now."""
+        """Return the current objects that the scheduler may read."""
         return objects_of(self.input())
 
     def _hear(self, attempt: SimulatedAttempt) -> None:

@@ -21,7 +21,7 @@ __all__ = ["AskedCluster", "CapacityQuestions", "templates_of"]
 
 
 class AskedCluster(Protocol):
-    """What these questions need of a cluster."""
+    """The methods of a cluster that these questions need."""
 
     options: Options
     notes: tuple[InputNote, ...]
@@ -57,7 +57,7 @@ def _part(name: str, given: Any, source: TemplateSource) -> tuple[CapacityTempla
 
 
 class CapacityQuestions:
-    """The method of a cluster."""
+    """The method ``capacity`` of a cluster."""
 
     def capacity(
         self: AskedCluster,
@@ -76,12 +76,12 @@ class CapacityQuestions:
         ``template``  a pod or a workload as struct, dict, YAML text or path, or the name of one of the cluster:
                       ``deployment/web``; for a mix, ``{"web": (template, 3), "worker": (template, 2)}``: how many units fit
         ``limit``     stop after so many; 0: no limit
-        ``seeds``     count once with each, because ties can change the number; empty: the cluster's seed
+        ``seeds``     count once with each seed, because ties can change the number; empty: the cluster's seed
         ``quota``     respect resource quotas
         ``pending``   ``first``: place the pending pods before; ``ignore``: leave them out
         ``preempt``   let instances evict pods of lower priority
-        ``replicas``  the numbers of a mix are the question: do so many fit?
-        ``gains``     also find out what one more node, or 10% more of a resource, would add
+        ``replicas``  ask whether the numbers of a mix fit once, instead of how many units fit
+        ``gains``     also compute how many more would fit with one more node, or 10% more of a resource
 
         Raises  InputError
         """

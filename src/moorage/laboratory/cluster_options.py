@@ -24,11 +24,11 @@ class ClusterOptions(TypedDict, total=False):
     """The options of ``Cluster.read``, ``from_objects`` and ``live``; all may be left out.
 
     ``config``         a KubeSchedulerConfiguration or a Policy: a path, or its text; None: kube-scheduler's defaults
-    ``release``        whose rules apply: 1.34, 1.34.1; None: the one that the configuration stands for
+    ``release``        the release whose rules apply, such as 1.34 or 1.34.1; None: the one of the configuration's apiVersion
     ``seed``           breaks ties between equally scored nodes; by default 0
     ``feature_gates``  in the format of kube-scheduler's flag
-    ``plugins``        classes beside the built-in ones
-    ``ask``            puts a question to an extender; without it, configured extenders are skipped
+    ``plugins``        plugin classes in addition to the built-in ones
+    ``ask``            sends a request to an extender; None: configured extenders are skipped
     """
 
     config: ConfigLike

@@ -35,7 +35,7 @@ class _AskedCluster(SurvivingCluster, Protocol):
 
 
 class OutageQuestions:
-    """The methods of a cluster."""
+    """The methods of a cluster that answer questions about drained and lost nodes."""
 
     def drain(
         self: _AskedCluster,
@@ -55,14 +55,14 @@ class OutageQuestions:
         find_order: bool = False,
         now_s: float | None = None,
     ) -> DrainReport:
-        """Return what ``kubectl drain`` would do to nodes, and what would become of their pods. Nothing changes.
+        """Return what ``kubectl drain`` would do to nodes and their pods. Nothing changes.
 
-        Pending pods are placed before. The arguments up to ``pod_selector`` are kubectl's flags, but for ``ready_after_s``: how
-        long a pod takes to become ready once it is placed.
+        Pending pods are placed before. The arguments up to ``pod_selector`` are kubectl's flags, except ``ready_after_s``: how
+        many seconds after its placement a pod becomes ready.
 
         ``together``    drain all nodes at once; otherwise each waits for the one before
         ``returns``     a node takes pods again as soon as it is drained
-        ``surge``       so many empty nodes like the first one are added before
+        ``surge``       the number of empty nodes like the first one to add before
         ``find_order``  drain the nodes in the order that goes best
         ``now_s``       the time, for ``skip_wait_for_delete_timeout_s``, in seconds of Unix time; None: now
 
@@ -81,7 +81,7 @@ class OutageQuestions:
         return drain_report(self, _request(self, {"drain": list(nodes)}), nodes, plan, find_order=find_order)
 
     def cordon(self: _AskedCluster, *nodes: str) -> DrainReport:
-        """Return what cordoning nodes would change: where pending pods go then. Nothing changes.
+        """Return how cordoning nodes would change where pending pods are placed. The cluster is unchanged.
 
         Raises  InputError for a node that is not there
         """
@@ -114,10 +114,10 @@ class OutageQuestions:
 
         ``over``        ``node``, ``zone`` or a label of nodes
         ``depth``       2: every two of them as well
-        ``processes``   compute losses in so many processes, where the system can fork
+        ``processes``   the number of processes that compute losses, on systems that can fork
         ``spare``       find the fewest nodes like this one with which every loss is survived
         ``fix_probes``  how many losses the search for a fix may compute; 0 leaves the fix out
-        ``on_loss``     called with every loss that was computed
+        ``on_loss``     called with every computed loss
         ``executor``    computes losses, in place of ``processes``: any executor of concurrent.futures
 
         Raises  InputError for a label or a node that is not there

@@ -23,13 +23,13 @@ __all__ = ["PlanQuestions", "planned_pods"]
 
 
 class PlannableCluster(AskedCluster, ConsolidatedCluster, Protocol):
-    """What these questions need of a cluster."""
+    """The methods of a cluster that these questions need."""
 
     def pod(self, ref: str | Pod) -> Pod: ...
 
 
 def planned_pods(cluster: PlannableCluster, pods: Iterable[str | Pod] | None) -> tuple[Pod, ...]:
-    """Return the pods to be placed: those named, or all pending ones that a scheduler may place, in the order of the queue."""
+    """Return the pods to place: the named ones, or all pending ones that are not gated, in the order of the queue."""
     scheduler = cluster.simulation.scheduler
     if pods is not None:
         return tuple(cluster.pod(one) for one in pods)
@@ -38,7 +38,7 @@ def planned_pods(cluster: PlannableCluster, pods: Iterable[str | Pod] | None) ->
 
 
 class PlanQuestions:
-    """The methods of a cluster."""
+    """The methods ``plan`` and ``consolidate`` of a cluster."""
 
     def plan(
         self: PlannableCluster,
@@ -51,9 +51,9 @@ class PlanQuestions:
         clock: Callable[[], float] = time.monotonic,
         executor: Executor | None = None,
     ) -> NodePlan:
-        """Return which nodes to buy so that kube-scheduler places all pods, and what they cost at least. Nothing changes.
+        """Return which nodes to buy so that kube-scheduler places all pods, and a lower bound of the cost. Nothing changes.
 
-        ``types``      what there is to buy: ``NodeType`` or ``{name, node | like, price, max, zones}``, a list, YAML or a path
+        ``types``      the types to buy: ``NodeType`` or ``{name, node | like, price, max, zones}``, a list, YAML or a path
         ``pods``       None: all pending pods
         ``objective``  ``price``, or ``nodes`` to buy as few as possible
         ``unit``       of the prices, for the text: ``per hour``
@@ -86,10 +86,10 @@ class PlanQuestions:
         unit: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> NodePlan:
-        """Return which nodes can be removed, so that all their pods find a place and kubectl can drain them. Nothing changes.
+        """Return which nodes can be removed: all their pods fit elsewhere, and kubectl can drain them. Nothing changes.
 
-        ``types``    what nodes cost; empty: as many nodes as possible are removed
-        ``buy``      one node of another type may be bought for those that are removed
+        ``types``    node types with prices; empty: remove as many nodes as possible
+        ``buy``      one new node may replace the removed ones
         ``force``, ``delete_emptydir_data``  evict pods without a controller, and with emptyDir volumes, as kubectl drain does
 
         Raises  InputError

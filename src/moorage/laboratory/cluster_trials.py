@@ -1,7 +1,7 @@
-"""Trials in a cluster itself: changes are made in a transaction, the pod is tried, and all is taken back.
+"""Trials in a cluster itself: changes are made in a transaction, the pod is tried, and everything is rolled back.
 
-A change of the configuration is not made in the cluster. The cycle decides with a profile that lacks the plugin, or in which
-the plugin has other arguments, which is what the changed configuration would run.
+A change of the configuration is not made in the cluster. Instead, the cycle decides with the profile that the changed
+configuration would give: without the plugin, or with other arguments for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEEDED = frozenset(["queueSort", "bind"])
 
 
 class TriedCluster(Protocol):
-    """What trials need of a cluster."""
+    """The methods of a cluster that trials need."""
 
     @property
     def simulation(self) -> SimulatedCluster: ...
@@ -104,9 +104,9 @@ class ClusterTrials:
         return moved_in(self.cluster.simulation, self.key, changes, self._moves)
 
     def _changed(self, changes: Collection[Change]) -> tuple[Pod, list[Change]]:
-        """Make the changes. Return the pod as it is then, and the changes of the configuration, which are not made.
+        """Make the changes of objects. Return the changed pod, and the changes of the configuration, which are not made.
 
-        Raises  InputError if a change cannot be made, or takes the pod away, or a pod does not fit where it is to move
+        Raises  InputError if a change cannot be made or deletes the pod, or if a pod does not fit on the node it is to move to
         """
         config = [one for one in changes if one.owner == "config"]
         for one in in_order(changes):
@@ -131,7 +131,7 @@ class ClusterTrials:
             check_move(move, simulation)
 
     def _keeping_cycle(self) -> Cycle:
-        """Return a cycle that keeps what it knows of the pod as it is, for decisions on it after changes of nodes."""
+        """Return a cycle that caches the verdicts on the unchanged pod, for decisions on it after changes of nodes."""
         simulation = self.cluster.simulation
         if self._cycle is None or self._cycle[0] is not simulation:
             own = simulation.scheduler.cycle
@@ -139,13 +139,13 @@ class ClusterTrials:
         return self._cycle[1]
 
     def _changed_since(self, position: int) -> Collection[int] | None:
-        """Return the rows that changed in this trial, if no other can help the pod; None if others can, or it is not known."""
+        """Return the rows that changed in this trial, if no other row can help the pod; None if one can or this is not known."""
         simulation = self.cluster.simulation
         rows = simulation.scheduler.cluster.table.changes.since(position)
         return None if rows is None or self._stuck_in is not simulation else set(rows)
 
     def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None, changed: Collection[int] | None) -> Trial | None:
-        """Try the pod, and the pods that replace evicted ones after it; None if it finds no node."""
+        """Try the pod, then the pods that replace evicted ones; None if the pod finds no node."""
         decision = quick_decision(self.cluster.simulation, pod, profile, cycle, changed)
         only = (decision.name,) if isinstance(decision, OnlyNode) else None
         if isinstance(decision, Decision):
@@ -178,7 +178,7 @@ class ClusterTrials:
         return tuple(one.pod for one in placements if one), tuple(one.pod for one in placements if not one)
 
     def _preempting(self, pod: Pod, victims: Collection[str]) -> Trial | None:
-        """Try the pod once more with its victims gone."""
+        """Try the pod again without its victims."""
         with self.cluster.transaction():
             self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
             (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)

@@ -33,7 +33,7 @@ __all__ = ["CompareSetting", "Comparison", "compare", "load_side"]
 
 
 class Comparison(ComparisonValues, frozen=True, kw_only=True):
-    """See ``ComparisonValues``."""
+    """The answer of ``moorage compare``; see ``ComparisonValues``."""
 
     def _text(self, *, wide: bool) -> str:
         return comparison_text(self, wide=wide)
@@ -58,7 +58,7 @@ class CompareSetting:
     ``prices``       price of a node by its name, its group or its instance type
     ``gates``        conditions such as ``pending > +0``
     ``strict``       gates fail when any part of the interval is beyond the threshold
-    ``names``        what A and B are called; empty: after their configurations
+    ``names``        the names of A and B; empty: the names of their configurations
     ``timing``       report the decisions per second as well, which differ from run to run
     """
 
@@ -73,7 +73,7 @@ class CompareSetting:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A or B: what its runs begin with and how they are scheduled."""
+    """A or B: the input of its runs, and the options of their scheduler."""
 
     given: RunInput
     options: Options
@@ -99,15 +99,15 @@ def compare(
     executor: Executor | None = None,
     on_run: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """Run a cluster with the options A and with the options B for each seed, and return what differs. The cluster stays as is.
+    """Run a cluster with options A and with options B for each seed, and return the differences. The cluster is unchanged.
 
     ``a``, ``b``  None: the cluster's own options
     ``other``     the cluster of B, if it is another one
     ``baseline``  stored runs of A: A does not run, and ``seeds`` are those of the stored runs
-    ``executor``  makes the runs; None: they are made here, one after the other, with the same result
-    ``on_run``    is called with the number of runs made and the number of all
+    ``executor``  executes the runs; None: they run in this process, one after the other, with the same result
+    ``on_run``    is called with the number of finished runs and the number of all runs
 
-    Raises  ConfigError; InputError without a seed, for what is no gate, and for a metric that there is not
+    Raises  ConfigError; InputError without a seed, for a text that is no gate, and for an unknown metric
     """
     gates = [parse_gate(text) for text in setting.gates]
     sides = _sides(cluster, other or cluster, a, b, setting)
@@ -186,7 +186,7 @@ def _request(sides: _Sides, seeds: tuple[int, ...], digest: str) -> AnswerReques
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """The runs of A and of B by seed, and the one of A with the next seed; ``made`` is how many were made here."""
+    """The runs of A and of B by seed, and the run of A with the next seed; ``made`` counts the runs executed by this object."""
 
     a: tuple[MeasuredRun, ...]
     b: tuple[MeasuredRun, ...]
@@ -215,7 +215,7 @@ def _make_runs(
 
 
 def _next_seed(seeds: Sequence[int]) -> int:
-    """Return the seed after the last one, or the first after it that is not among them."""
+    """Return the first number after the last seed that is not among the seeds."""
     seed = seeds[-1] + 1
     while seed in seeds:
         seed += 1

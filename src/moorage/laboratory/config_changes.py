@@ -107,9 +107,9 @@ def _set(holder: Any, steps: list[str | int], new: Any, change: Change) -> None:
 
 
 def reconfigured_profile(profile: Profile, changes: Iterable[Change], loaded: Loaded, handle: Handle) -> Profile:
-    """Return a profile of a running scheduler as changes of the configuration would make it.
+    """Return the profile of a running scheduler after changes of the configuration.
 
-    Plugins whose arguments change are built again; the others are those of the profile.
+    Plugins whose arguments change are created again; the others are those of the profile.
 
     Raises  InputError
     """

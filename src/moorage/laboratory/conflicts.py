@@ -1,8 +1,8 @@
 """Correction sets and conflicts: which constraints to give up, and which cannot all hold on any node.
 
-For a node, the constraints that refuse it are its set. If constraints are independent, the correction sets are the
-inclusion-minimal sets: give one of them up, and the pod fits somewhere. The conflicts are the inclusion-minimal families of
-constraints that refuse every node together, that is, the minimal hitting sets of all sets.
+Each node has a set: the constraints that refuse it. If constraints are independent, the correction sets are the
+inclusion-minimal sets: without the constraints of one of them, the pod fits somewhere. The conflicts are the inclusion-minimal
+families of constraints that together refuse every node, that is, the minimal hitting sets of all sets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["MOST_CONFLICTS", "conflicts", "correction_sets", "sets_of"]
 
 #: How many conflicts are returned.
 MOST_CONFLICTS = 20
-#: How many partial conflicts are looked at before the search ends.
+#: Maximum number of partial conflicts to extend before the search ends.
 _MOST_STEPS = 20_000
 
 Family = frozenset[Constraint]
@@ -77,7 +77,7 @@ def conflicts(sets: Iterable[Family], most: int = MOST_CONFLICTS, order: Sequenc
 
 
 def _each_is_needed(chosen: Family, corrections: Sequence[Family]) -> bool:
-    """Return whether each chosen constraint is the only one of them in some set."""
+    """Return whether, for each chosen constraint, some set has no other chosen one."""
     alone: set[Constraint] = set()
     for one in corrections:
         hits = one & chosen

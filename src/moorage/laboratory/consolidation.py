@@ -1,8 +1,9 @@
-"""Which nodes can go: their pods find a place on the others, and kubectl can drain them one after the other.
+"""Find which nodes can be removed: their pods fit on the other nodes, and kubectl can drain them one after the other.
 
-A set of nodes counts only if both hold: the engine places all pods with the nodes gone, and a drain of the nodes ends well,
-with budgets. With few candidates, every set is tried, the one that saves most first. With many, nodes are added one at a time,
-those that save most for the least disruption first; then up to two are given up for others as long as that saves more.
+A set of nodes counts only if both hold: the engine places all pods without the nodes, and a drain of the nodes succeeds within
+the disruption budgets. With few candidates, every set is tried, the one that saves most first. With many, nodes are added one
+at a time, those that save most for the least disruption first; then up to two are exchanged for others as long as that saves
+more.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ from moorage.state.pod_requests import amount
 
 __all__ = ["ConsolidatedCluster", "ConsolidationQuestion", "consolidation_of"]
 
-#: With so many candidates or fewer, all sets are tried.
+#: Maximum number of candidates for which all sets are tried.
 EXHAUSTIVE: Final = 14
-#: Drains of so many nodes are tried in other orders as well.
+#: Maximum number of nodes whose drain is also tried in other orders.
 _ORDERED: Final = 8
 _EPSILON: Final = 1e-9
 
 
 class ConsolidatedCluster(OutageCluster, Protocol):
-    """What a consolidation needs of a cluster."""
+    """The methods of a cluster that a consolidation needs."""
 
     def objects(self) -> list[Object]: ...
 
@@ -60,10 +61,10 @@ def _silent(text: str) -> None:
 class ConsolidationQuestion:
     """What to remove.
 
-    ``types``    what nodes cost; empty: every node costs the same
-    ``buy``      one node of another type may be bought for those that are removed
+    ``types``    node types with prices; empty: every node costs the same
+    ``buy``      one new node may replace the removed ones
     ``flags``    the flags of ``kubectl drain``
-    ``clock``    seconds that pass, for the time limit
+    ``clock``    returns seconds, for the time limit
     """
 
     clock: Callable[[], float]
@@ -90,7 +91,7 @@ class Removal:
 
     @property
     def rank(self) -> tuple[float, int, int, tuple[str, ...]]:
-        """Sort by this: what saves most first, then what loses and what moves the fewest pods, then by name."""
+        """The sort key: the largest saving first, then the fewest lost pods, then the fewest moved pods, then by name."""
         pods = [pod for one in self.nodes for pod in one.pods]
         return -self.saving, sum(replacement(pod) is None for pod in pods), len(pods), self.names
 
@@ -103,7 +104,7 @@ _NOTHING: Final = Removal(())
 
 
 def consolidation_of(cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> NodePlan:
-    """Return which nodes to remove. The cluster is as before afterwards.
+    """Return which nodes to remove. The cluster is unchanged afterwards.
 
     Raises  InputError
     """
@@ -165,7 +166,7 @@ class _Consolidation:
     # -- all sets --------------------------------------------------------------------------------------------------------
 
     def _exhaustive(self) -> Removal:
-        """Return the best set: the first that works, of all sets in the order of what they save."""
+        """Return the best set: the first one that works, trying all sets from the largest saving to the smallest."""
         wanted = [
             one
             for size in range(1, len(self.candidates) + 1)
@@ -183,7 +184,7 @@ class _Consolidation:
         return self._greedy() if not self.complete else _NOTHING
 
     def _with_buys(self, nodes: tuple[RemovableNode, ...]) -> Iterator[Removal]:
-        """Yield the removal of nodes alone, and with each type that none of them has: no node is bought for its like."""
+        """Yield the removal of nodes alone, and with a bought node of each type that none of the removed nodes has."""
         yield Removal(nodes)
         if self.question.buy:
             own = {one.type for one in nodes}
@@ -227,7 +228,7 @@ class _Consolidation:
     # -- one set ---------------------------------------------------------------------------------------------------------
 
     def _free(self, nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
-        """Return what is free on each node, by resource that pods of candidates need."""
+        """Return the free amounts on each node, for the resources that pods of candidates request."""
         view = self.cluster.simulation.scheduler.snapshot.nodes
         names = dict.fromkeys(name for one in self.candidates for name in one.needs)
         free = {
@@ -237,7 +238,7 @@ class _Consolidation:
         return {node.name: {name: int(max(0, free[name][row])) for name in names} for row, node in enumerate(nodes)}
 
     def _may_hold(self, removal: Removal) -> bool:
-        """Return False if the others have too little of a resource in all. What bare pods leave if evicted is not known."""
+        """Return False if the other nodes have too little of a resource in all, not counting room from evicting bare pods."""
         if self.evicts_bare_pods:
             return True
         for name, in_all in self.free_in_all.items():
@@ -257,14 +258,14 @@ class _Consolidation:
         )
 
     def _fails(self, removal: Removal) -> tuple[BlockingPod, ...]:
-        """Return what stands in the way of a removal; nothing if it works."""
+        """Return the pods that prevent a removal; empty if it works."""
         key = removal.names, "" if removal.buy is None else removal.buy.type.name
         if key not in self.tried:
             self.tried[key] = self._unplaced(removal) or self._undrained(removal)
         return self.tried[key]
 
     def _unplaced(self, removal: Removal) -> tuple[BlockingPod, ...]:
-        """Run the engine with the nodes gone; return the pods that find no place."""
+        """Run the engine without the nodes, and return the pods that stay pending."""
         self.runs += 1
         failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
         own = {pod.key for one in removal.nodes for pod in one.pods}
@@ -277,7 +278,7 @@ class _Consolidation:
             return (*(self._no_place(key) for key in loss.pending), *lost)
 
     def _no_place(self, key: str) -> BlockingPod:
-        """Return which plugin refuses a pending pod on most nodes."""
+        """Return the plugin that refuses a pending pod on the most nodes."""
         scheduler = self.cluster.simulation.scheduler
         pod = self.cluster.simulation.pod_named(key)
         profile = None if pod is None else scheduler.profiles.get(pod.spec.scheduler_name)
@@ -294,7 +295,7 @@ class _Consolidation:
         return BlockingPod(key, plugin=plugin, text=reason)
 
     def _undrained(self, removal: Removal) -> tuple[BlockingPod, ...]:
-        """Drain the nodes one after the other; return the pods that keep a node, or find no place meanwhile."""
+        """Drain the nodes one after the other, and return the pods that block a drain or are pending afterwards."""
         self.runs += 1
         with self.cluster.transaction():
             self._buy(removal.buy)
@@ -346,7 +347,7 @@ class _Consolidation:
         return found
 
     def _bound(self) -> float:
-        """Return what the remaining nodes cost at least: enough of each resource for the pods of the candidates."""
+        """Return a lower bound of the cost of the remaining nodes: enough of each resource for the pods of the candidates."""
         fixed = self.total - sum(one.price for one in self.candidates)
         names = {one.name for one in self.candidates}
         least = 0.0
@@ -361,7 +362,7 @@ class _Consolidation:
 
 
 def _cheapest(need: int, rooms: Sequence[tuple[int, float]], *, whole: bool) -> float:
-    """Return what room for so much costs at least; ``whole``: nodes cost 1 each and are not divided."""
+    """Return the least cost of nodes with this amount of a resource; ``whole``: nodes cost 1 each and are not divided."""
     cost = 0.0
     for room, price in sorted((one for one in rooms if one[0] > 0), key=lambda one: one[1] / one[0]):
         if need <= 0:

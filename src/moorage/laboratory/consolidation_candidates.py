@@ -1,4 +1,4 @@
-"""Which nodes may be removed at all, what their pods need, and what keeps the others: a rule of kubectl drain, or a budget."""
+"""Find the nodes that may be removed, the needs of their pods, and why the others may not: a rule of kubectl, or a budget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 @dataclass(frozen=True, slots=True)
 class RemovableNode:
-    """A node that no rule keeps. ``pods`` would have to move; ``budgets`` is how many budgets cover them.
+    """A node that may be removed. ``pods`` would have to move; ``budgets`` is the number of budgets that cover them.
 
     ``type`` is the name of its type, "" if it is not known.
     """
@@ -87,7 +87,7 @@ def candidates_of(
 
 
 def _needs(pods: Sequence[Pod]) -> dict[str, int]:
-    """Return what the pods need that are replaced."""
+    """Return the requests of those pods that a controller replaces."""
     replaced = [pod for pod in pods if replacement(pod) is not None]
     needs: dict[str, int] = {"pods": len(replaced)}
     for pod in replaced:
@@ -97,7 +97,7 @@ def _needs(pods: Sequence[Pod]) -> dict[str, int]:
 
 
 def _kept_by_budget(course: DrainCourse, pod: Pod) -> BlockingPod | None:
-    """Return why budgets never let a pod go; None if they do, or may later."""
+    """Return why budgets never allow the eviction of a pod; None if they do, or may later."""
     covering = course.book.covering(pod)
     if len(covering) > 1 and pod.status.phase != "Pending":
         return BlockingPod(pod.key, "budget", text=TWO_BUDGETS)

@@ -1,4 +1,4 @@
-"""Ask what cordoning nodes changes: their pods stay, and pending pods of the input go elsewhere or find no place."""
+"""Ask what cordoning nodes changes: their pods stay, and pending pods of the input go to other nodes or stay pending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["cordon_report"]
 
 
 def cordon_report(cluster: OutageCluster, request: AnswerRequest, nodes: Sequence[str]) -> DrainReport:
-    """Return what cordoning nodes changes. Nothing changes in the cluster.
+    """Return what cordoning nodes changes. The cluster itself is unchanged.
 
     Raises  InputError for a node that is not there
     """
@@ -39,7 +39,7 @@ def cordon_report(cluster: OutageCluster, request: AnswerRequest, nodes: Sequenc
 
 
 def _placed(cluster: OutageCluster, nodes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return where each pending pod of the input goes with these nodes cordoned, and why it finds no place."""
+    """Return the node of each pending pod of the input with these nodes cordoned, or why it stays pending."""
     with cluster.transaction():
         if nodes:
             cluster.apply(*(Change("node", "cordon", f"node/{name}", "unschedulable", None, True) for name in nodes))

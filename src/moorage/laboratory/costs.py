@@ -1,7 +1,7 @@
-"""What changes cost: a table of base costs, which a file can replace in part.
+"""The costs of changes: a table of base costs, parts of which a file can replace.
 
-The cost of a numeric change grows with how far the number moves. An eviction costs more for each disruption budget that it
-breaks, and where the pod that replaces the evicted one finds no place.
+A numeric change costs more the further the number moves. An eviction costs more for each disruption budget that it violates,
+and if the pod that replaces the evicted one stays pending.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BASE_COSTS: Final[Mapping[str, float]] = {
     "evict": 3, "evict-budget": 1, "evict-stranded": 2, "move": 3, "add-node": 6, "volume": 3,
     # the owner of the configuration
     "disable-plugin": 8, "plugin-argument": 6, "profile": 4,
-    # what a numeric change costs beyond its base
+    # the cost of a numeric change beyond its base
     "request-share": 4, "max-skew-step": 0.5, "allocatable-share": 1,
 }  # fmt: skip
 #: Taints that the node lifecycle controller, the kubelet or a cloud provider sets for as long as a condition lasts.
@@ -46,21 +46,21 @@ class Costs:
     table: Mapping[str, float] = field(default_factory=lambda: BASE_COSTS)
 
     def price(self, change: Change) -> Change:
-        """Return the change with its cost set, and without the term that it was offered for."""
+        """Return the change with its cost set, and without the constraint for which a plugin offered it."""
         return replace(change, cost=self.cost_of(change), term="")
 
     def cost_of(self, change: Change) -> float:
-        """Return what one change costs. A verb that the table lacks keeps the cost that its plugin gave it."""
+        """Return the cost of one change. A verb that is not in the table has the cost that its plugin gave it."""
         if change.verb not in self.table:
             return change.cost
         return round(self.table[self._row(change)] + self._extra(change), 6)
 
     def sum_of(self, changes: Iterable[Change]) -> float:
-        """Return what changes cost together, without what evictions cost beyond their own."""
+        """Return the sum of the costs of changes, without the extra costs of evictions."""
         return round(sum(map(self.cost_of, changes)), 6)
 
     def least_of(self, changes: Collection[Change]) -> float:
-        """Return what changes cost at least if pods may move instead of being evicted."""
+        """Return the least cost of changes if pods may move instead of being evicted."""
         saved = max(0.0, self.table["evict"] - self.table["move"])
         return round(self.sum_of(changes) - saved * sum(one.verb == "evict" for one in changes), 6)
 
@@ -87,7 +87,7 @@ class Costs:
 
 
 def read_costs(text: bytes, where: str) -> Costs:
-    """Read a file of costs: a mapping of names in the table to numbers; what it leaves out keeps its cost.
+    """Read a file of costs: a mapping of names in the table to numbers; names that it leaves out keep their costs.
 
     Raises  InputError
     """

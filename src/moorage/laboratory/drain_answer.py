@@ -1,4 +1,4 @@
-"""What came of a drain, as values for the report."""
+"""The outcome of a drain, as values for the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DrainFindings"]
 
 @dataclass
 class DrainFindings:
-    """Reads a drain that has run, while its transaction is open."""
+    """Reads the outcome of a drain while its transaction is open."""
 
     run: DrainRun
 
@@ -27,7 +27,7 @@ class DrainFindings:
         self._evictions = {one.uid: one for turn in self.run.turns for one in turn.evictions}
 
     def fields(self) -> Mapping[str, Any]:
-        """Return the fields of ``DrainReport`` that a run decides."""
+        """Return the fields of ``DrainReport`` that follow from the run, by name."""
         pods = tuple(one for turn in self.run.turns for one in self._pods(turn))
         return {
             "possible": len(self.run.turns) == len(self.run.nodes) and all(turn.drained for turn in self.run.turns),
@@ -42,7 +42,7 @@ class DrainFindings:
         }
 
     def nodes(self) -> tuple[DrainedNode, ...]:
-        """Return the nodes in their order, those that kubectl never came to last."""
+        """Return the nodes in the order of the drain; those that kubectl did not reach come last."""
         had = {turn.name for turn in self.run.turns}
         return (*map(self._node, self.run.turns), *(DrainedNode(name, False) for name in self.run.nodes if name not in had))
 
@@ -60,7 +60,7 @@ class DrainFindings:
         return sum(_waited(one) for one in self._evictions.values())
 
     def never(self) -> int:
-        """Return how many pods are never evicted, or refused."""
+        """Return how many pods kubectl refuses to evict or never manages to evict."""
         return sum(one.failed for one in self._evictions.values()) + sum(len(turn.refused) for turn in self.run.turns)
 
     def _since(self, time_s: float | None) -> float | None:
@@ -122,7 +122,7 @@ class DrainFindings:
         )  # fmt: skip
 
     def _last(self, uid: str) -> PodRecord | None:
-        """Follow evictions and preemptions to the pod that stands for this one in the end."""
+        """Return the last replacement of a pod, after all further evictions and preemptions."""
         simulation = self.run.course.simulation
         for _ in range(100):
             again = self._evictions.get(uid)
@@ -139,7 +139,7 @@ class DrainFindings:
         return simulation.records.get(uid)
 
     def _why_never(self, one: Evicting) -> str:
-        """Return why a pod is never evicted, with the pods that its budget waits for."""
+        """Return why a pod is never evicted, with the pending pods that its budget needs."""
         waiting = self._pending_of(one)
         return one.why + (f"; {', '.join(waiting)} {'is' if len(waiting) == 1 else 'are'} pending" if waiting else "")
 
@@ -150,7 +150,7 @@ class DrainFindings:
         return [pod.key for pod in pods if not pod.spec.node_name and any(budget.covers(pod) for budget in budgets)]
 
     def _is_deadlock(self) -> bool:
-        """Return True if evictions wait for budgets that only a pending pod can restore, all of them."""
+        """Return True if all waiting evictions wait for budgets that only a pending pod can restore."""
         blocked = [one for one in self._evictions.values() if one.failed and one.evicted_s is None]
         course = self.run.course
         course.gather()

@@ -1,9 +1,9 @@
 """The best order in which to drain nodes one by one.
 
-Best is the order that drains most nodes, then leaves fewest pods pending, then makes fewest evictions wait for a budget. Up to
-eight nodes, all orders are tried; orders with equal beginnings share them. Beyond that, and if trying all takes too long, the
-next node is always the one that does best after those before it. If that takes too long as well, the remaining nodes follow in
-the order given.
+The best order drains the most nodes, then leaves the fewest pods pending, then makes the fewest evictions wait for a budget.
+For up to eight nodes, all orders are tried; orders with equal beginnings share the drains of these. For more nodes, or if
+trying all takes too long, each next node is the one with the best score after the earlier ones. If that takes too long as well,
+the remaining nodes follow in the given order.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from moorage.laboratory.drain_run import DrainRun
 
 __all__ = ["EXHAUSTIVE", "FoundOrder", "OrderScore", "OrderSearch"]
 
-#: Up to so many nodes, all orders are tried.
+#: Maximum number of nodes for which all orders are tried.
 EXHAUSTIVE: Final = 8
-#: Each of the two searches ends after so many drains of one node, or so many seconds.
+#: Limits of each of the two searches: the number of drains of one node, and seconds.
 MOST_DRAINS: Final = 2000
 MOST_S: Final = 30.0
 
 
 class OrderScore(NamedTuple):
-    """How good an order is; less is better."""
+    """The score of an order; a lower one is better."""
 
     undrained: int
     pending: int
@@ -35,7 +35,7 @@ class OrderScore(NamedTuple):
 
 
 class FoundOrder(NamedTuple):
-    """The best order, whether it is proven to be the best, and how many drains of one node that took."""
+    """The best order found, whether all orders were tried, and how many drains of one node the search took."""
 
     nodes: tuple[str, ...]
     score: OrderScore
@@ -79,17 +79,17 @@ class OrderSearch:
         return FoundOrder(order, score, all_tried or score == OrderScore(0, 0, 0), self._drains)
 
     def _begin(self) -> None:
-        """Begin a search: from now on its drains and its time count."""
+        """Begin a search: reset its counts of drains and time."""
         self._drains_before, self._began_s, self._ended = self._drains, self.clock(), False
 
     def _is_over(self) -> bool:
-        """Return True if the present search has to end, and from then on."""
+        """Return True once the present search has reached a limit."""
         drains, seconds = self._drains - self._drains_before, self.clock() - self._began_s
         self._ended = self._ended or drains >= MOST_DRAINS or seconds >= MOST_S
         return self._ended
 
     def _is_free(self, name: str) -> bool:
-        """Return True for a cordoned node that has nothing to evict: when its turn comes makes no difference."""
+        """Return True for a cordoned node without pods to evict, whose position in the order makes no difference."""
         if self.run.plan.returns:
             return False
         with self.transaction():
@@ -118,7 +118,7 @@ class OrderSearch:
             self._best = score, order
 
     def _is_hopeless(self) -> bool:
-        """Return True if no order that begins so is better than the best one known."""
+        """Return True if no order with this beginning can be better than the best one found."""
         return self._best is not None and OrderScore(0, 0, DrainFindings(self.run).waited()) >= self._best[0]
 
     def _visit(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
@@ -140,7 +140,7 @@ class OrderSearch:
             self.run.turns.pop()
 
     def _extend(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
-        """Drain the node that does best next, and go on from there; when the search is over, the next one as given."""
+        """Extend the order by the node with the best score, one at a time; after the limit, by the next one as given."""
         scores: list[tuple[OrderScore, int]] = []
         for at, name in enumerate(rest[:1] if self._is_over() else rest):
             with self.transaction():

@@ -1,4 +1,4 @@
-"""Ask what a drain would do: place the pending pods, drain the nodes in virtual time, and take everything back."""
+"""Ask what a drain would do: place the pending pods, drain the nodes in virtual time, and roll everything back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OWNERS: Final[Mapping[str, type[Object]]] = {
 
 
 class OutageCluster(Protocol):
-    """What questions about drained and lost nodes need of a cluster."""
+    """The methods of a cluster that questions about drained and lost nodes need."""
 
     _aside: Mapping[str, Object]
     _history: History
@@ -136,7 +136,7 @@ def _proof(found: FoundOrder | None) -> Proof:
 
 
 def _assumptions(plan: DrainPlan, run: DrainRun, pods: Sequence[DrainedPod]) -> Iterator[Assumption]:
-    """Yield what the answer rests on and the input does not say."""
+    """Yield the assumptions of the answer: facts that are not in the input."""
     yield Assumption("readyAfter", f"{plan.rules.ready_after_s:g}s")
     yield Assumption("pods that are placed before the drain", "ready, unless their Ready condition says otherwise")
     yield Assumption("grace periods", "every pod uses all of its own" if plan.rules.grace_period_s < 0 else "as asked for")
@@ -150,7 +150,7 @@ def _assumptions(plan: DrainPlan, run: DrainRun, pods: Sequence[DrainedPod]) -> 
 
 
 def _absent_owners(run: DrainRun) -> list[str]:
-    """Return the controllers of evicted pods that the input lacks, of the kinds that the scheduler looks at."""
+    """Return the controllers of evicted pods that are missing in the input, of the kinds that the scheduler reads."""
     cluster = run.course.simulation.scheduler.cluster
     known = {obj.metadata.uid for kind in _OWNERS.values() for obj in cluster.objects(kind).values()}
     replaced = [one for turn in run.turns for one in turn.evictions if one.replacement]

@@ -1,7 +1,7 @@
 """The rules of ``kubectl drain``: which pods of a node it evicts, which it leaves there, and which it refuses to touch.
 
-kubectl applies its filters to each pod in this order. The first one that keeps a pod from being evicted decides, and later ones
-are not asked:
+kubectl applies its filters to each pod in this order. The first filter that does not let a pod be evicted decides, and later
+ones are skipped:
 
 1. A pod that terminates for longer than ``--skip-wait-for-delete-timeout`` is passed over.
 2. A pod of a DaemonSet is refused without ``--ignore-daemonsets``, and left there with it. If that DaemonSet does not exist,
@@ -10,7 +10,7 @@ are not asked:
 4. A pod with an emptyDir volume is refused without ``--delete-emptydir-data``.
 5. A pod without a controller is refused without ``--force``.
 
-Finished pods pass 2, 4 and 5. If one pod of a node is refused, kubectl evicts none. Texts are kubectl's own.
+Rules 2, 4 and 5 do not apply to finished pods. If one pod of a node is refused, kubectl evicts none. Texts are kubectl's own.
 
 Source  kubectl 1.36, pkg/drain/filters.go
 """
@@ -32,7 +32,7 @@ __all__ = [
     "warnings_as_kubectl",
 ]  # fmt: skip
 
-#: What decided about a pod; empty: no rule objects.
+#: The rule that decided about a pod; empty: no rule objects.
 DrainRule = Literal["", "terminating", "DaemonSet", "orphan", "mirror", "emptyDir", "noController"]
 #: What happens to a pod: kubectl evicts it, leaves it on its node, or refuses to drain the node.
 DrainAction = Literal["evict", "stay", "refuse"]
@@ -59,7 +59,7 @@ class DrainFlags(Struct, frozen=True):
 class DrainVerdict(Struct, frozen=True):
     """What ``kubectl drain`` does with a pod.
 
-    ``rule``  what decided; for a pod that is evicted, the rule that a flag overrides
+    ``rule``  the rule that decided; for a pod that is evicted, the rule that a flag overrides
     ``text``  kubectl's refusal or warning, without the name of the pod
     """
 
@@ -93,7 +93,7 @@ def _just_now(pod: Pod) -> float:
 def judge_pod(pod: Pod, flags: DrainFlags, daemon_sets: Container[str], terminating_s: float = 0.0) -> DrainVerdict:
     """Return what ``kubectl drain`` does with a pod.
 
-    ``daemon_sets``    those that exist, as ``namespace/name``
+    ``daemon_sets``    the existing DaemonSets, as ``namespace/name``
     ``terminating_s``  seconds since the pod's deletion timestamp, if it has one
     """
     if pod.metadata.deletion_timestamp is not None and 0 < flags.skip_wait_for_delete_timeout_s < int(terminating_s):

@@ -1,4 +1,4 @@
-"""Drain nodes in virtual time, in an open transaction, and say what came of every pod.
+"""Drain nodes in virtual time, in an open transaction, and record the outcome for every pod.
 
 ``kubectl drain a b`` cordons all nodes, then drains one after the other, each as soon as the pods of the one before are gone,
 and stops at the first node that it cannot drain.
@@ -29,9 +29,9 @@ class DrainPlan(Struct, frozen=True):
 
     ``manner``       ``one-by-one``: each waits for the one before; ``together``: all at once
     ``returns``      a node takes pods again as soon as it is drained, as after an upgrade; it is cordoned when its turn comes
-    ``surge``        so many empty nodes like the first one are added before
+    ``surge``        the number of empty nodes like the first one to add before
     ``pods``         only pods that this selector matches are evicted
-    ``leaving_s``    how long a pod has been leaving already, in seconds
+    ``leaving_s``    returns for how many seconds a pod has been terminating already
     """
 
     flags: DrainFlags = DrainFlags()
@@ -44,7 +44,7 @@ class DrainPlan(Struct, frozen=True):
 
 
 class DrainedCluster(Protocol):
-    """What a drain needs of a cluster beside its course."""
+    """The methods of a cluster that a drain needs in addition to its course."""
 
     def apply(self, *changes: Change) -> None: ...
 
@@ -67,7 +67,7 @@ class NodeTurn:
 
 @dataclass
 class DrainRun:
-    """A drain of nodes in this order. After ``run``, ``turns`` say what came of each node."""
+    """A drain of nodes in this order. After ``run``, ``turns`` has the outcome for each node."""
 
     cluster: DrainedCluster
     course: DrainCourse
@@ -97,7 +97,7 @@ class DrainRun:
         self.course.advance(None)
 
     def begin(self) -> None:
-        """Add the surge nodes and cordon what is cordoned from the beginning."""
+        """Add the surge nodes, and cordon the nodes that are cordoned from the beginning."""
         self._surge()
         if not self.plan.returns or self.plan.manner == "together":
             self._cordon(self.nodes)

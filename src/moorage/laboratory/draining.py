@@ -1,8 +1,9 @@
-"""One drain in virtual time, as ``kubectl drain`` makes it: pods are evicted in parallel, each retried on its own.
+"""One drain in virtual time, as ``kubectl drain`` makes it: pods are evicted in parallel, each with its own retries.
 
 An eviction that a budget refuses (status 429) is retried after 5 s. A pod that several budgets cover fails at once, with status
-500. An evicted pod leaves after its grace period. A ReplicaSet, a ReplicationController or a Job replaces it as soon as it is
-leaving, a StatefulSet under the same name once it is gone. A replacement counts as healthy some time after it was placed.
+500. An evicted pod is deleted after its grace period. A ReplicaSet, a ReplicationController or a Job replaces it as soon as it
+is terminating, a StatefulSet under the same name once it is deleted. A replacement counts as healthy a given time after it was
+placed.
 
 Source  kubectl 1.36, pkg/drain/drain.go; kube-apiserver, pkg/registry/core/pod/storage/eviction.go
 """
@@ -28,7 +29,7 @@ from moorage.simulator.replacing import replacement
 
 __all__ = ["DENIED", "RETRY_S", "TWO_BUDGETS", "DrainCourse", "Evicting", "EvictionRules", "NodeDrain"]
 
-#: kubectl waits so long before it retries an eviction.
+#: Seconds that kubectl waits before it retries an eviction.
 RETRY_S: Final = 5.0
 TWO_BUDGETS: Final = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 DENIED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -54,12 +55,12 @@ class EvictionRules(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Evicting:
-    """A pod that kubectl evicts, and what came of it so far. Times are seconds of simulated time.
+    """A pod that kubectl evicts, and its state so far. Times are seconds of simulated time.
 
     ``budget``       the budgets that refused the eviction, if any did
-    ``why``          why the pod is not evicted, as long as it is not
-    ``failed``       kubectl gave up on the pod: before it was evicted, or before it was gone
-    ``replacement``  the UID of the pod that its controller makes instead
+    ``why``          why the pod has not been evicted yet; "" once it has
+    ``failed``       kubectl gave up on the pod, before it was evicted or before it was deleted
+    ``replacement``  the UID of the pod that its controller creates instead
     """
 
     pod: Pod
@@ -85,8 +86,8 @@ class Evicting:
 class DrainCourse:
     """A cluster while its nodes are drained: the simulation, and which of its pods are ready.
 
-    ``step`` makes a step and remembers it. ``placed`` are the UIDs of the pods that were on nodes when draining began; they are
-    ready unless the input says otherwise.
+    ``step`` makes a step and adds it to the history. ``placed`` are the UIDs of the pods that were on nodes when draining
+    began; they are ready unless the input says otherwise.
     """
 
     current: Callable[[], RecordedSimulation]
@@ -111,7 +112,7 @@ class DrainCourse:
             self.step(Told(facts))
 
     def advance(self, until_s: float | None) -> None:
-        """Let time pass until then; None: until nothing more happens."""
+        """Let time pass until a time in seconds; None: until nothing more happens."""
         self.step(Ran(until_s))
 
     def is_ready(self, pod: Pod) -> bool:
@@ -122,7 +123,7 @@ class DrainCourse:
         return record is not None and record.placed_s is not None and record.placed_s + self.rules.ready_after_s <= self.now
 
     def next_ready_s(self) -> float | None:
-        """Return when the next pod becomes ready, of those that are placed already."""
+        """Return when the next placed pod becomes ready; None if all are ready."""
         after = self.rules.ready_after_s
         times = (
             record.placed_s + after
@@ -132,7 +133,7 @@ class DrainCourse:
         return min((time_s for time_s in times if time_s > self.now), default=None)
 
     def gather(self) -> None:
-        """Look up again which pods exist in the namespaces of budgets."""
+        """Update the list of pods in the namespaces of budgets."""
         self._members = {namespace: [] for namespace in self.book.namespaces}
         for uid, pod in self.simulation.pods.items() if self._members else ():
             if pod.metadata.namespace in self._members:
@@ -156,7 +157,7 @@ class NodeDrain:
         self._begun_s = self.course.now
         self._leaving: list[tuple[float, int, Evicting]] = []
         self._serial = 0
-        #: The figures in the status of each budget: evictions at the same time find what the controller wrote before them.
+        #: The figures in the status of each budget, as the controller wrote them before the present evictions.
         self._status: dict[str, BudgetFigures] = {}
         self._changed = False
 
@@ -191,11 +192,11 @@ class NodeDrain:
         return self._begun_s + steps * RETRY_S
 
     def _next_s(self) -> float | None:
-        """Return when something happens next that this drain has to act upon; None if nothing will."""
+        """Return the time of the next event to which this drain has to react; None if there is none."""
         leaves = self._leaving[0][0] if self._leaving else None
         if not any(one.waits for one in self.evictions):
             return leaves
-        self.course.advance(self.course.now)  # whether more happens is known only once all that is due was done
+        self.course.advance(self.course.now)  # first process everything that is due now: only then is the next event known
         after = self._on_grid(self.course.now + RETRY_S / 1000)
         if self._changed or not self.course.simulation.is_at_rest:
             return after if leaves is None else min(after, leaves)
@@ -225,7 +226,7 @@ class NodeDrain:
     # -- evictions -------------------------------------------------------------------------------------------------------
 
     def _attempt(self) -> None:
-        """Ask for the eviction of all pods that wait for it."""
+        """Request the eviction of all waiting pods."""
         self._changed = False
         self._status.clear()
         self.course.gather()
@@ -243,7 +244,7 @@ class NodeDrain:
             self._evict(one, pod)
 
     def _may_go(self, one: Evicting, pod: Pod) -> bool:
-        """Return True if the eviction subresource lets the pod go; otherwise note why not."""
+        """Return True if the eviction subresource allows the eviction; otherwise record why not."""
         if self.course.rules.disable_eviction or self._is_exempt(pod):
             return True
         covering = self.course.book.covering(pod)
@@ -272,7 +273,7 @@ class NodeDrain:
         return pod.status.phase == "Pending" and pod.metadata.uid not in self.course.simulation.records
 
     def _watch(self, one: Evicting, pod: Pod) -> None:
-        """Wait for a pod that is leaving already. The simulation deletes victims of preemption itself."""
+        """Wait for a pod that is terminating already. The simulation deletes victims of preemption itself."""
         one.evicted_s = self.course.now
         if one.uid not in self.course.simulation.victims:
             self._leaves_later(one, self._grace_s(pod))
@@ -299,7 +300,7 @@ class NodeDrain:
         return float(asked if asked >= 0 else 30 if own is None else own)
 
     def _replaced(self, one: Evicting, kinds: frozenset[str]) -> list[Seen | Gone]:
-        """Return the replacement that a controller of one of these kinds makes now."""
+        """Return the replacement that a controller of one of these kinds creates now; None if there is none."""
         owner = controller_of(one.pod.metadata)
         if owner is None or owner.kind not in kinds or one.pod.status.phase in ENDED_PHASES or one.replacement:
             return []
@@ -324,7 +325,7 @@ class NodeDrain:
 
 
 def _refusal(budget: WatchedBudget, figures: BudgetFigures) -> str:
-    """Return the eviction subresource's words."""
+    """Return the eviction subresource's message."""
     name = budget.budget.name
     if figures.fault:
         return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {figures.fault}"

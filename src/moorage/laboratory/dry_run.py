@@ -1,7 +1,7 @@
-"""Try pods without binding them, where the outcome is certain to be the same.
+"""Try pods without binding them, if the outcome is certain to be the same.
 
-Binding a pod in a simulation succeeds unless a plugin has a say from Reserve on. Where none has, the decision alone tells the
-outcome, and the pod only has to be counted on its node for the pods that follow.
+Binding a pod in a simulation succeeds unless a plugin acts on it at Reserve or later. If none does, the decision alone gives
+the outcome, and the pod only has to be counted on its node for the pods that follow.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["OnlyNode", "quick_decision", "quick_placements", "rests"]
 
 _FILTERED = SearchScope(post_filter=False)
 
-#: The points at which a plugin has a say after the decision, and those at which it learns of the pod.
+#: The points at which a plugin can fail the pod after the decision, and those at which it only observes the pod.
 _AFTER = ("reserve", "permit", "preBind", "postBind")
 
 
 def quick_placements(
     simulation: RecordedSimulation, pods: Sequence[Pod], scope: SearchScope, *, stop_on_failure: bool
 ) -> list[PodPlacement] | None:
-    """Return what an attempt for each pod would come to; None if only the attempts can tell. Nothing changes."""
+    """Return the outcome of an attempt for each pod; None if only real attempts give it. Nothing changes."""
     scheduler = simulation.scheduler
     if scheduler.cycle.extenders or scheduler.cluster.groups is not None:
         return None
@@ -66,11 +66,11 @@ class OnlyNode(NamedTuple):
 def quick_decision(
     simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None, changed: Collection[int] | None = None
 ) -> Decision | OnlyNode | None:
-    """Return the decision on a pod, if it is certain to be the outcome of an attempt; None if only the attempt can tell.
+    """Return the decision on a pod if an attempt is certain to end with it; None if only a real attempt gives the outcome.
 
-    ``OnlyNode``: an attempt for this node alone has the same outcome.
+    ``OnlyNode``: an attempt limited to this node has the same outcome.
 
-    ``cycle`` keeps what it knows of the pod for the next decision on it. The engine's own cycle keeps what it knows of others.
+    ``cycle`` caches its verdicts on the pod for the next decision on it; None: nothing is cached.
     ``changed``: the rows that changed since an attempt found no node, if that bounds preemption (``eviction_bounds``)
     """
     scheduler = simulation.scheduler
@@ -111,7 +111,7 @@ def _may_be_tried(scheduler: Scheduler, pod: Pod, queued: QueuedPod | None) -> b
 
 
 def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, assumed: list[str] | None) -> PodPlacement | None:
-    """Decide for one pod. ``assumed`` gets its UID if it is counted on its node; None: it is the last one."""
+    """Decide for one pod, and count it on its node. ``assumed`` collects UIDs of counted pods; None: count no pod."""
     profile = scheduler.profiles.get(pod.spec.scheduler_name)
     if profile is None or not _may_be_tried(scheduler, pod.pod, scheduler.queue.get(pod.uid)):
         return None
@@ -129,7 +129,7 @@ def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, ass
 
 
 def rests(profile: Profile, decision: Decision) -> bool:
-    """Return True if no plugin has anything to do for the pod after the decision."""
+    """Return True if no plugin acts on the pod after the decision."""
     busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
     return not busy and not any(profile.restless_at(point) for point in _AFTER)
 

@@ -1,7 +1,7 @@
-"""A dump as a file: a List of what scheduling reads of a cluster, and a record of how it was taken.
+"""A dump as a file: a List of the objects that scheduling reads, and a record of how it was taken.
 
-Objects are written as the values that scheduling reads, so environments, arguments, data and managed fields never get into a
-dump. Of annotations, only those remain that scheduling or a controller reads.
+Only fields that scheduling reads are written, so environments, arguments, data and managed fields never get into a dump. Only
+annotations that scheduling or a controller reads remain.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class DumpWriter:
-    """Collects the objects of pages as they come; ``kept`` names annotations to keep in addition."""
+    """Collects the objects of pages as they arrive; ``kept`` names annotations to keep in addition."""
 
     def __init__(self, kept: Iterable[str] = ()) -> None:
         self._kept = _READ | frozenset(kept)
         self._items: list[bytes] = []
-        #: Kind → how many objects.
+        #: Kind → number of objects.
         self.counts: dict[str, int] = {}
 
     def take(self, page: InputFile) -> None:
@@ -76,7 +76,7 @@ class DumpWriter:
             self.counts[found.kind] = self.counts.get(found.kind, 0) + 1
 
     def _custom(self, version: str, kind: str, payload: Mapping[str, Any] | bytes) -> dict[str, Any]:
-        """Return an object of a custom kind as it is, without managed fields and other annotations."""
+        """Return an object of a custom kind without managed fields and without annotations that are not read."""
         document: dict[str, Any] = msgspec.json.decode(payload) if isinstance(payload, bytes) else dict(payload)
         metadata = dict(document.get("metadata") or {})
         metadata.pop("managedFields", None)
@@ -110,7 +110,7 @@ class DumpWriter:
         return replace(template, metadata=self._bare(template.metadata), spec=self._pod_spec(template.spec))
 
     def _pod_spec(self, spec: Any) -> Any:
-        """Return a pod's spec whose claim templates have no annotations that are not read."""
+        """Return a pod's spec, with only those annotations of claim templates that are read."""
         if not any(volume.ephemeral is not None for volume in spec.volumes):
             return spec
         volumes = tuple(self._volume(volume) for volume in spec.volumes)

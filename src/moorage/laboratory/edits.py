@@ -13,7 +13,8 @@ An edit names an object and one field of it. A pod without a namespace is in ``d
                                               config/default-scheduler/NodeAffinity addedAffinity-
 
 ``cpu``, ``memory`` and ``ephemeral-storage`` of a pod are short for ``requests.cpu`` and so on.
-A change of an explanation's document is an edit, too: a JSON object with ``owner``, ``verb``, ``target``, ``path`` and ``new``.
+A change in the document of an explanation is an edit, too: a JSON object with ``owner``, ``verb``, ``target``, ``path`` and
+``new``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["parse_edit", "parse_field"]
 
 
 class _Edit(NamedTuple):
-    """A form of an edit: what its field looks like, and how the change reads."""
+    """A form of an edit: the pattern of its field, and how to build the change."""
 
     kind: str
     field: re.Pattern[str]
@@ -89,7 +90,7 @@ _FORMS: Final = (
 def parse_edit(text: str) -> Change:
     """Read one edit.
 
-    Raises  InputError, with the forms that would work, if it has none of them
+    Raises  InputError, which lists the valid forms, for any other text
     """
     if text.lstrip().startswith("{"):
         return _atom(text)
@@ -111,7 +112,7 @@ def parse_edit(text: str) -> Change:
     return parse_field(kind, target, field, text)
 
 
-#: Requests of a pod that need no ``requests.``.
+#: Resources that may be written without ``requests.`` in edits of a pod.
 _SHORT: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 #: The types of the new values of changes; those of other verbs are texts.
 _NEW: Final[Mapping[str, type]] = {
@@ -120,7 +121,7 @@ _NEW: Final[Mapping[str, type]] = {
 
 
 def _atom(text: str) -> Change:
-    """Read a change as it is in a document."""
+    """Read a change in the form of an explanation's document."""
     try:
         found = msgspec.json.decode(text, type=Change, strict=True)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -132,7 +133,7 @@ def _atom(text: str) -> Change:
 
 
 def _argument(target: str, field: str, text: str) -> Change:
-    """Read a change of a plugin's argument; a list gets one more entry."""
+    """Read a change of a plugin's argument; a value for a list is appended to it."""
     path, equals, value = (field[:-1], "=", None) if field.endswith("-") and "=" not in field else field.partition("=")
     if not equals or not path:
         raise InputError(one_line(f"edit {text!r}: write 'disable', 'ARGUMENT=VALUE' or 'ARGUMENT-'"))

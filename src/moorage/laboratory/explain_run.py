@@ -1,4 +1,4 @@
-"""Run a cluster as ``moorage simulate`` does, and explain what came of some of its pods."""
+"""Run a cluster as ``moorage simulate`` does, and explain the outcome of some of its pods."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, Sta
 
 __all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
 
-#: So many pods are watched while they are placed; explaining a placement takes longer than making it.
+#: Maximum number of pods to explain while they are placed: explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
 _LIMITS = ChangeLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """Which pods to explain: those named, or all that stay pending and ``also`` these (``namespace/name``), if they exist.
+    """Which pods to explain: the named ones, or all that stay pending and those in ``also`` (``namespace/name``) that exist.
 
     ``asked_of``: the fields of the request that the input and its changes give, such as ``files``, ``digest`` and ``question``.
     """
@@ -105,7 +105,7 @@ def simulate_and_explain(
 def _prepared(
     options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None
 ) -> tuple[RecordedSimulation, list[InputNote]]:
-    """Return an empty simulation that can be watched and changed, and notes on its plugins."""
+    """Return an empty simulation that reports decisions and can be rolled back, and notes on its plugins."""
     simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation)
     assert isinstance(simulation, RecordedSimulation)
     return simulation, notes
@@ -123,7 +123,7 @@ def _with_changes(
         return found
     cycle = simulation.scheduler.cycle
     assert isinstance(cycle, WatchingCycle)
-    cycle.watched.clear()  # what comes now are trials
+    cycle.watched.clear()  # from here on, decisions belong to trials
     at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
     present = at_rest.present()
     return [with_changes(one, ClusterTrials(at_rest, one.pod, limits.with_queue), present, limits) for one in found]

@@ -1,4 +1,4 @@
-"""The least change in an explanation: what would place the pod, as the laboratory finds it, in the explanation's values."""
+"""The least changes that would place a pod, in the values of its explanation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proo
 
 __all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
 
-#: Outcomes that changes may mend.
+#: Outcomes for which changes are searched.
 CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 
 
 class ChangeLimits(Struct, frozen=True):
-    """Who may change what, and how long to search.
+    """Limits of the search for changes: which owners and kinds, and how many runs.
 
     ``probes``      runs of the engine; 0 leaves the least change out
     ``with_queue``  the pods ahead of the pod in the queue are tried before it
@@ -74,7 +74,7 @@ def _report(remedy: Remedy, at: dict[str, int]) -> ChangeReport:
 
 
 def _ranked(explanation: Explanation, changes: Collection[ChangeReport]) -> tuple[NodeGroup, ...]:
-    """Return the groups with the cost of the cheapest answer that opens one of their nodes, the cheapest group first."""
+    """Return the groups with the cost of the cheapest answer that places the pod on one of their nodes, the cheapest first."""
     priced = []
     for place, group in enumerate(explanation.groups):
         nodes = set(group.nodes)

@@ -1,4 +1,4 @@
-"""The engine that an explanation looks at: one in virtual time, or that of a live scheduler."""
+"""The engine that an explanation reads: one in virtual time, or that of a live scheduler."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["ExplainedState"]
 
 @dataclass(frozen=True, slots=True)
 class ExplainedState:
-    """``profiles`` are those to ask, by scheduler name; ``groups`` the last attempts for pod groups.
+    """The state that an explanation reads. ``profiles`` are by scheduler name; ``groups`` has the last attempts for pod groups.
 
     ``now``                the present time in engine seconds
-    ``ask``                puts a question to an extender; None: they are not asked
-    ``skipped_extenders``  how many extenders the configuration has that are left out
+    ``ask``                sends a request to an extender; None: extenders are not asked
+    ``skipped_extenders``  the number of configured extenders that are left out
     """
 
     scheduler: Scheduler

@@ -1,4 +1,4 @@
-"""Put an explanation together: the decision or the state at rest of one pod, in the values that reports are made of."""
+"""Build the explanation of one pod from its decision, or from the present state, in the values of reports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["Subject", "explain_bound", "explain_now", "explain_pending", "explai
 
 @dataclass
 class Subject:
-    """The pod that an explanation is about, and what was worked out when decisions on it were made.
+    """The pod to explain, with the parts of its explanation that were computed when decisions on it were made.
 
     ``placed`` are the parts of the explanation of its last placement, ``preempting`` those of the last attempt that evicted
     pods for it.
@@ -52,7 +52,7 @@ class Subject:
     preempting: dict[str, Any] = field(default_factory=dict)
 
     def heard(self, moment: Moment, seed: int, cluster: ClusterState | None = None) -> None:
-        """Take note of a decision, while the state is the one that it was made in. ``cluster``: that state, to change it."""
+        """Record a decision, while the state is still the one of the decision. ``cluster``: that state, for what-ifs."""
         decision = moment.decision
         judged = verdicts_of_all(moment.profile, decision.pod, moment.snapshot, moment.nominated)
         if decision.node is not None:
@@ -63,7 +63,7 @@ class Subject:
 
 
 def _judged_parts(judged: EveryVerdict) -> dict[str, Any]:
-    """Return the parts of an explanation that follow from the verdicts."""
+    """Return the fields of an explanation that follow from the verdicts."""
     found = groups(judged)
     return {
         "nodes": tuple(judged.names),
@@ -99,7 +99,7 @@ def explain_untried(request: ExplainRequest, standing: PodStanding) -> Explanati
 
 
 def explain_now(state: ExplainedState, subject: Subject, record: PodRecord | None = None) -> Explanation:
-    """Return the explanation of a pod in the present state, whatever led to it."""
+    """Return the explanation of a pod in the present state, without its earlier decisions."""
     outside = standing_without_attempt(subject.pod, state.profiles)
     if outside is not None:
         return explain_untried(subject.request, outside)
@@ -109,7 +109,7 @@ def explain_now(state: ExplainedState, subject: Subject, record: PodRecord | Non
 
 
 def explain_bound(state: ExplainedState, subject: Subject) -> Explanation:
-    """Return the explanation of a pod that is on a node: what would become of it if it were scheduled again now."""
+    """Return the explanation of a pod that is on a node: where it would go if it were scheduled again now."""
     pod, request = subject.pod, subject.request
     scheduler = state.scheduler
     table, profile = scheduler.cluster.table, state.profiles.get(pod.spec.scheduler_name)
@@ -166,7 +166,7 @@ def _scored_now(state: ExplainedState, profile: Profile, pod: PodInfo, judged: E
 
 
 def explain_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Explanation:
-    """Return the explanation of a pod that was to be placed: from its decision if it was placed, else from the state now."""
+    """Return the explanation of a pod that was pending: from its decision if it was placed, else from the present state."""
     if record is not None and record.node and subject.placed:
         return _placed(subject, record)
     pod = PodInfo(record.pod if record is not None else subject.pod)
@@ -180,7 +180,7 @@ def explain_pending(state: ExplainedState, subject: Subject, record: PodRecord |
 
 @contextmanager
 def without(cluster: ClusterState, uid: str) -> Iterator[None]:
-    """Take an assumed pod off its node for as long as the block lasts, so that it is not in its own way."""
+    """Remove an assumed pod from its node while the block runs, so that its own usage does not count against it."""
     node = cluster.node_of(uid)
     row = cluster.table.row_of.get(node or "")
     held = None if row is None else cluster.table.pods[row].get(uid)
@@ -221,7 +221,7 @@ def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodR
 
 
 def _assumptions(state: ExplainedState) -> tuple[Assumption, ...]:
-    """Return what the answer leaves out: extenders that were not asked."""
+    """Return the assumptions of the answer: extenders that were not asked."""
     unasked = state.skipped_extenders or (len(state.scheduler.cycle.extenders) if state.ask is None else 0)
     if not unasked:
         return ()
@@ -258,7 +258,7 @@ def _why_pending(standing: PodStanding, judged: EveryVerdict, decisive: Sequence
 
 
 def _message(state: ExplainedState, pod: Pod, record: PodRecord | None) -> str:
-    """Return the event's text: that of the run, else the reasons of the gate, else what the scheduler wrote to the pod."""
+    """Return the event's text: that of the run, else the gate's reasons, else the scheduler's message in the pod's status."""
     if record is not None and record.message:
         return record.message
     queued = state.scheduler.queue.get(pod.metadata.uid)

@@ -1,4 +1,4 @@
-"""The verdicts of extenders: they are asked about the nodes that no plugin refuses, as kube-scheduler asks them."""
+"""The verdicts of extenders, which are asked about the nodes that no plugin refuses, as kube-scheduler does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Ask = Callable[[Question], bytes]
 
 
 def with_extenders(judged: EveryVerdict, extenders: Iterable[HTTPExtender], whole: Whole, ask: Ask) -> EveryVerdict:
-    """Return the verdicts with those of the extenders that filter nodes for the pod.
+    """Return the verdicts, extended by those of the extenders that filter nodes for the pod.
 
-    An extender that fails refuses every node that is left, unless it is ignorable.
+    An extender that fails refuses all remaining nodes, unless it is ignorable.
     """
     consultation = Consultation.of(judged.pod, extenders, whole)
     filtering = [one.shown for one in consultation.extenders if one.filter_verb]

@@ -1,8 +1,8 @@
-"""Nodes that are lost: what becomes of their pods, in a transaction of the cluster.
+"""Lose nodes and let their pods be replaced, in a transaction of the cluster.
 
-``deleted``: the node objects and their pods are gone at once, and controllers replace the pods. ``unreachable``: the nodes are
-not ready and tainted; their pods are deleted when their tolerations end, but their objects stay, since no kubelet confirms the
-deletion. So a StatefulSet does not replace its pods, and the nodes still count as topology domains.
+``deleted``: the node objects and their pods are deleted at once, and controllers replace the pods. ``unreachable``: the nodes
+are tainted and not ready; their pods are deleted when their tolerations end, but the pod objects stay, as no kubelet confirms
+the deletion. So a StatefulSet does not replace its pods, and the nodes still count as topology domains.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ FailureMode: TypeAlias = Literal["deleted", "unreachable"]
 _MIRROR: Final = "kubernetes.io/config.mirror"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _TAINTS: Final = tuple(Taint(key=UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
-#: Admission gives every pod this toleration of the taint, in seconds.
+#: The seconds for which pods tolerate the taint, by the toleration that admission adds.
 _TOLERATED_S: Final = 300.0
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Return True for a pod that a kubelet made of a file of its node."""
+    """Return True for a mirror pod, which a kubelet created for a static pod."""
     return _MIRROR in pod.metadata.annotations
 
 
 def class_of(pod: Pod) -> str:
-    """Return the priority class of a pod, or its priority if that has no name; "" for a pod without either."""
+    """Return the priority class of a pod, or else its priority as text; "" for a pod without either."""
     return pod.spec.priority_class_name or (str(pod.priority) if pod.priority else "")
 
 
@@ -63,7 +63,7 @@ def pods_by_node(simulation: RecordedSimulation) -> dict[str, list[str]]:
 
 @dataclass
 class NodeFailures:
-    """Failures of one cluster at rest. Open a transaction around each; ``step`` makes a step and remembers it."""
+    """Failures of one cluster at rest. Open a transaction around each; ``step`` makes a step and adds it to the history."""
 
     current: Callable[[], RecordedSimulation]
     step: Callable[[Step], None]
@@ -79,9 +79,9 @@ class NodeFailures:
         return [pods[uid] for name in nodes for uid in self.on_node.get(name, ())]
 
     def lose(self, lost: str, nodes: Sequence[str], mode: FailureMode = "deleted", *, follows: bool = False) -> NodeLoss:
-        """Lose nodes, let time pass until nothing more happens, and return what came of it; ``follows``: of each pod.
+        """Lose nodes, let time pass until nothing more happens, and return the outcome; ``follows``: for each pod too.
 
-        Raises  InputError for a node that is not there
+        Raises  InputError for a node that does not exist
         """
         before = frozenset(self.current().victims)
         held = self.pods_of(nodes)
@@ -95,7 +95,7 @@ class NodeFailures:
         return replace(loss, moved=tuple(self._moved(held, made))) if follows else loss
 
     def _moved(self, held: Sequence[Pod], made: Mapping[str, Pod]) -> Iterator[MovedPod]:
-        """Yield where the pods of the nodes are afterwards, if a controller replaces them or they are lost."""
+        """Yield the final node of each pod of the nodes that a controller replaces or that is lost."""
         simulation = self.current()
         for pod in held:
             fresh = made.get(pod.metadata.uid)
@@ -188,7 +188,7 @@ class NodeFailures:
         )
 
     def _free(self, resource: str, lost: Sequence[str]) -> int:
-        """Return what pods could still request of a resource on schedulable nodes."""
+        """Return the free amount of a resource on schedulable nodes."""
         table = self.current().scheduler.cluster.table
         left = (table.allocatable(resource).view - table.requested(resource).view).clip(min=0)
         closed = [table.row_of[name] for name in {*self._cordoned, *lost} if name in table.row_of]
@@ -196,12 +196,12 @@ class NodeFailures:
 
 
 def _replaced(pod: Pod) -> Pod | None:
-    """Return the pod that a controller makes instead of one whose node is lost."""
+    """Return the pod that a controller creates in place of one whose node is lost."""
     if pod.status.phase in ENDED_PHASES or is_mirror(pod):
         return None
     owner = controller_of(pod.metadata)
     if pod.metadata.deletion_timestamp is not None and (owner is None or owner.kind != "StatefulSet"):
-        return None  # it was replaced when it began to leave
+        return None  # it was replaced when its deletion began
     return replacement(pod, REPLACING_ELSEWHERE)
 
 
@@ -214,7 +214,7 @@ def _is_bare(pod: Pod) -> bool:
 
 
 def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
-    """Follow replacements to the pod that stands for this one in the end."""
+    """Return the last replacement of a pod."""
     for _ in range(100):
         if not record.replaced:
             break
@@ -227,7 +227,7 @@ def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
 
 
 def unreachable_node(node: Node) -> Node:
-    """Return a node as the node lifecycle controller marks it when its kubelet is silent."""
+    """Return a node as the node lifecycle controller marks it when its kubelet stops reporting."""
     others = tuple(taint for taint in node.spec.taints if taint.key != UNREACHABLE)
     unknown = NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
     conditions = tuple(one for one in node.status.conditions if one.type != "Ready")

@@ -1,4 +1,4 @@
-"""Where one pod could go now, by the verdicts of the Filter plugins; nothing changes."""
+"""The nodes that the Filter plugins accept for one pod now; nothing changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from moorage.state.table import NodeTable
 
 __all__ = ["feasibility_of", "fitting_rows"]
 
-#: Filters every node, and keeps nothing between calls.
+#: A cycle that filters every node and caches nothing.
 _JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
 
 
 def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[str] | None) -> Feasibility:
-    """Return where a pod could go among ``nodes`` (None: all). Extenders are not asked.
+    """Return which of ``nodes`` (None: all) accept a pod. Extenders are not asked.
 
-    Raises  InputError for a node that is not there
+    Raises  InputError for a node that does not exist
     """
     scheduler = simulation.scheduler
     snapshot = scheduler.snapshot

@@ -61,7 +61,7 @@ class ColumnFrame:
         return pandas.DataFrame(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Give the columns to a library that reads Arrow's C stream, such as pandas and polars; pyarrow must be installed."""
+        """Export the columns as Arrow's C stream, for libraries such as pandas and polars; pyarrow must be installed."""
         try:
             arrow = importlib.import_module("pyarrow")
         except ImportError:
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def frame_of(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> ColumnFrame:
-    """Return a frame with these columns; numbers and truth values become typed columns, all else becomes objects."""
+    """Return a frame with these columns; numbers and booleans become typed columns, other values object columns."""
     held = list(rows)
     cells = list(zip(*held, strict=True)) if held else [()] * len(names)
     return ColumnFrame({name: _column(values) for name, values in zip(names, cells, strict=True)})
@@ -127,7 +127,7 @@ def _zone(labels: Mapping[str, str]) -> str:
 
 
 def pods_frame(pods: Sequence[PodInfo], state_of: Callable[[PodInfo], str]) -> ColumnFrame:
-    """Return the pods in the order they came: names, nodes, states, priorities, and what each requests."""
+    """Return the pods in the order they arrived: names, nodes, states, priorities, and requests."""
     names = sorted({name for pod in pods for name in pod.requests} | {"cpu", "memory"})
     columns: dict[str, Column] = {
         "namespace": _column([pod.namespace for pod in pods]),

@@ -1,6 +1,6 @@
 """The first line of an explanation: why no node fits, in one sentence.
 
-The conflict that is named is the smallest one over the nodes that the pod may use at all; if there are none, over all nodes.
+The sentence names the smallest conflict over the nodes that the pod may use at all; if there are none, over all nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moorage.laboratory.verdicts import Constraint, EveryVerdict, Stage
 
 __all__ = ["why_nowhere"]
 
-#: Plugin → what the pod brings that the plugin holds against nodes.
+#: Plugin → the words for the pod's constraint that the plugin checks.
 _NOUNS = {
     "NodeAffinity": "its node affinity",
     "InterPodAffinity": "its pod affinity",

@@ -1,8 +1,8 @@
-"""What happened to a cluster since it was read, as values, and the simulation that it leads to.
+"""The steps of a cluster since it was read, as values, and the simulation that results from them.
 
-A simulation is a function of its options, the objects that it began with, and the steps that followed: it reads no clock, and
-draws nothing that is not seeded. So a ``History`` stands for a simulation. It is small, it can be copied and pickled, and
-``play`` makes a simulation of it that decides as the first one did.
+A simulation is a function of its options, its first objects, and the steps that followed: it reads no clock, and all random
+numbers are seeded. So a ``History`` represents a simulation. It is small, it can be copied and pickled, and ``play`` returns a
+simulation that decides as the first one did.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def _told(packed: list[tuple[type[Seen | Gone], Packed]]) -> Told:
 
 
 class Deleted(Struct, frozen=True):
-    """A pod was deleted, and its controller makes no other."""
+    """A pod was deleted, and its controller does not replace it."""
 
     uid: str
 
 
 class Evicted(Struct, frozen=True):
-    """A pod was evicted: it leaves after its grace period, and its controller makes another."""
+    """A pod was evicted: it is deleted after its grace period, and its controller replaces it."""
 
     uid: str
     grace_s: float | None
@@ -75,7 +75,7 @@ Step = Told | Deleted | Evicted | Tried | Ran
 
 @dataclass
 class History:
-    """How to come to a simulation's state.
+    """The steps that lead to a simulation's state.
 
     ``objects`` are shared between histories and never changed; ``config`` are changes of the configuration.
     """

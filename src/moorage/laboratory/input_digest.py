@@ -1,4 +1,4 @@
-"""The digest of an input: inputs with equal objects in equal order have equal digests, whatever files they came in."""
+"""The digest of an input: equal for equal objects in equal order, however they are split into files."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ BootstrapRows = npt.NDArray[np.intp]
 
 #: Bootstrap draws.
 DRAWS: Final = 10_000
-#: With fewer pairs there is no interval.
+#: Minimum number of pairs for an interval.
 LEAST_PAIRS: Final = 5
-#: Up to so many pairs, all ways to flip their signs are tried.
+#: Maximum number of pairs for the exact test, which tries all ways to flip their signs.
 MOST_FLIPPED: Final = 12
 _NORMAL: Final = NormalDist()
 #: Relative difference below which two means of the same numbers, summed in another order, are equal.
@@ -40,7 +40,7 @@ _SAME: Final = 1e-12
 
 
 class MeanDifference(NamedTuple):
-    """The mean of differences. ``exact``: every pair has the same one, so chance has no part in it.
+    """The mean of differences. ``exact``: every pair has the same difference, so the mean does not depend on chance.
 
     ``value`` is None if the differences include plus and minus infinity; ``interval`` is None with fewer than five pairs, and
     where it would be infinite. ``p``: the chance of a mean as far from 0 if both sides were the same.
@@ -63,7 +63,7 @@ def draw_rows(pairs: int, seed: int, draws: int = DRAWS) -> BootstrapRows:
 
 
 def mean_difference(differences: Sequence[float], rows: BootstrapRows) -> MeanDifference:
-    """Return the mean of paired differences, and how certain it is; ``rows`` come from ``draw_rows``."""
+    """Return the mean of paired differences with its interval and p-value; ``rows`` come from ``draw_rows``."""
     values = np.asarray(differences, dtype=np.float64)
     exact = bool((values == values[0]).all())
     if not np.isfinite(values).all():
@@ -97,14 +97,14 @@ def _slack(values: Floats) -> float:
 
 
 def _quantile_of(share: float, draws: int) -> float:
-    """Return the normal quantile of a share of draws, which is never quite 0 or 1."""
+    """Return the normal quantile of a share of draws, which is kept strictly between 0 and 1."""
     least = 0.5 / draws
     return _NORMAL.inv_cdf(min(max(share, least), 1 - least))
 
 
 def _acceleration(values: Floats) -> float:
     """Return the skewness of the means with one value left out, over six."""
-    centred = values - values.mean()  # leaving one out moves the mean against its own distance
+    centred = values - values.mean()  # leaving a value out moves the mean away from that value
     squares = float((centred**2).sum())
     return float((centred**3).sum()) / (6 * squares**1.5) if squares else 0.0
 

@@ -36,7 +36,7 @@ def served_as(kind: Kind) -> ServedKind:
 
 
 class Inventory:
-    """The objects of a cluster. ``aside`` are those that the scheduler does not look at, by ``kind/namespace/name``."""
+    """The objects of a cluster. ``aside`` are those that the scheduler does not read, by ``kind/namespace/name``."""
 
     def __init__(self, simulation: SimulatedCluster, aside: Mapping[str, Object]) -> None:
         self.simulation = simulation
@@ -73,7 +73,7 @@ class Inventory:
         return self.find(type(obj), metadata.namespace, metadata.name)
 
     def get(self, ref: str | Object) -> Object:
-        """Return an object by ``kind/namespace/name``, ``kind/name``, or the name of a pod; or the present form of an object.
+        """Return an object by ``kind/namespace/name``, ``kind/name``, or the name of a pod; for an object, its current version.
 
         Kinds are named as for kubectl: ``deployment``, ``deployments`` or ``deploy``. The namespace may be left out if it is
         ``default``.
@@ -96,7 +96,7 @@ class Inventory:
 
 
 class PresentObjects:
-    """The objects of a cluster at the time of each question. ``inventory`` returns the present one."""
+    """A view of a cluster that always shows the current objects. ``inventory`` returns the current inventory."""
 
     def __init__(self, inventory: Callable[[], Inventory]) -> None:
         self._inventory = inventory

@@ -1,11 +1,11 @@
 """The least change that places a pod: the cheapest sets of changes, each verified by a run of the engine.
 
-The search is a shortest-path search over sets of changes. It starts with no change. For a set that does not place the pod, the
-plugins say for each node what would lift their refusals, and every combination is queued by its cost. Sets are tried in the
-order of their cost, so that the first that works is the least, as far as the plugins know the changes that help.
+The search is a shortest-path search over sets of changes. It starts with the empty set. For a set that does not place the pod,
+the plugins list for each node the changes that would lift their refusals, and every combination is queued by its cost. Sets are
+tried in the order of their cost, so the first one that works is the cheapest of all sets of changes that the plugins know.
 
-Each owner gets answers of their own. An answer that takes several owners is given only if it costs less than what any of them
-can do alone.
+The search returns separate answers for each owner. An answer that needs several owners is returned only if it costs less than
+the answer of any one of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["OWNERS", "ChangeAnswers", "Remedy", "find_least_change"]
 
 OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
-#: How many combinations are queued for one node.
+#: Maximum number of combinations to queue for one node.
 MOST_SETS: Final = 512
 _NONE: Final[ChangeSet] = frozenset()
 #: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
@@ -48,9 +48,9 @@ class Remedy(Struct, frozen=True):
 
     ``owner``      who can make them; several owners are joined by ``+``
     ``texts``      the changes in words, and ``commands`` as kubectl commands, where one exists
-    ``nodes``      the nodes that the pod could go to then
-    ``displaced``  pods that have to give way; ``stranded`` replacements of evicted pods that find no place
-    ``minimal``    no subset of the changes works, and no number could be one unit weaker
+    ``nodes``      the nodes that accept the pod after the changes
+    ``displaced``  pods that are moved or preempted; ``stranded``: replacements of evicted pods that stay pending
+    ``minimal``    no proper subset of the changes works, and no number could be one unit weaker
     ``alike``      the same change of other nodes or pods, at the same cost
     """
 
@@ -67,10 +67,10 @@ class Remedy(Struct, frozen=True):
 
 
 class ChangeAnswers(Struct, frozen=True):
-    """All answers, and how far they are proven.
+    """All answers, and how complete the search was.
 
     ``proof``       ``exhaustive``: no cheaper set of the known changes works; ``bounded``: the search ended early
-    ``runs``        runs of the engine, and ``considered`` how many different changes came up
+    ``runs``        the number of engine runs; ``considered``: the number of different changes
     ``is_placed``   the pod is placed without any change
     """
 
@@ -83,7 +83,7 @@ class ChangeAnswers(Struct, frozen=True):
 
 @dataclass
 class _Found:
-    """An answer as the search finds it."""
+    """An answer in the form of the search."""
 
     changes: ChangeSet
     cost: float
@@ -93,7 +93,7 @@ class _Found:
 
 
 class ChangeSearch:
-    """Trials with a memory, a budget, and prices."""
+    """Trials with cached results, a limit on their number, and the costs of changes."""
 
     def __init__(self, trials: Trials, costs: Costs, probes: int, around: Surroundings) -> None:
         self.trials = trials
@@ -135,7 +135,7 @@ class ChangeSearch:
         return self.runs >= self.probes
 
     def attempt(self, changes: ChangeSet, *, look: bool = False) -> Trial:
-        """Return what becomes of the pod with these changes; with ``look``, also what else would help if it has no node."""
+        """Return the outcome for the pod with these changes; with ``look``, also further changes that help if it fails."""
         trial = self.known.get(changes)
         if trial is None or (look and trial.offers is None and not trial.node):
             self.runs += 1
@@ -144,7 +144,7 @@ class ChangeSearch:
         return trial
 
     def cost_of(self, changes: Iterable[Change], trial: Trial | None = None) -> float:
-        """Return the cost of a set; with a trial, what its evictions cost beyond that."""
+        """Return the cost of a set, with extra costs for violated budgets and, with a trial, for pods that stay pending."""
         held = list(changes)
         evicted = [pod for one in held if one.verb == "evict" and isinstance(pod := self._pod(one), Pod)]
         broken = len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
@@ -157,7 +157,7 @@ class ChangeSearch:
         return self.around.find(Pod, namespace, name)
 
     def following(self, changes: ChangeSet, offers: Offers, owners: Collection[Owner]) -> Iterator[ChangeSet]:
-        """Yield the sets that go on from one that does not work, aimed at each node."""
+        """Yield the sets that extend one that does not work, for each node."""
         for node in offers.nodes:
             self.is_complete &= prod(map(len, node.constraints)) <= MOST_SETS
             for offered in _combinations(node, owners, self.verbs):
@@ -167,16 +167,16 @@ class ChangeSearch:
                     continue
                 yield more
                 if any(change.verb == "evict" for change in more):
-                    # Without the pods, less may be enough: the numbers are offered again for the set without them.
+                    # Once pods are evicted, smaller numbers may be enough: offer the numbers again for the set without them.
                     bare = frozenset(change for change in more if not is_numeric(change))
                     if bare not in {more, changes}:
                         yield bare
 
 
 class SearchFront:
-    """The search through changes of some owners: the sets that wait to be tried, and the answers so far.
+    """The search through changes of some owners: the queue of sets to try, and the answers so far.
 
-    ``below``  only answers that cost less are of use
+    ``below``  ignore answers that cost this much or more
     """
 
     def __init__(self, search: ChangeSearch, owners: Collection[Owner], below: float = float("inf")) -> None:
@@ -191,16 +191,16 @@ class SearchFront:
 
     @property
     def answers(self) -> list[_Found]:
-        """The answers that differ in more than the nodes and pods that they are about, in the order they were found."""
+        """The answers in the order they were found; of answers that differ only in nodes and pods, one."""
         return list(self.found.values())
 
     @property
     def bound(self) -> float:
-        """What the next answer costs at least; infinite if there is none."""
+        """The lower bound of the cost of the next answer; infinite if there is none."""
         return self._heap[0][0] if self._heap and self._heap[0][0] < self.below else float("inf")
 
     def find(self, wanted: int) -> None:
-        """Search until there are so many answers."""
+        """Search until there are ``wanted`` answers."""
         while len(self.found) < wanted and self.bound < float("inf"):
             self.step()
 
@@ -210,7 +210,7 @@ class SearchFront:
             self.step()
 
     def step(self) -> None:
-        """Try the cheapest set that waits."""
+        """Try the cheapest set in the queue."""
         search, (cost, key, _, changes) = self.search, heapq.heappop(self._heap)
         if any(covers(changes, one) for held in self.found.values() for one in (held.changes, *held.alike)):
             return
@@ -230,18 +230,18 @@ class SearchFront:
         self._keep(_Found(changes, cost, trial, minimal=True))
 
     def _go_on(self, changes: ChangeSet, trial: Trial) -> None:
-        """Queue the sets that go on from one that does not place the pod."""
+        """Queue the sets that extend one that does not place the pod."""
         for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners):
             self._push(more)
 
     def _push(self, changes: ChangeSet) -> None:
-        """Queue a set at the least that it may cost; what its evictions cost beyond that is added when it is tried."""
+        """Queue a set at the lower bound of its cost; the extra costs of its evictions are added when it is tried."""
         if changes not in self._seen:
             self._seen.add(changes)
             heapq.heappush(self._heap, (self.search.costs.least_of(changes), sort_key(changes), next(self._serial), changes))
 
     def _push_moved(self, changes: ChangeSet) -> None:
-        """Queue the set that moves pods in place of evicting them, if moves are wanted."""
+        """Queue the set that moves pods instead of evicting them, if moves are allowed."""
         verbs = self.search.verbs
         if any(change.verb == "evict" for change in changes) and (verbs is None or "move" in verbs):
             moved = self.search.trials.moved(changes)
@@ -263,7 +263,7 @@ class SearchFront:
 
 
 def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:
-    """Yield the combinations of offers of these owners, one for each constraint; those that contain another are left out."""
+    """Yield the combinations of these owners' offers, one offer per constraint, without those that contain another one."""
     allowed = [
         [one for one in sets if all(change.owner in owners and (verbs is None or change.verb in verbs) for change in one)]
         for sets in node.constraints
@@ -300,7 +300,7 @@ def find_least_change(
     """Return the cheapest answer of each owner, and ``alternatives`` more.
 
     ``objects``  the cluster's objects, for disruption budgets and for commands
-    ``probes``   how many runs of the engine the search may take
+    ``probes``   the maximum number of engine runs
     """
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
     if search.attempt(_NONE, look=True).node:
@@ -320,7 +320,7 @@ def find_least_change(
 
 
 def _find_more(fronts: Sequence[SearchFront], alternatives: int) -> None:
-    """Go on with the searches, the one with the cheapest prospect first, until they have so many more answers."""
+    """Continue the searches, the one with the lowest bound first, until they have ``alternatives`` further answers."""
     while sum(max(0, len(front.found) - 1) for front in fronts) < alternatives:
         front = min(fronts, key=lambda one: one.bound, default=None)
         if front is None or front.bound == float("inf"):
@@ -332,7 +332,7 @@ def _find_more(fronts: Sequence[SearchFront], alternatives: int) -> None:
 
 
 def _chosen(single: Iterable[Sequence[_Found]], joint: Sequence[_Found], alternatives: int) -> list[_Found]:
-    """Return the best answer of each owner and the next cheapest of all, by cost."""
+    """Return the best answer of each owner and the next cheapest answers of any owner, by cost."""
     best = [*joint, *(found[0] for found in single if found)]
     others = sorted((one for found in single for one in found[1:]), key=_order)
     return sorted([*best, *others[:alternatives]], key=_order)

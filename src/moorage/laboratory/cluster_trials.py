@@ -139,7 +139,7 @@ class ClusterTrials:
         return self._cycle[1]
 
     def _changed_since(self, position: int) -> Collection[int] | None:
-        """Return the rows that changed in this trial, if no other row can help the pod; None if one can or this is not known."""
+        """Return the rows that changed in this trial, if no other row can help the pod; None if one may."""
         simulation = self.cluster.simulation
         rows = simulation.scheduler.cluster.table.changes.since(position)
         return None if rows is None or self._stuck_in is not simulation else set(rows)

@@ -31,10 +31,10 @@ __all__ = ["Get", "Unread", "endpoint_of", "fetch", "naming_the_server", "read_a
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
 
 _PAGE: Final = "500"
-#: The status of a continue token that has expired, and how often a collection is begun again.
+#: The status code of an expired continue token, and how often a collection is listed from the start again.
 _GONE: Final = 410
 _RESTARTS: Final = 2
-#: Kinds without which there is nothing to ask.
+#: Kinds without which a dump is of no use.
 _NEEDED: Final = frozenset({"nodes", "pods"})
 
 
@@ -72,9 +72,9 @@ def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) 
 
 
 def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
-    """Return what the API server has of every kind that the scheduler or its input reads; notes say when, and what is missing.
+    """Return the objects of every kind that scheduling reads; notes say when they were read, and which kinds are missing.
 
-    Raises  ClusterError if it cannot be asked or refuses nodes or pods; InputError for what cannot be read
+    Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
     """
     from moorage.client.rest import Rest  # imports aiohttp, which only this needs
 
@@ -90,7 +90,7 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
 
 @contextmanager
 def naming_the_server(server: str) -> Iterator[None]:
-    """Say which server cannot be reached, in the place of the request that found out.
+    """Raise errors of the block with the name of the server that cannot be reached.
 
     Raises  ClusterError
     """
@@ -116,9 +116,9 @@ async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str]
 
 
 async def version_of(get: Get) -> str:
-    """Return the version of the API server; "" if it is not to be read.
+    """Return the version of the API server; "" if it forbids or does not serve the request.
 
-    Raises  ClusterError if the API server cannot be asked
+    Raises  ClusterError if the API server cannot be reached
     """
     try:
         return await server_version(get)
@@ -141,7 +141,7 @@ class Unread(NamedTuple):
 async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[str] = ()) -> list[Unread]:
     """Pass every page of every kind to ``take``; return the kinds that are missing.
 
-    Raises  ClusterError if nodes or pods cannot be read, or the API server cannot be asked
+    Raises  ClusterError if nodes or pods cannot be read, or the API server cannot be reached
     """
     missing = []
     for collection in (*_collections(), *map(_custom_collection, custom)):
@@ -183,7 +183,7 @@ def _custom_collection(name: str) -> _Collection:
 
 
 async def _pages(get: Get, path: str) -> list[InputFile]:
-    """Read all pages; begin again if the API server no longer has the version that the first page was of."""
+    """Read all pages; start again if the resource version of the first page has expired on the API server."""
     for _ in range(_RESTARTS):
         try:
             return await _all_pages(get, path)

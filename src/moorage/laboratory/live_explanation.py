@@ -17,9 +17,9 @@ __all__ = ["explain_live"]
 def explain_live(
     scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Pod, *, taken_at: str, notes: tuple[str, ...] = ()
 ) -> Explanation:
-    """Return why a pod is pending, or what would become of it if it were scheduled again now.
+    """Return why a pod is pending or, if it has a node, where it would go if it were scheduled again now.
 
-    ``profiles`` are asked instead of the scheduler's own, which may measure each call.
+    ``profiles`` are used instead of the scheduler's own, which may record the time of each call.
     """
     request = ExplainRequest(
         pod=pod.key, release=scheduler.gates.release, seeds=(scheduler.cycle.seed,), taken_at=taken_at, notes=notes

@@ -1,4 +1,4 @@
-"""One run of a cluster with one configuration and one seed, and what is measured of it.
+"""One run of a cluster with one configuration and one seed, and its measurements.
 
 A ``RunInput`` and ``Options`` go in and a ``MeasuredRun`` comes out. All three can be pickled, so runs may be spread over
 processes.
@@ -34,7 +34,7 @@ _MEASURES: Final = MeasureSetting()
 
 @dataclass(frozen=True)
 class RunInput:
-    """What a run begins with: objects in order, notes on them, and what to measure.
+    """The input of a run: objects in order, notes on them, and the metrics to measure.
 
     ``config``  changes of the configuration
     """
@@ -68,7 +68,7 @@ def _run_input(
 
 
 def measure_run(given: RunInput, options: Options) -> MeasuredRun:
-    """Run the cluster to its end and return what is measured.
+    """Run the cluster to its end and return the measurements.
 
     Raises  ConfigError, InputError
     """

@@ -1,4 +1,4 @@
-"""Metrics of a cluster's state, as pure functions: how full its nodes are, how evenly, and how usable what is free is.
+"""Metrics of a cluster's state, as pure functions: how full its nodes are, how evenly, and how usable the free amounts are.
 
 Units    cpu in millicores, memory in bytes, others in counts; shares are floats from 0 to 1
 Symbols  for node i and resource r: a allocatable, q requested, f = max(0, a - q) free, u = q / a (0 if a is 0)
@@ -36,17 +36,17 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-#: The resource that every pod takes one of. It limits how many pods fit, and is no part of dominant shares.
+#: The resource of which every pod takes one. It limits how many pods fit, and does not count for dominant shares.
 PODS: Final = "pods"
-#: More instances than any node holds: what a shape that requests nothing is limited to.
+#: The number of instances per node of a shape that requests nothing: more than any node holds.
 _NO_LIMIT: Final = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class NodeUse:
-    """What nodes offer and what their pods request. Arrays have shape (nodes, resources), or (nodes,).
+    """Allocatable and requested amounts of nodes. Arrays have shape (nodes, resources), or (nodes,).
 
-    ``counted``  the nodes that metrics look at: those that are ready and schedulable, or all
+    ``counted``  the nodes that metrics include: those that are ready and schedulable, or all
     """
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class NodeUse:
 
     @property
     def free(self) -> Ints:
-        """What is left on each node."""
+        """The free amounts on each node, at least 0."""
         left: Ints = np.maximum(self.allocatable - self.requested, 0)
         return left
 
@@ -71,7 +71,7 @@ class NodeUse:
         )  # fmt: skip
 
     def only(self, rows: Mask) -> NodeUse:
-        """Return the same nodes, of which only ``rows`` count, if they counted before."""
+        """Return the same nodes, of which only those in ``rows`` that counted before count."""
         return replace(self, counted=self.counted & rows)
 
     def __len__(self) -> int:
@@ -91,21 +91,21 @@ class WorkShape(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """How evenly a resource is used: the population's standard deviation of the nodes' shares, and Jain's index."""
+    """How evenly a resource is used: the standard deviation (of the population) of the nodes' shares, and Jain's index."""
 
     sigma: float
     jain: float
 
 
 def utilisation(use: NodeUse) -> dict[str, float]:
-    """Return, by resource, the share of all that nodes offer that is requested: Σq / Σa. Resources without any are left out."""
+    """Return by resource the requested share of the allocatable amounts: Σq / Σa. Resources that no node has are left out."""
     offered = use.allocatable[use.counted].sum(axis=0).tolist()
     asked = use.requested[use.counted].sum(axis=0).tolist()
     return {name: q / a for name, a, q in zip(use.resources, offered, asked, strict=True) if a}
 
 
 def dominant_shares(use: NodeUse) -> Floats:
-    """Return for each counted node the share of its resource that is used most."""
+    """Return for each counted node the highest share in use of any resource."""
     columns = [at for at, name in enumerate(use.resources) if name != PODS]
     shares = use.shares[use.counted][:, columns]
     found: Floats = shares.max(axis=1, initial=0.0)
@@ -147,7 +147,7 @@ def instances(use: NodeUse, shape: WorkShape) -> Ints:
 
 
 def _wants(use: NodeUse, shape: WorkShape) -> Ints:
-    """Return what one pod requests, by column; -1 in the first column if it requests what no node has."""
+    """Return the requests of one pod, by column; -1 in the first column if it requests a resource that no node has."""
     wants = {PODS: 1, **{name: amount for name, amount in shape.requests.items() if amount}}
     row = np.array([wants.get(name, 0) for name in use.resources], dtype=np.int64)
     if any(name not in use.resources and name != PODS for name in wants):
@@ -170,7 +170,7 @@ def _open_to(use: NodeUse, shape: WorkShape) -> Mask:
 
 
 def fragmentation(use: NodeUse, shape: WorkShape) -> float:
-    """Return the share of a shape's instances that is lost because what is free is in pieces.
+    """Return the share of a shape's instances that is lost because the free amounts are spread over nodes.
 
     E = 1 - Σ k_i / ⌊min_r Σ f_ir / req_r⌋ over the eligible nodes; 0 if none would fit in one piece either.
     """
@@ -181,13 +181,13 @@ def fragmentation(use: NodeUse, shape: WorkShape) -> float:
 
 
 def mix_fragmentation(use: NodeUse, shapes: Sequence[WorkShape]) -> float:
-    """Return the fragmentation for the typical mix: the mean over its shapes, by weight."""
+    """Return the fragmentation for the typical mix: the weighted mean over its shapes."""
     whole = sum(shape.weight for shape in shapes)
     return sum(shape.weight * fragmentation(use, shape) for shape in shapes) / whole if whole else 0.0
 
 
 def stranded(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]:
-    """Return, by resource, the share of what is free that is on nodes where no typical shape fits."""
+    """Return by resource the share of the free amounts that is on nodes where no typical shape fits."""
     useful = np.zeros(len(use), dtype=np.bool_)
     for shape in shapes:
         useful |= instances(use, shape) > 0
@@ -195,10 +195,10 @@ def stranded(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]:
 
 
 def fragmented(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]:
-    """Return, by resource, the share of what is free that a pod of the typical mix could not use, by Weng et al. (ATC'23).
+    """Return by resource the share of the free amounts that a pod of the typical mix cannot use (Weng et al., ATC'23).
 
-    F_r = Σ_m p_m Σ_i φ_im / Σ_i f_ir; φ is all that is free on a node where the shape cannot run, else what is left there when
-    as many of the shape as fit have been placed.
+    F_r = Σ_m p_m Σ_i φ_im / Σ_i f_ir; φ is the whole free amount on a node where the shape cannot run, else the amount that is
+    left after placing as many pods of the shape as fit.
     """
     whole = sum(shape.weight for shape in shapes)
     lost = np.zeros(use.free.shape)

@@ -1,4 +1,4 @@
-"""Names that no node has: the labels, values, resources and taints that are closest to what the pod asks for."""
+"""Likely typing errors: names in a pod's constraints that no node has, with the closest name that nodes have."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _is_met_nowhere(judged: EveryVerdict, asked: Requirement) -> bool:
 
 
 def _label(judged: EveryVerdict, key: str, values: Iterable[str]) -> Iterator[str]:
-    """Yield what is closest to a label that no node has: another value of its key, or another key."""
+    """Yield the closest match for a label that no node has: another value of its key, or another key."""
     held = Counter(node.labels[key] for node in judged.snapshot.table.nodes if key in node.labels)
     if not held:
         yield from _key(judged, key, "label")
@@ -85,7 +85,7 @@ def _topologies(judged: EveryVerdict) -> Iterator[str]:
 
 
 def _tolerations(judged: EveryVerdict) -> Iterator[str]:
-    """Yield tolerations that are almost those of a taint that refuses nodes."""
+    """Yield tolerations that almost match a taint of nodes that refuse the pod."""
     held = [one for one in judged.pod.spec.tolerations if one.key and not one.key.startswith("node.kubernetes.io/")]
     for taint in judged.snapshot.table.taints.values:
         for one in taint:

@@ -1,7 +1,7 @@
-"""Decisions of the pods that an explanation is about, taken while the state is the one that they were made in.
+"""Report decisions on the pods to explain while the state is still the one of the decision.
 
-The state moves on with every decision, so what an explanation needs of it is worked out at once: ``WatchingCycle`` calls back
-right after it has decided on a watched pod, and before the engine acts on that decision.
+Every decision changes the state, so an explanation computes what it needs at once: ``WatchingCycle`` calls back right after it
+has decided on a watched pod, before the engine acts on that decision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Moment", "WatchingCycle"]
 
 @dataclass(frozen=True)
 class Moment:
-    """A decision, and the state it was made in; valid until the callback returns."""
+    """A decision, and the state before it; valid until the callback returns."""
 
     profile: Profile
     decision: Decision
@@ -33,7 +33,7 @@ class Moment:
 
 @dataclass
 class WatchingCycle(Cycle):
-    """A cycle that reports decisions on some pods. ``watched`` maps UIDs to what is called with each decision."""
+    """A cycle that reports decisions on some pods. ``watched``: UID → the callback that gets each decision."""
 
     watched: dict[str, Callable[[Moment], None]] = field(default_factory=dict)
 

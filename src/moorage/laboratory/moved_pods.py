@@ -49,7 +49,7 @@ def count_moves(a: Mapping[str, str], b: Mapping[str, str], places: NodePlaces) 
 
 
 def moves_of(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[PodMove]:
-    """Yield the pods that are elsewhere in B, or that only one of the two places."""
+    """Yield the pods that are on another node in B, or that only one of the two runs places."""
     for pod in dict.fromkeys((*a, *b)):
         before, after = a.get(pod, ""), b.get(pod, "")
         if before != after:
@@ -103,14 +103,14 @@ def _mean(values: Iterable[int]) -> float:
 def new_pending(a: Iterable[UnplacedPod], b: Iterable[UnplacedPod]) -> list[UnplacedPod]:
     """Return the pods that are pending in B and not in A.
 
-    Pods of a workload get other names when its template changes, so they are counted: of each workload, as many pods are new as
-    it has more of them pending than before, those with new names first.
+    Pods of a workload get other names when its template changes, so pods are matched by count: if a workload has n more pending
+    pods in B than in A, n of its pods are new, those with new names first.
     """
     before = list(a)
     names = {one.pod for one in before}
     left = Counter(_owner(one) for one in before)
     found = []
-    for one in sorted(b, key=lambda one: one.pod not in names):  # the known ones first: they use up the allowance
+    for one in sorted(b, key=lambda one: one.pod not in names):  # known names first: they are matched first
         if left[_owner(one)] > 0:
             left[_owner(one)] -= 1
         else:

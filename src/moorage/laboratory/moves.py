@@ -1,4 +1,4 @@
-"""Pods that could move out of the way: each to the node that the scheduler would choose for it now, other than its own."""
+"""Pods that could move to make room: each to the node, other than its own, that the scheduler would now choose for it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["PodMoves", "off_its_node", "unplaced"]
 
 @dataclass(slots=True)
 class PodMoves:
-    """Where the pods of one profile could go. Pods with volumes or devices stay: those would have to move as well."""
+    """Moves of the pods of one profile. Pods with volumes or devices do not move: their volumes would have to move as well."""
 
     profile: Profile
     snapshot: Snapshot
     known: dict[str, Change | None] = field(default_factory=dict)
 
     def instead_of(self, changes: Collection[Change]) -> frozenset[Change]:
-        """Return changes with a move in the place of each eviction where the pod has another node."""
+        """Return changes in which each eviction of a pod that fits on another node is replaced by a move."""
         return frozenset(self._move(one) or one for one in changes)
 
     def _move(self, eviction: Change) -> Change | None:
@@ -59,12 +59,12 @@ class PodMoves:
 
 @contextmanager
 def off_its_node(table: NodeTable, row: int, pod: PodInfo) -> Iterator[None]:
-    """Take a pod off its node for as long as the block lasts."""
+    """Remove a pod from its node while the block runs."""
     with table.what_if(row):
         table.remove_pod(row, pod)
         yield
 
 
 def unplaced(pod: Pod) -> Pod:
-    """Return the pod as it is before it is placed."""
+    """Return the pod without a node, as before its placement."""
     return replace(pod, spec=replace(pod.spec, node_name=""), status=replace(pod.status, nominated_node_name=""))

@@ -26,7 +26,7 @@ def like_node(pattern: Node, name: str) -> Node:
 
 
 def policies_of(objects: Iterable[Object]) -> list[Object]:
-    """Return what admission reads, and the daemon sets."""
+    """Return the objects that admission reads, and the DaemonSets."""
     workloads = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "CronJob")
     wanted = {kind for kind in ASIDE if kind.__name__ not in workloads}
     return [obj for obj in objects if type(obj) in wanted or type(obj).__name__ == "StorageClass"]
@@ -51,7 +51,7 @@ def add_nodes(simulation: SimulatedCluster, nodes: Sequence[Node], policies: Ite
 
 
 def admitted(objects: Iterable[Any], policies: Iterable[Object]) -> tuple[list[Object], tuple[str, ...]]:
-    """Return pods and claims as admission leaves them, with notes on what an API server would reject."""
+    """Return pods and claims after admission, with notes on those that an API server would reject."""
     held = [obj for obj in policies if not isinstance(obj, DaemonSet)]
     known = {id(obj) for obj in held}
     made = admit(cluster_input([*held, *objects]))

@@ -1,7 +1,7 @@
 """Node groups: nodes that a provider makes alike, such as the nodes of one node pool.
 
 A node belongs to the pool that its labels name. Without such a label, nodes of one machine type (or, without a type, of one
-capacity) with equal taints are a group, named after what their names have in common.
+capacity) with equal taints are a group, named after the common beginning of their names.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _common_start(names: Sequence[str]) -> str:
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
-    """Return the name, with a number if another group has it."""
+    """Return the name, with a number appended if another group has it."""
     if name not in taken:
         return name
     return next(free for number in range(2, len(taken) + 3) if (free := f"{name} ({number})") not in taken)

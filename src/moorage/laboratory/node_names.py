@@ -1,4 +1,4 @@
-"""What to say of a name that no node has."""
+"""The error message for a name that no node has."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ __all__ = ["no_such_node"]
 
 
 def no_such_node(name: str, known: Iterable[str]) -> str:
-    """Return the sentence, with the names that are close to it."""
+    """Return the message, with similar names of nodes."""
     close = get_close_matches(name, list(known), 3)
     return one_line(f"no node has the name {name!r}{'; close: ' if close else ''}{', '.join(close)}")

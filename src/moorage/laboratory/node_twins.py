@@ -1,8 +1,8 @@
-"""Nodes whose loss has the same consequences but for names: of several such nodes, only one loss is computed.
+"""Nodes whose loss has the same consequences apart from names: of several such nodes, only one loss is computed.
 
-Two nodes are equal if they have the same labels but for those with their own name, the same taints, amounts and images, and
-pods of the same shapes, and if nothing in the cluster names one of them: no pod by its node selector or affinity, and no
-volume. Pods of a StatefulSet and pods with claims are never equal to others. kube-scheduler may still break ties differently.
+Two nodes are equal if they have the same labels (except those with their own name), taints, amounts and images, and pods of the
+same shapes, and if no node selector, affinity or volume in the cluster names one of them. Pods of a StatefulSet and pods with
+claims are never equal to others. kube-scheduler may still break ties differently.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from moorage.simulator.owners import controller_of
 __all__ = ["pod_shape", "twins_of"]
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
-#: Labels that the controllers of pods give to each pod of its own.
+#: Labels to which controllers give a different value on each pod.
 _OWN_LABELS: Final = frozenset(["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"])
 
 
 def twins_of(simulation: RecordedSimulation, on_node: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return, by its name, the node that stands for each node: the first of those that are equal to it."""
+    """Return for each node, by name, the name of the first node that is equal to it."""
     table = simulation.scheduler.cluster.table
     named = _named(simulation)
     first: dict[bytes, str] = {}
@@ -38,7 +38,7 @@ def twins_of(simulation: RecordedSimulation, on_node: Mapping[str, Sequence[str]
 
 
 def _key(node: Node, pods: Iterable[Pod], shapes: dict[str, bytes | None]) -> bytes | None:
-    """Return what equal nodes have in common; None for a node that is like no other."""
+    """Return a key that is the same for equal nodes; None for a node that is equal to no other."""
     held = []
     for pod in pods:
         if pod.uid not in shapes:
@@ -56,7 +56,7 @@ def _key(node: Node, pods: Iterable[Pod], shapes: dict[str, bytes | None]) -> by
 
 
 def pod_shape(pod: Pod) -> bytes | None:
-    """Return what pods that can stand for each other have in common; None for a pod that has something of its own."""
+    """Return a key that is the same for interchangeable pods; None for a pod that has claims or an identity of its own."""
     owner = controller_of(pod.metadata)
     if (owner is not None and owner.kind == "StatefulSet") or _OWN_LABELS & pod.labels.keys():
         return None

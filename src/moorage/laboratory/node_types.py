@@ -41,7 +41,7 @@ class NodeType(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True):
-    """Nodes of one type that are alike but for their names; ``zones`` are taken in turn."""
+    """Nodes of one type that differ only in names and zones; ``zones`` are assigned in turn."""
 
     type: NodeType
     pattern: Node
@@ -52,7 +52,7 @@ class Offer(Struct, frozen=True):
         return self.type.name
 
     def node(self, number: int, taken: Iterable[str] = ()) -> Node:
-        """Return the node of a number, from 0."""
+        """Return the node with this number, counted from 0."""
         name = (
             f"{self.type.name}-new-{number + 1}"
             if len(self.zones) != 1

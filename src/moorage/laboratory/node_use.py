@@ -1,4 +1,4 @@
-"""``NodeUse`` of a simulation: as it is now, and over the time of a run."""
+"""``NodeUse`` of a simulation: at present, and over the time of a run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def over_time(end: NodeUse, run: Run) -> Iterator[tuple[float, NodeUse]]:
 def _events(
     pods: Sequence[PodOutcome], row_of: Mapping[str, int], resources: Sequence[str]
 ) -> Iterator[tuple[float, int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]]:
-    """Yield when pods take room on a node, and when they give it back."""
+    """Yield the times at which pods start and stop using a node."""
     for pod in pods:
         row = row_of.get(pod.node)
         if row is None:
@@ -94,7 +94,7 @@ def _events(
 
 
 def time_weighted(moments: Iterator[tuple[float, NodeUse]], measure: Callable[[NodeUse], Means]) -> dict[str, float]:
-    """Return means by time of what ``measure`` finds: 1/T ∫ m dt; at the end, if no time passed."""
+    """Return the time-weighted means of the results of ``measure``: 1/T ∫ m dt; the final values if no time passed."""
     sums: dict[str, float] = {}
     whole, last = 0.0, {}
     for seconds, use in moments:

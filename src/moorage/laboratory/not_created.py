@@ -42,7 +42,7 @@ def _why(refused: RefusedPods) -> str:
 
 
 def _ended_by(refused: RefusedPods) -> tuple[str, ...]:
-    """Return the limits that all missing pods would fit in."""
+    """Return, in words, the limits of the quota with which all missing pods could be created."""
     return tuple(
         f"quota {refused.quota}: {one.resource} of {_enough(one, len(refused.names))} or more" for one in refused.amounts
     )

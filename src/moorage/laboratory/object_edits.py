@@ -1,6 +1,6 @@
-"""From changes of objects, as programs write them, to the steps that make them happen in a simulation.
+"""Translate changes of objects, as programs write them, into the steps of a simulation.
 
-New pods and claims pass the same admission as those of an input, and workloads get the pods that they lack.
+New pods and claims pass the same admission as those of an input, and the missing pods of workloads are created.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _SLOTS = {kind.type: kind.slot for kind in KINDS}
 
 
 class ObjectEdit(Struct, frozen=True):
-    """Steps to make, and the objects that the scheduler does not look at, as they are afterwards (None: unchanged)."""
+    """Steps to make, and the objects that the scheduler does not read, after the edit (None: unchanged)."""
 
     steps: tuple[Step, ...]
     aside: Mapping[str, Object] | None = None
 
 
 class ObjectEdits:
-    """Works out the edits of one cluster in its present state."""
+    """Translates edits of one cluster in its present state."""
 
     def __init__(self, inventory: Inventory, custom: Iterable[str] = (), *, quota: bool = True) -> None:
         self._inventory = inventory
@@ -76,9 +76,9 @@ class ObjectEdits:
         return self._told(self._admitted(fresh))
 
     def remove(self, refs: Iterable[str | Object]) -> ObjectEdit:
-        """Delete objects. Pods are gone at once, and no controller makes others.
+        """Delete objects. Pods are deleted at once, and controllers do not replace them.
 
-        Raises  InputError for an object that is not there
+        Raises  InputError for an object that does not exist
         """
         aside = dict(self._inventory.aside)
         steps: list[Step] = []
@@ -92,7 +92,7 @@ class ObjectEdits:
         return ObjectEdit(tuple(steps), aside)
 
     def bind(self, pod: Pod, node: str) -> ObjectEdit:
-        """Put a pod on a node, without asking whether it fits.
+        """Bind a pod to a node, without checking whether it fits.
 
         Raises  InputError if there is no such node; StateError if the pod is on a node already
         """
@@ -106,7 +106,7 @@ class ObjectEdits:
     def apply(self, change: ChangeLike) -> ObjectEdit:
         """Change, patch or create objects.
 
-        Raises  InputError for what cannot be read, or does not apply
+        Raises  InputError for changes that cannot be read or applied
         """
         if isinstance(change, Change):
             return self._changed(change)
@@ -137,7 +137,7 @@ class ObjectEdits:
         return ObjectEdit((Told((*map(Gone, gone), *map(Seen, come))),))
 
     def _nodes_beside(self, change: Change) -> list[Object]:
-        """Return the node that a new one is like, and the one that has its name; all nodes if there is no such pattern."""
+        """Return the template of a new node, and a node that has its name already; all nodes if the template does not exist."""
         pattern = self._inventory.find(Node, "", str(change.new).removeprefix("like "))
         if pattern is None:
             return list(self._inventory.all_of(Node))
@@ -147,7 +147,7 @@ class ObjectEdits:
     # -- workloads -------------------------------------------------------------------------------------------------------
 
     def _of_workload(self, edit: WorkloadEdit) -> ObjectEdit:
-        """Change a workload: its pods are deleted and made again, or some come or go."""
+        """Change a workload: its pods are deleted and created again, or its number of pods changes."""
         present = present_objects(self._inventory.aside, self._inventory.simulation)
         before = {key_of(obj): obj for obj in present}
         whole = edit_workload(cluster_input(before.values()), edit)
@@ -163,12 +163,12 @@ class ObjectEdits:
     # -- patches ---------------------------------------------------------------------------------------------------------
 
     def _replaced(self, given: Iterable[ObjectLike]) -> ObjectEdit:
-        """Put objects in the place of those that have their names; add the others."""
+        """Replace existing objects of the same names; add the others."""
         kept = [self._with_uid(obj) for obj in self._explicit(read_given(given, custom=self._custom))]
         return self._told([obj for obj in self._admitted(kept) if obj != self._inventory.like(obj)])
 
     def _explicit(self, read: ClusterInput) -> list[Object]:
-        """Return what was read, without namespaces that exist and that the reader added because objects live in them."""
+        """Return the objects that were read, without existing namespaces that the reader added for other objects."""
         return [obj for obj in _objects(read) if not is_implied(obj) or self._inventory.like(obj) is None]
 
     def _with_uid(self, obj: Any) -> Object:
@@ -179,7 +179,7 @@ class ObjectEdits:
         return kept
 
     def _patched(self, given: Mapping[str, Any] | str | PathLike[str]) -> ObjectEdit:
-        """Merge documents into the objects that have their names, as ``kubectl patch`` does; add the others."""
+        """Merge documents into existing objects of the same names, as ``kubectl patch`` does; add the others."""
         return self._replaced([merged for found in documents(given, "patch") for merged in self._merged(found)])
 
     def _merged(self, found: FoundObject) -> Iterator[ObjectLike]:
@@ -201,7 +201,7 @@ class ObjectEdits:
     # -- admission -------------------------------------------------------------------------------------------------------
 
     def _admitted(self, objects: list[Object]) -> list[Object]:
-        """Return objects as admission leaves them, with the pods and claims that workloads make of them."""
+        """Return objects after admission, with the pods and claims that are created for workloads among them."""
         makes_pods = any(isinstance(obj, _WORKLOADS) for obj in objects)
         daemons = any(isinstance(obj, DaemonSet) for obj in self._inventory.aside.values())
         if makes_pods or (daemons and any(isinstance(obj, Node) for obj in objects)):
@@ -238,7 +238,7 @@ def _is_new(held: Object | None, obj: Object, kept: bool) -> bool:
 
 
 def _renewed(obj: Object, taken: Collection[str]) -> Object:
-    """Return a pod that is made again under the name of a deleted one, with a UID of its own."""
+    """Return a new pod with the name of a deleted one and a new UID."""
     if not isinstance(obj, Pod) or obj.metadata.uid not in taken:
         return obj
     uid = stable_uid("Pod", obj.metadata.uid, "made again")
@@ -250,14 +250,14 @@ def _removal(obj: Object) -> Step:
 
 
 def present_policies(inventory: Inventory) -> Iterator[Object]:
-    """Yield what admission reads: the objects aside that are no workloads, and the storage classes."""
+    """Yield the objects that admission reads: those that the scheduler does not read, except workloads, and storage classes."""
     yield from (obj for obj in inventory.aside.values() if not isinstance(obj, _WORKLOADS))
     cluster = inventory.simulation.scheduler.cluster
     yield from (obj for kind in cluster.kinds if kind.__name__ == "StorageClass" for obj in cluster.objects(kind).values())
 
 
 def _objects(cluster: ClusterInput) -> list[Object]:
-    """Return every object of a cluster: those that the scheduler does not look at first."""
+    """Return every object of a cluster, first those that the scheduler does not read."""
     aside = [obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot)]
     return [*aside, *objects_of(with_fields(cluster))]
 
@@ -267,7 +267,7 @@ _LIKE_AN_EDIT: Final = re.compile(r"[a-z]+/[^\s=]+ [A-Za-z][\w.\[\]]*=[^\n]*")
 
 
 def read_change(change: ChangeLike) -> ChangeLike:
-    """Return an edit as the change that it stands for, and anything else as it is.
+    """Parse the text of an edit into a change; return anything else unchanged.
 
     Raises  InputError for an edit that cannot be read
     """

@@ -1,4 +1,4 @@
-"""Objects as programs have them: API structs, dicts, YAML text and paths, in one form.
+"""Convert the forms in which programs give objects (API structs, dicts, YAML text, paths) into one.
 
 A string that holds a line break or begins with ``{`` is YAML or JSON text; any other string is a path.
 """
@@ -54,12 +54,12 @@ def documents(given: Mapping[str, Any] | str | PathLike[str], where: str) -> Ite
 
 
 def text_of(given: str | PathLike[str]) -> str | None:
-    """Return YAML or JSON text as it is; None for a path."""
+    """Return YAML or JSON text unchanged; None for a path."""
     return given if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("{")) else None
 
 
 def is_implied(obj: Object) -> bool:
-    """Return True for a namespace as the reader adds it where objects live in it."""
+    """Return True for a bare namespace, which the reader adds for objects in it."""
     return isinstance(obj, Namespace) and obj.metadata.labels == {"kubernetes.io/metadata.name": obj.metadata.name}
 
 
@@ -84,7 +84,7 @@ def _flattened(given: Iterable[ObjectLike]) -> Iterator[Object | FoundObject]:
 
 
 def flat_objects(objects: Iterable[ObjectLike | Iterable[ObjectLike]]) -> Iterator[ObjectLike]:
-    """Yield objects, those within iterables too.
+    """Yield objects, also those in nested iterables.
 
     Raises  InputError for anything else
     """

@@ -1,6 +1,6 @@
-"""What would let a pod onto each node: the constraints that refuse the node, and the changes that would lift each of them.
+"""The changes that would let a pod onto each node: one set of changes for each constraint that refuses the node.
 
-Every Filter plugin judges every node with its own state. Of nodes that are refused alike, a few are looked at.
+Every Filter plugin judges every node with its own state. Of nodes that the same plugins refuse, only a few are examined.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["NO_OFFERS", "ChangeSet", "FirstLook", "NodeOffers", "Offers", "Refusal", "offers_of", "refusals_of"]
 
-#: Changes that are made together.
+#: A set of changes that are made together.
 ChangeSet = frozenset[Change]
-#: In a cluster of so many nodes, every node is looked at.
+#: The largest cluster, in nodes, in which every node is examined.
 FEW_NODES: Final = 64
-#: In larger ones, so many of those that the same plugins refuse: the ones that lack least.
+#: In larger clusters, the number of nodes to examine for each set of refusing plugins: those that lack least.
 MOST_ALIKE: Final = 4
-#: How many sets of changes are combined for one plugin.
+#: Maximum number of combined sets of changes for one plugin.
 MOST_SETS: Final = 256
-#: How many groups of nodes are offered to grow.
+#: Maximum number of groups for which one more node is offered.
 MOST_GROUPS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusal:
-    """The rows that one plugin refuses, and those of them where eviction cannot help."""
+    """The rows that one plugin refuses, and those among them where eviction cannot help."""
 
     plugin: str
     rows: BoolArray
@@ -56,7 +56,7 @@ class NodeOffers(NamedTuple):
 
 
 class Offers(NamedTuple):
-    """The offers for the nodes that were looked at. ``is_complete``: no node and no offer was left out."""
+    """The offers for the examined nodes. ``is_complete``: no node and no offer was left out."""
 
     nodes: tuple[NodeOffers, ...]
     is_complete: bool
@@ -69,7 +69,7 @@ NO_OFFERS: Final = Offers((), True)
 
 
 def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refusal]:
-    """Return what each plugin refuses, rejections and narrowings by PreFilter included."""
+    """Return the rows that each plugin refuses, including those that PreFilter rejects or leaves out."""
     found: dict[str, Refusal] = {}
     for one in judgements_of(profile, pod, snapshot):
         if not one.refused.any():
@@ -91,7 +91,7 @@ def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refu
 
 @dataclass(slots=True)
 class FirstLook:
-    """What refused each row when no change was made yet, by the numbers that the sets of plugins got."""
+    """The set of plugins that refused each row before any change, as a number for each distinct set."""
 
     kinds: IntArray | None = None
     bits: dict[str, int] = field(default_factory=dict)
@@ -100,10 +100,10 @@ class FirstLook:
 def offers_of(
     profile: Profile, pod: PodInfo, snapshot: Snapshot, changes: Collection[Change] = (), first: FirstLook | None = None
 ) -> Offers:
-    """Return what would let the pod onto each node that refuses it; without ``changes``, also the nodes that could be added.
+    """Return the changes that would let the pod onto each node; without ``changes``, also the nodes that could be added.
 
-    ``changes`` were made already. In a large cluster only some nodes are looked at again: those that are refused otherwise than
-    at the ``first`` look, and those that the changes are about. The offers for all others are known.
+    ``changes`` were made already. In a large cluster only some nodes are examined again: those that other plugins refuse than
+    at the ``first`` look, and those that the changes concern. The offers for all others are known.
     """
     nodes = snapshot.table.nodes
     if not nodes:
@@ -119,7 +119,7 @@ def offers_of(
 
 
 def _changed_rows(kinds: IntArray, first: FirstLook, changes: Collection[Change], snapshot: Snapshot) -> BoolArray | None:
-    """Return the rows that are not as they were at the first look; None if this is the first."""
+    """Return the rows whose refusing plugins differ from those at the first look; None if this is the first."""
     if first.kinds is None:
         first.kinds = None if changes else kinds
         return None
@@ -137,7 +137,7 @@ def _changed_rows(kinds: IntArray, first: FirstLook, changes: Collection[Change]
 def _new_nodes(profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]) -> Iterator[NodeOffers]:
     """Offer one more node of each group. Add to ``cut`` if groups are left out.
 
-    What refuses the pod there in any case, such as a taint, has to be lifted as well.
+    Constraints that would refuse the pod even on the new node, such as a taint, have to be lifted as well.
     """
     names = snapshot.index(NodeKinds).first_names()
     if len(names) > MOST_GROUPS:
@@ -159,7 +159,7 @@ def _new_nodes(profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]
 
 
 def _kinds(refusals: Sequence[Refusal], rows: int, bits: dict[str, int]) -> IntArray:
-    """Number the sets of plugins that refuse rows; 0 for rows that nothing refuses. ``bits`` keeps the number of a plugin."""
+    """Return the number of the set of plugins that refuse each row; 0 for open rows. ``bits`` stores the bit of each plugin."""
     kinds = np.zeros(rows, dtype=np.int64)
     for refusal in refusals:
         kinds |= refusal.rows.astype(np.int64) << (bits.setdefault(refusal.plugin, len(bits)) % 62)
@@ -190,7 +190,7 @@ def _rows_to_look_at(
 
 
 def _least(values: npt.NDArray[np.float64], number: int) -> npt.NDArray[np.intp]:
-    """Return where the least values are; of equal ones, the first."""
+    """Return the positions of the smallest values; of equal values, the first ones."""
     if len(values) > number:
         among = np.flatnonzero(values <= np.partition(values, number - 1)[number - 1])
         return among[np.argsort(values[among], kind="stable")[:number]]
@@ -241,7 +241,7 @@ def _remedies(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot) -> l
 
 
 def _raising(pod: PodInfo, others: Iterable[PodInfo]) -> list[ChangeSet]:
-    """Return the changes that let the pod preempt others on their node: each priority just above one of theirs."""
+    """Return the changes that let the pod preempt others on their node: a priority just above that of each."""
     target, policy = f"pod/{pod.key}", pod.spec.preemption_policy
     never = Change("pod", "preemption-policy", target, "preemptionPolicy", policy, "PreemptLowerPriority")
     allow = [never] if policy == "Never" else []

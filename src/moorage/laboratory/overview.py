@@ -38,7 +38,7 @@ __all__ = ["Overview", "OverviewSetting", "overview_of"]
 
 
 class Overview(OverviewValues, frozen=True, kw_only=True):
-    """See ``OverviewValues``."""
+    """The answer of ``moorage report``; see ``OverviewValues``."""
 
     def _text(self, *, wide: bool) -> str:
         return overview_text(self, wide=wide)
@@ -57,7 +57,7 @@ class OverviewSetting:
 
 
 class OverviewedCluster(Protocol):
-    """What an overview needs of a cluster."""
+    """The methods of a cluster that an overview needs."""
 
     @property
     def simulation(self) -> SimulatedCluster: ...
@@ -70,7 +70,7 @@ _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def overview_of(cluster: OverviewedCluster, request: AnswerRequest, setting: OverviewSetting = _SETTING) -> Overview:
-    """Return an overview of a cluster, once its pending pods have been placed. The cluster stays as it is."""
+    """Return an overview of a cluster, once its pending pods have been placed. The cluster itself is unchanged."""
     with cluster.transaction():
         run = cluster.run()
         simulation = cluster.simulation
@@ -104,7 +104,7 @@ def _not_ready(simulation: SimulatedCluster) -> int:
 
 
 def _causes(simulation: SimulatedCluster, pods: Iterable[PodOutcome]) -> Iterator[PendingCause]:
-    """Yield the pending pods by what keeps them pending, the most pods first."""
+    """Yield the pending pods grouped by the plugins that refuse them, the largest group first."""
     held: dict[str, list[str]] = {}
     for pod in pods:
         held.setdefault(pod.message, []).append(f"{pod.namespace}/{pod.name}")
@@ -175,7 +175,7 @@ def _rooms(
 
 
 def _countable(mix: Sequence[PodShape]) -> list[int]:
-    """Return the shapes that a pod stands for, by position: not those that are merged of rare ones."""
+    """Return the shapes that have a pod to copy, by position: merged rare shapes have none."""
     return [at for at, shape in enumerate(mix) if _needs(PodInfo(shape.pod)) == shape.requests]
 
 

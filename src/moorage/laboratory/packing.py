@@ -1,4 +1,4 @@
-"""Objects as bytes, to be pickled: smaller and faster than pickled structs, and decoded to what they were, field by field."""
+"""Encode objects as bytes to be pickled: smaller and faster than pickled structs, and decoded without loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pack(obj: Object) -> Packed:
 
 
 def unpack(packed: Packed) -> Object:
-    """Return the object again."""
+    """Return the object that ``pack`` encoded."""
     kind, content = packed
     found: Any = msgspec.msgpack.decode(content, type=custom_type(kind) if isinstance(kind, str) else kind)
     return cast(Object, found)

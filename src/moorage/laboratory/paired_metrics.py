@@ -11,7 +11,7 @@ from moorage.report.run_values import MeasuredRun
 
 __all__ = ["SPEED", "Draws", "compare_pairs", "paired_metrics"]
 
-#: The metric that is not the same in equal runs.
+#: The only metric that differs between equal runs.
 SPEED = "decisionsPerSecond"
 
 

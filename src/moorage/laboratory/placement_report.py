@@ -1,8 +1,8 @@
-"""Why a pod was placed where it is: each plugin's contribution, the margin, and what would move the pod elsewhere.
+"""Why a pod was placed on its node: each plugin's contribution, the margin, and the flips, which would move it elsewhere.
 
-Everything is worked out in the state that the decision was made in. The total of a node is the sum over plugins of weight times
-normalised score, so flips by weight follow from the scores alone. Flips by usage are found by changing the sums of one node,
-and scoring all nodes again at every step.
+All values are computed in the state of the decision. The total of a node is the sum over plugins of weight times normalised
+score, so flips by weight follow from the scores alone. Flips by usage are found by changing the sums of one node, and scoring
+all nodes again at every step.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = ["Choice", "choice_of", "score_report"]
 _NEAR: Final = 100
 #: How many nodes are described.
 _NODES: Final = 10
-#: In how many steps at most usage is scanned, before the exact amount is looked for.
+#: Maximum number of steps in which usage is scanned before the exact amount is searched.
 _STEPS: Final = 1024
 _SCANNED: Final = ("cpu", "memory")
 
 _Rows = npt.NDArray[np.intp]
-#: From the name of a node to the one that would be chosen without it; None if none fits.
+#: Returns the node that would be chosen without the named one; None if none fits.
 Rerun = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A decision with its scores, in the state that it was made in. ``at`` is the winner's position among the rows.
+    """A decision with its scores, in the state of the decision. ``at`` is the winner's position among the rows.
 
     ``rerun`` decides again without a node; None where the state cannot be changed: then the other nodes are scored again.
     """
@@ -81,7 +81,7 @@ class Choice:
         return self.snapshot.table.nodes[row].name
 
     def drawn(self, total: IntArray, rows: _Rows | None = None) -> int:
-        """Return the row that would be chosen by these totals."""
+        """Return the row with the highest of these totals; ties are broken as in the decision."""
         rows = self.scores.rows if rows is None else rows
         return draw(self.snapshot.table, rows[total == total.max()], self.pod.uid, self.seed)
 
@@ -162,7 +162,7 @@ def _flips(choice: Choice, runner_up: int) -> Iterator[Flip]:
 
 
 def _by_weight(choice: Choice, name: str) -> Iterator[Flip]:
-    """Yield the nearest weight in 1-100 that moves the pod, and whether disabling the plugin does."""
+    """Yield the flips by weight: the nearest weight in 1-100 that moves the pod, and disabling the plugin if that does."""
     share, weight = choice.normalised(name), choice.weight(name)
     ties: int | None = None
     for other in sorted((w for w in range(1, MAX_SCORE + 1) if w != weight), key=lambda w: (abs(w - weight), w)):
@@ -187,7 +187,7 @@ def _second(choice: Choice) -> int:
 
 
 def _by_usage(choice: Choice, runner_up: int) -> Iterator[Flip]:
-    """Yield the least additional usage of the winner, and the least reduction on the runner-up, that moves the pod."""
+    """Yield the flips by usage: the smallest increase on the winner, and decrease on the runner-up, that move the pod."""
     model = choice.model
     rival = int(choice.scores.rows[runner_up])
     for resource in _SCANNED:
@@ -218,7 +218,7 @@ def _room(choice: Choice, row: int, resource: str) -> int:
 def _least(
     choice: Choice, totals: Callable[[int], IntArray], resource: str, most: int, sign: int
 ) -> tuple[int, IntArray] | None:
-    """Return the least change of a row's usage up to ``most`` that moves the pod, and the totals then.
+    """Return the smallest change of a row's usage, up to ``most``, that moves the pod, and the totals after it.
 
     Normalised scores need not move in one direction, so amounts are tried in order: every unit, or so many steps of equal
     size, and then the units within the first step that moves the pod by halving.
@@ -280,7 +280,7 @@ def _label(asked: Requirement) -> str:
 
 
 def _without(choice: Choice) -> Iterator[Flip]:
-    """Yield where the pod would go if its node were not there."""
+    """Yield the node to which the pod would go without its present node."""
     winner = choice.name(choice.winner)
     if choice.rerun is not None:
         name = choice.rerun(winner)

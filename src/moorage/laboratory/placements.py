@@ -1,4 +1,4 @@
-"""What came of trying pods: where each one went, or why not; and where one could go."""
+"""The outcomes of trying pods: the node of each one or why it has none; and the nodes that accept a pod."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PodPlacement(Struct, frozen=True):
     """The outcome of one attempt for one pod.
 
     ``node``       where the pod was placed; None if it was not
-    ``message``    why it was not placed, in the words of kube-scheduler's event
-    ``nominated``  the node that was nominated for it, where it waits for victims to leave
+    ``message``    why it was not placed: the message of kube-scheduler's event
+    ``nominated``  the nominated node, on which the pod waits for victims to terminate
     ``victims``    the pods that are evicted for it, as ``namespace/name``
     ``feasible``   how many nodes it fitted on; ``evaluated`` how many were looked at
     """
@@ -38,7 +38,7 @@ class PodPlacement(Struct, frozen=True):
 
 
 class Feasibility(Struct, frozen=True):
-    """Where one pod could go now. ``message`` is empty if it fits somewhere.
+    """The nodes that accept one pod now. ``message`` is empty if there are any.
 
     ``nodes``     the names of the nodes that no Filter plugin refuses
     ``verdicts``  one row for each refusal: ``node``, ``plugin``, ``reason``, and whether eviction could resolve it
@@ -54,7 +54,7 @@ class Feasibility(Struct, frozen=True):
 
 
 def placement_of(simulation: SimulatedCluster, pod: Pod, decisions: Sequence[Decision]) -> PodPlacement:
-    """Return what came of an attempt for a pod that ended with these decisions."""
+    """Return the outcome of an attempt for a pod that ended with these decisions."""
     now = simulation.pods.get(pod.metadata.uid, pod)
     last = decisions[-1] if decisions else None
     if now.spec.node_name:

@@ -1,7 +1,7 @@
-"""Which nodes to buy so that kube-scheduler places all pods, and what they cost at least.
+"""Find which nodes to buy so that kube-scheduler places all pods, and a lower bound of their cost.
 
-Two numbers answer this: what any scheduler would need, by an integer program, and what kube-scheduler needs, verified by runs
-of the engine. They differ, because kube-scheduler places one pod after the other and spreads them.
+The answer has two numbers: the cost that any scheduler needs, by an integer program, and the cost that kube-scheduler needs,
+verified by runs of the engine. They differ, because kube-scheduler places one pod after the other and spreads them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moorage.report.plan_values import NodeSet, UnplaceablePods, WhyNot
 __all__ = ["PlanQuestion", "plan_of"]
 
 _EPSILON: Final = 1e-9
-#: Shares of the time: for the bound, the packing, and the search.
+#: Shares of the time limit for the bound, the packing, and the search.
 _BOUND, _PACKING, _SEARCH = 0.15, 0.35, 0.8
 
 
@@ -42,10 +42,10 @@ def _silent(text: str) -> None:
 class PlanQuestion:
     """What to plan.
 
-    ``pods``   those to be placed, in order; ``whole_queue``: they are all that is pending
-    ``types``  what nodes there are to buy; ``objective`` is ``price`` or ``nodes``
-    ``clock``  seconds that pass, for the time limit
-    ``executor``  tries several sets of nodes at once; with time enough, the answer is the same
+    ``pods``   the pods to place, in order; ``whole_queue``: they are all pending pods
+    ``types``  the types to buy; ``objective`` is ``price`` or ``nodes``
+    ``clock``  returns seconds, for the time limit
+    ``executor``  tries several sets of nodes at once; with enough time, the answer is the same
     """
 
     pods: tuple[Pod, ...]
@@ -60,7 +60,7 @@ class PlanQuestion:
 
 
 def plan_of(cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> NodePlan:
-    """Return which nodes to buy. The cluster is as before afterwards.
+    """Return which nodes to buy. The cluster is unchanged afterwards.
 
     Raises  InputError
     """
@@ -83,7 +83,7 @@ class _Planning:
         self.prices = [1.0 if question.objective == "nodes" else offer.type.price for offer in self.problem.offers]
 
     def _until(self, share: float) -> float:
-        """Return the seconds until a share of the time is over."""
+        """Return the seconds until a share of the time limit is over, at least 0.2."""
         return max(0.2, self.begin + share * self.question.time_limit_s - self.question.clock())
 
     def answer(self) -> NodePlan:
@@ -198,7 +198,7 @@ def _unplaceable(problem: PlanProblem, s: int) -> UnplaceablePods:
 
 
 def _without(problem: PlanProblem, shapes: Sequence[int]) -> PlanProblem:
-    """Return the problem without shapes that fit nowhere, and without offers on which none of the others fits."""
+    """Return the problem without shapes that fit nowhere, and without offers that none of the remaining shapes fits."""
     kept = [s for s in range(len(problem.shapes)) if s not in shapes]
     offers = [o for o, row in enumerate(problem.fits) if any(row[s] for s in kept)] or list(range(len(problem.offers)))[:1]
     return with_fields(

@@ -1,8 +1,8 @@
-"""What nodes cost at least, whatever the scheduler: a bound that no placement can beat.
+"""A lower bound of the cost of nodes, which holds for any scheduler.
 
-The program counts, for each offer, the nodes to buy and the pods of each shape that they take in all. It adds room up over
-nodes, so it allows more than any packing: its optimum is a bound. Without a solver, the bound is the largest over single
-resources.
+The program counts, for each offer, the nodes to buy and the pods of each shape that they take together. It sums the room of
+nodes, so it allows more than any real packing: its optimum is a lower bound. Without a solver, the bound is the largest of
+those for single resources.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgr
 
 
 def _add_sums(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> None:
-    """Require new nodes for what is really not free on the existing ones: pods that are evicted need room as well."""
+    """Require new nodes for all requests that do not fit into really free room: evicted pods need room as well."""
     for name in problem.resources:
         need = _lacking(problem, name)
         if need > 0:
@@ -98,7 +98,7 @@ def add_limits(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int
 
 
 def add_existing_nodes(program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]]) -> None:
-    """Add what the existing nodes can take of each shape."""
+    """Add columns and rows for the pods of each shape that existing nodes can take."""
     for held in problem.held:
         pods = {s: program.column(whole=True) for s, fits in enumerate(held.fits) if fits}
         for s, column in pods.items():
@@ -114,7 +114,7 @@ def add_existing_nodes(program: LinearProgram, problem: PlanProblem, placed: lis
 
 
 def _resource_bound(problem: PlanProblem, prices: Sequence[float]) -> float:
-    """Return the largest cost that a single resource requires, of the shapes that no existing node takes as well."""
+    """Return the largest cost that any single resource requires, counting shapes that no existing node takes as well."""
     best = 0.0
     for name in problem.resources:
         need = _lacking(problem, name)

@@ -1,8 +1,8 @@
-"""A cheap set of nodes into which the pods can be packed, if only resources counted.
+"""Find a cheap set of nodes into which the pods fit by resources alone.
 
-With a solver: column generation. A column is one node with the pods on it; for the prices that the linear program puts on pods,
-an integer program for each offer finds the node that would pay off most. Then an integer program chooses among all columns.
-Without one: the node that is best used for its price is filled with the largest pods first, until none is left.
+With a solver: column generation. A column is one node with the pods on it; for the dual prices of pods in the linear program,
+an integer program for each offer finds the node of the highest value. Then an integer program chooses among all columns.
+Without a solver: nodes are bought one at a time, each the best used one for its price when filled with the largest pods first.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _master(
 
 
 def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: float, time_limit_s: float) -> Pattern | None:
-    """Return the pods on one node of an offer that are worth most; None if they are not worth the node's price."""
+    """Return the most valuable set of pods for one node of an offer; None if its value is below the node's price."""
     program = LinearProgram()
     columns: dict[int, int] = {}
     for s, shape in enumerate(problem.shapes):
@@ -170,7 +170,7 @@ def fill(problem: PlanProblem, o: int, left: Sequence[int]) -> Pattern:
 
 
 def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None:
-    """Buy the node that is best used for its price, until all pods have one."""
+    """Buy the best used node for its price, repeatedly, until all pods have a node."""
     left = _after_existing(problem)
     counts = [0] * len(problem.offers)
     while any(left):
@@ -186,7 +186,7 @@ def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None
 def best_offer(
     problem: PlanProblem, prices: Sequence[float], left: Sequence[int], counts: Sequence[int]
 ) -> tuple[int, Pattern] | None:
-    """Return the offer whose node takes most of what is left for its price, and the pods it takes."""
+    """Return the offer whose node takes the most of the remaining pods for its price, and the pods that it takes."""
     size = shares(problem)
     best: tuple[float, int, Pattern] | None = None
     for o, offer in enumerate(problem.offers):
@@ -202,7 +202,7 @@ def best_offer(
 
 
 def _after_existing(problem: PlanProblem) -> list[int]:
-    """Return how many pods of each shape are left once the existing nodes took what their sums allow."""
+    """Return how many pods of each shape are left after existing nodes took as many as their summed room allows."""
     left = [shape.count for shape in problem.shapes]
     size = shares(problem)
     for held in problem.held:

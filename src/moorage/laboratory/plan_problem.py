@@ -1,4 +1,4 @@
-"""What has to be placed, and what nodes could take it: the numbers from which bounds and packings are computed.
+"""The pods to place and the nodes that could take them, as the numbers from which bounds and packings are computed.
 
 Pods of one shape need the same and fit on the same nodes. A type of node with several zones is one offer for each set of zones
 where the same shapes fit. Rules that count pods (spreading, affinity between pods) are left out: without them more pods fit, so
@@ -33,7 +33,7 @@ COUNTING: Final = frozenset(["PodTopologySpread", "InterPodAffinity", ""])
 
 
 class PlannedCluster(Protocol):
-    """What planning needs of a cluster."""
+    """The methods of a cluster that planning needs."""
 
     @property
     def simulation(self) -> SimulatedCluster: ...
@@ -43,7 +43,7 @@ class PlannedCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanShape:
-    """Pods that need the same. ``alone``: a node takes one of them at most."""
+    """Pods with equal needs. ``alone``: a node takes at most one of them."""
 
     pods: tuple[Pod, ...]
     needs: Mapping[str, int]
@@ -56,7 +56,7 @@ class PlanShape:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Existing nodes that are open to the same shapes: how many, and what is free there in all."""
+    """Existing nodes that accept the same shapes: their number, and the sum of their free amounts."""
 
     nodes: int
     free: Mapping[str, int]
@@ -75,12 +75,12 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class PlanProblem:
-    """What is to be placed, and where it could go.
+    """The shapes to place, and the offers and existing nodes that could take them.
 
-    ``room[o]``     what an empty node of offer o has for pods
-    ``fits[o][s]``  whether shape s fits there
-    ``held``        the existing nodes. If pods may evict others, what these request counts as free there.
-    ``spare``       what is really free on all existing nodes, by resource
+    ``room[o]``     the amounts for pods on an empty node of offer o
+    ``fits[o][s]``  whether shape s fits on such a node
+    ``held``        the existing nodes. If pods may evict others, the requests of these count as free.
+    ``spare``       the really free amounts on all existing nodes, by resource
     """
 
     shapes: tuple[PlanShape, ...]
@@ -107,7 +107,7 @@ class PlanProblem:
 def state_problem(
     cluster: PlannedCluster, pods: Sequence[Pod], offers: Iterable[Offer], policies: Sequence[Object]
 ) -> PlanProblem:
-    """Return the problem of placing pods that wait in a cluster, with nodes of these offers."""
+    """Return the problem of placing pending pods of a cluster, with nodes of these offers."""
     probes = [(one, zone, one.node(at)) for one in offers for at, zone in enumerate(one.zones or ("",))]
     with cluster.transaction():
         simulation = cluster.simulation
@@ -160,7 +160,7 @@ def _shape(pods: Sequence[Pod], judged: EveryVerdict) -> PlanShape:
 
 
 def _open(judged: EveryVerdict, ignored: Collection[str] = COUNTING) -> Any:
-    """Return the rows where a pod fits by all rules but the ignored ones. Of those, what eviction cannot help still counts."""
+    """Return the rows where a pod fits if some plugins are ignored, except for refusals of these that eviction cannot help."""
     open_rows = np.ones(len(judged.snapshot.table), dtype=bool)
     for one in judged.refusing:
         if one.name not in ignored:
@@ -182,7 +182,7 @@ def _merged(
     probes: Sequence[tuple[Offer, str, Node]], rows: Sequence[int], opens: Sequence[Any], shapes: Sequence[PlanShape],
     names: Sequence[str], simulation: SimulatedCluster,
 ) -> tuple[tuple[Offer, ...], tuple[Mapping[str, int], ...], tuple[tuple[bool, ...], ...]]:  # fmt: skip
-    """Return the offers, with zones that are alike in one, and the room and the fitting shapes of each."""
+    """Return the offers, with equivalent zones merged into one offer, and the room and the fitting shapes of each."""
     free = _free(simulation, names)
     zones: dict[tuple[str, tuple[bool, ...]], list[str]] = {}
     first: dict[tuple[str, tuple[bool, ...]], tuple[Offer, int]] = {}
@@ -199,10 +199,10 @@ def _merged(
 def _held(
     rows: Sequence[int], pods: Sequence[Pod], judged: Sequence[EveryVerdict], names: Sequence[str], simulation: SimulatedCluster
 ) -> tuple[tuple[Held, ...], dict[str, int]]:
-    """Return the existing nodes, by the shapes that they are open to, and what is free on them in all.
+    """Return the existing nodes by the shapes that they accept, and the sum of the free amounts on all of them.
 
-    A shape that could evict others is not kept out by full nodes, and what it could evict counts as free. In all, only pods
-    that no controller replaces make room.
+    A full node accepts a shape that could evict pods there, and the requests of these pods count as free. In the sum, only the
+    requests of pods that no controller replaces count as free.
     """
     table = simulation.scheduler.snapshot.table
     highest = max((pod.spec.priority or 0 for pod in pods), default=0)
@@ -233,7 +233,7 @@ def _misfits(
     judged: Sequence[EveryVerdict], shapes: Sequence[PlanShape], probes: Sequence[tuple[Offer, str, Node]], rows: Sequence[int],
     opens: Sequence[Any], held: Sequence[Held],
 ) -> Iterable[Misfit]:  # fmt: skip
-    """Yield why the shapes that fit nowhere fit on none of the types."""
+    """Yield, for each shape that fits nowhere, why it does not fit on a node of each type."""
     for s in range(len(shapes)):
         if any(opens[s][row] for row in rows) or any(one.fits[s] for one in held):
             continue

@@ -1,7 +1,7 @@
 """Find the cheapest set of nodes with which kube-scheduler places all pods.
 
-Sets are tried from the bound upwards. Nothing is concluded from one set for a larger one: greedy placement is not monotone, and
-a node more can leave a pod pending that was placed before.
+Sets are tried from the bound upwards. The result for one set does not imply one for a larger set: greedy placement is not
+monotone, so with one more node, a pod may stay pending that was placed before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.laboratory.spread_trials import SpreadTrials
 __all__ = ["FoundSet", "SetSearch"]
 
 Counts = tuple[int, ...]
-#: So many sets are looked at to find those that may be enough.
+#: Maximum number of sets to generate when searching for those that may be enough.
 _MOST: Final = 200_000
 _EPSILON: Final = 1e-9
 #: How many sets a search looks ahead.
@@ -37,7 +37,7 @@ class FoundSet:
 
 @dataclass
 class SetSearch:
-    """A search that ends at a time. ``tried`` has the pods that stayed pending, by set and order."""
+    """A search with a time limit. ``tried`` has the pods that stayed pending, by set and order."""
 
     problem: PlanProblem
     trials: NodeTrials
@@ -46,11 +46,11 @@ class SetSearch:
     least_nodes: int
     clock: Callable[[], float]
     end_s: float
-    #: Repairs, without which there is no answer, may take until this time.
+    #: The time limit of repairs, without which there is no answer.
     repairs_end_s: float
     progress: Callable[[str], None] = lambda text: None
     tried: dict[tuple[Counts, str], tuple[str, ...]] = field(default_factory=dict)
-    #: Tries several sets at once; None: each is tried when it is its turn.
+    #: Tries several sets at once; None: they are tried one after the other.
     spread: SpreadTrials | None = None
 
     def cost(self, counts: Sequence[int]) -> float:
@@ -69,7 +69,7 @@ class SetSearch:
         return self.tried[key]
 
     def _try_ahead(self, turns: Sequence[Counts]) -> None:
-        """Try the next sets at once, if they can be spread. The first that is enough counts, as if each were tried in turn."""
+        """Try the next sets in parallel, if there are workers. The first set in order that is enough counts."""
         if self.spread is None or (turns[0], "asGiven") in self.tried:
             return
         ahead = [counts for counts in turns[: 4 * self.spread.workers] if (counts, "asGiven") not in self.tried]
@@ -133,7 +133,7 @@ class SetSearch:
         return None
 
     def _for(self, pending: Sequence[str], counts: Counts) -> Counts | None:
-        """Return the set with nodes for what is pending: each time the one that takes most of it for its price."""
+        """Return the set with more nodes for the pending pods: each is the one that takes the most of them for its price."""
         keys = set(pending)
         left = [sum(pod.key in keys for pod in shape.pods) for shape in self.problem.shapes]
         if not any(left):  # evicted pods are pending
@@ -154,7 +154,7 @@ class SetSearch:
     def _first_enough(self, candidates: Iterable[Counts]) -> Counts | None:
         """Return a verified set; None if there is none, or none was found in time.
 
-        The cheapest candidates and those with the most room take turns: the former save most, the latter are likely to do.
+        The cheapest candidates and those with the most room take turns: the former save most, the latter are likely enough.
         """
         held = list(candidates)
         by_cost = sorted(held, key=lambda one: (self.cost(one), one))
@@ -169,7 +169,7 @@ class SetSearch:
         return None
 
     def _room(self, counts: Counts) -> float:
-        """Return how much of what is needed a set offers, of the resource that is scarcest."""
+        """Return the room of a set as a share of the needed amount, for the scarcest resource."""
         problem = self.problem
         shares = []
         for name in problem.resources:
@@ -189,7 +189,7 @@ class SetSearch:
                 yield candidate
 
     def _may_do(self, counts: Counts, below: float) -> bool:
-        """Return True for a set that costs less, within the limits, and whose sums are enough."""
+        """Return True for a set that costs less, is within the limits, and has enough room in sum."""
         if min(counts) < 0 or not self.bound - _EPSILON <= self.cost(counts) < below - _EPSILON:
             return False
         problem = self.problem
@@ -205,7 +205,7 @@ class SetSearch:
         return True
 
     def _proven(self, counts: Counts) -> FoundSet:
-        """Try all cheaper sets while there is time, and go on from one that is enough."""
+        """Try all cheaper sets while there is time; restart from one that is enough."""
         while self.cost(counts) > self.bound + _EPSILON:
             cheaper = self._all_cheaper(self.cost(counts))
             found = None if cheaper is None else self._first_enough(cheaper)
@@ -216,7 +216,7 @@ class SetSearch:
         return FoundSet(counts, self.cost(counts), least=True)
 
     def _all_cheaper(self, below: float) -> list[Counts] | None:
-        """Return every set that costs less and may be enough; None if they are too many to look at."""
+        """Return every set that costs less and may be enough; None if there are too many."""
         found: list[Counts] = []
         steps = 0
         stack: list[tuple[Counts, float]] = [((), 0.0)]

@@ -28,7 +28,7 @@ ORDERS: Final = ("asGiven", "largestFirst", "smallestFirst")
 
 
 class TrialCluster(Protocol):
-    """What trials need of a cluster."""
+    """The methods of a cluster that trials need."""
 
     @property
     def simulation(self) -> SimulatedCluster: ...
@@ -42,7 +42,7 @@ class NodeTrials:
         self, cluster: TrialCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object], *, whole_queue: bool
     ) -> None:
         self.runs = self.probes = 0
-        #: Of the last run in which all pods were placed: how full the new nodes are, and the pods that were evicted for good.
+        #: Results of the last run that placed all pods: the use of the new nodes, and evicted pods that are not replaced.
         self.used: dict[str, tuple[int, int]] = {}
         self.evicted: tuple[str, ...] = ()
         self._cluster = cluster
@@ -74,7 +74,7 @@ class NodeTrials:
     # -- quickly ---------------------------------------------------------------------------------------------------------
 
     def _count(self, counts: Sequence[int], order: str) -> tuple[str, ...] | None:
-        """Decide for one pod after the other, and count it on its node; None if only a run can tell."""
+        """Decide for one pod after the other, and count each on its node; None if only an engine run gives the result."""
         self.probes += 1
         left: list[str] = []
         with self._cluster.transaction():
@@ -138,7 +138,7 @@ def _by_size(problem: PlanProblem, pods: Sequence[Pod]) -> tuple[list[Pod], list
 
 
 def _is_quick(simulation: SimulatedCluster, pods: Sequence[Pod]) -> bool:
-    """Return True if one pass over the pods tells what comes of them: none waits, and none makes room for an earlier one."""
+    """Return True if one pass over the pods gives their outcomes: no pod waits, and none makes room for an earlier one."""
     scheduler = simulation.scheduler
     if scheduler.cycle.extenders or scheduler.cluster.groups is not None:
         return False
@@ -156,7 +156,7 @@ def _is_quick(simulation: SimulatedCluster, pods: Sequence[Pod]) -> bool:
 
 
 def _usage(simulation: SimulatedCluster, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return what is requested and what there is on some nodes, by resource."""
+    """Return the requested and allocatable amounts of some nodes, by resource."""
     table = simulation.scheduler.snapshot.table
     nodes = simulation.scheduler.snapshot.nodes
     rows = [table.row_of[name] for name in names]

@@ -1,4 +1,4 @@
-"""Simulations of histories, of which the same one is played twice at most: then it is copied."""
+"""Simulations of histories: a history is played at most twice; after that, its simulation is copied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.laboratory.state_copies import StateCopy
 
 __all__ = ["PlayedHistories", "copy_of"]
 
-#: How many states are held.
+#: Maximum number of simulations to keep.
 _HELD: Final = 2
 
 
@@ -25,7 +25,7 @@ def copy_of(simulation: RecordedSimulation, instead: Iterable[tuple[Any, Any]] =
 
 
 class PlayedHistories:
-    """Plays histories. It holds the last states that were played again, because trials are taken back to the same state."""
+    """Plays histories. It keeps the last simulations, because trials are rolled back to the same state repeatedly."""
 
     def __init__(self) -> None:
         self._has_played = False

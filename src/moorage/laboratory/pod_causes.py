@@ -1,4 +1,4 @@
-"""Causes outside the pod and the sizes of nodes: what is wrong with its claims, and with the condition of nodes."""
+"""Causes other than the pod and the sizes of nodes: faults of the pod's claims, and conditions of nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def causes_of(pod: PodInfo, judged: EveryVerdict) -> tuple[str, ...]:
 
 
 def _claims(pod: PodInfo, judged: EveryVerdict) -> Iterator[str]:
-    """Yield what is wrong with the pod's claims, whatever node it goes to, and which nodes reach their volumes."""
+    """Yield faults of the pod's claims that hold on any node, and which nodes can reach their volumes."""
     claims = judged.snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims if pod.volumes is not None else ():
         claim = claims.get(use.key)
@@ -75,7 +75,7 @@ def _bound(claim: PersistentVolumeClaim, judged: EveryVerdict) -> Iterator[str]:
 
 
 def _everywhere(judged: EveryVerdict) -> Iterator[str]:
-    """Yield what a volume or device plugin has against all nodes alike: pods that hold a claim, no volume that fits."""
+    """Yield reasons of volume and device plugins that are equal on all nodes: a claim is in use, or no volume fits."""
     for one in judged.refusing:
         if one.name in _VOLUMES and one.plugin is not None and one.refused.all():
             yield from dict.fromkeys(_same(judged, one))
@@ -94,7 +94,7 @@ def _same(judged: EveryVerdict, one: Judgement) -> Iterator[str]:
 
 
 def _conditions(judged: EveryVerdict) -> Iterator[str]:
-    """Yield the conditions of nodes that keep the pod off through the taints that go with them: repairing comes first."""
+    """Yield the conditions of nodes whose taints keep the pod off, as repairing the nodes is the first remedy."""
     nodes = judged.snapshot.table.nodes
     for taint in dict.fromkeys(taint for node in nodes for taint in node.spec.taints):
         rows = judged.constraints.get(Constraint("TaintToleration", taint_name(taint)))
@@ -109,7 +109,7 @@ def _conditions(judged: EveryVerdict) -> Iterator[str]:
 
 
 def _since(taint: Taint, node: Node) -> str:
-    """Return since when a node has a condition, by any taint of its key, and what the node itself says of it."""
+    """Return since when a node has a condition, by the taint with this key, and the message in the node's status."""
     added = taint.time_added or next(
         (one.time_added for one in node.spec.taints if one.key == taint.key and one.time_added), ""
     )

@@ -68,7 +68,7 @@ def _request(pod: Pod, change: Change) -> Pod:
 
 
 def _with_request(pod: Pod, resource: str, goal: int) -> Pod:
-    """Set what all containers request together. What goes is taken from the container that requests most."""
+    """Set the sum of the containers' requests. A reduction is taken from the container that requests most."""
     level = pod.spec.resources
     if level is not None and level.requests:
         return _with_spec(pod, resources=with_requests(level, resource, goal))

@@ -1,4 +1,4 @@
-"""What a scheduler says of one pod as columns over all nodes: its verdicts, and the scores of the nodes that fit."""
+"""A scheduler's verdicts on one pod, and the scores of the nodes that fit, as columns over all nodes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _profile(profiles: Mapping[str, Profile], pod: Pod) -> Profile:
 
 @contextmanager
 def _unplaced(scheduler: Scheduler, pod: Pod) -> Iterator[PodInfo]:
-    """Take the pod off its node for as long as the block lasts, so that it is not in its own way."""
+    """Remove the pod from its node while the block runs, so that its own usage does not count against it."""
     free = PodInfo(with_fields(pod, spec=with_fields(pod.spec, node_name="")))
     cluster = scheduler.cluster
     row = cluster.table.row_of.get(cluster.node_of(pod.uid) or pod.spec.node_name)

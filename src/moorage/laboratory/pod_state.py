@@ -1,4 +1,4 @@
-"""Where a pod stands outside the verdicts of nodes: its place in the queue, what it waits for, and what would end that."""
+"""The state of a pod apart from the nodes: its place in the queue, what it waits for, and which events end the wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from moorage.wording import counted, some
 
 __all__ = ["standing_of", "standing_without_attempt"]
 
-#: What a resource is called, and what was done to it, in sentences.
+#: The words for resources and for actions on them in sentences.
 _WHAT: Mapping[str, str] = {
     Resource.POD: "pod", Resource.ASSIGNED_POD: "placed pod", Resource.UNSCHEDULED_POD: "pending pod", Resource.NODE: "node",
     Resource.PERSISTENT_VOLUME: "PersistentVolume", Resource.PERSISTENT_VOLUME_CLAIM: "PersistentVolumeClaim",
@@ -39,7 +39,7 @@ _DONE: Mapping[Action, str] = {
 
 
 def standing_without_attempt(pod: Pod, profiles: Iterable[str]) -> PodStanding | None:
-    """Return the standing of a pod that no profile here tries: it has ended, is being deleted, or is another scheduler's."""
+    """Return the state of a pod that this scheduler does not try: it has ended, is being deleted, or has another scheduler."""
     if pod.status.phase in ENDED_PHASES:
         return PodStanding("ended", f"its phase is {pod.status.phase}")
     if pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
@@ -53,7 +53,7 @@ def standing_without_attempt(pod: Pod, profiles: Iterable[str]) -> PodStanding |
 
 
 def standing_of(state: ExplainedState, pod: PodInfo, judged: EveryVerdict) -> PodStanding:
-    """Return the standing of a pending pod that a profile here tries."""
+    """Return the state of a pending pod that this scheduler tries."""
     scheduler = state.scheduler
     causes = causes_of(pod, judged)
     waiting = scheduler.binding_of(pod.uid)
@@ -122,7 +122,7 @@ def _said(wake: Wake) -> str:
 
 
 def _held(waiting: Binding, now: float, causes: tuple[str, ...]) -> PodStanding:
-    """Return the standing of a pod that Permit plugins hold on its node."""
+    """Return the state of a pod that waits at Permit on its node."""
     plugins, left = waiting.pending, max(0.0, waiting.deadline - now)
     holds = "holds" if len(plugins) == 1 else "hold"
     text = f"{' and '.join(plugins)} {holds} it at Permit on {waiting.node}; rejected in {round(left, 3):g}s unless allowed"
@@ -133,7 +133,7 @@ def _held(waiting: Binding, now: float, causes: tuple[str, ...]) -> PodStanding:
 
 
 def _leaving(state: ExplainedState, node: str) -> str:
-    """Return where a pod is nominated to, and how long the pods that leave for it have at most."""
+    """Return, in words, the nominated node of a pod and the longest remaining grace period of its victims."""
     table = state.scheduler.snapshot.table
     row = table.row_of.get(node)
     leaving = [] if row is None else [other for other in table.pods[row].values() if other.terminating]
@@ -148,10 +148,10 @@ _REAL_S = 1e9
 
 
 def _grace_left(pod: PodInfo, now: float) -> float:
-    """Return the seconds until a terminating pod is gone at the latest.
+    """Return the maximum number of seconds until a terminating pod is deleted.
 
-    The API server writes when that will be. In simulated time the timestamp says when the deletion began; and in a dump it says
-    nothing, because the present time is not known: the whole grace period is assumed.
+    In a live cluster, the deletion timestamp is that time. In simulated time it is the time when the deletion began. In a dump
+    it is of no use, because the present time is not known: the whole grace period is assumed.
     """
     own = pod.spec.termination_grace_period_seconds
     grace = 30.0 if own is None else float(own)
@@ -162,7 +162,7 @@ def _grace_left(pod: PodInfo, now: float) -> float:
 
 
 def _group(state: ExplainedState, pod: PodInfo) -> str:
-    """Return what the pod's group lacks: pods, or nodes for enough of them."""
+    """Return, in words, what the pod's group lacks: pods, or nodes for enough of them."""
     key = group_key(pod) or ""
     pods = state.scheduler.snapshot.group(key)
     there, placed = (0, 0) if pods is None else (len(pods), pods.scheduled_count)

@@ -1,4 +1,4 @@
-"""Preemption in full: what it would do on every node, whom it would evict on the chosen one, and why that one."""
+"""A full report on preemption: its result on every node, the victims on the chosen node, and why that node is chosen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["preemption_of"]
 
 #: How many candidates are described pod by pod.
 _DESCRIBED: Final = 3
-#: On so many nodes times priorities, each is tried in the search for the lowest priority that helps.
+#: The number of nodes times priorities up to which every priority is tried to find the lowest one that helps.
 _TRIED: Final = 1000
 
 
@@ -145,7 +145,7 @@ class _Story:
         yield from (other.key for other in self._order(row))
 
     def _short_of(self, one: Candidate) -> dict[str, str]:
-        """Put the pods back as preemption does, and return what was short for each that cannot stay."""
+        """Put the pods back as preemption does, and return the missing resources for each pod that cannot stay."""
         short: dict[str, str] = {}
         order = self._order(one.row)
         with self.attempt.what_if(one.row) as node:
@@ -167,9 +167,9 @@ class _Story:
     # -- the whole --------------------------------------------------------------------------------------------------------
 
     def _lowest_priority(self) -> int | None:
-        """Return the least priority at which a candidate appears; None if none of those present helps.
+        """Return the lowest priority at which a candidate appears; None if no priority of present pods helps.
 
-        On few nodes, all priorities are tried; on many, the least is found by halving.
+        On few nodes, all priorities are tried; on many, the lowest is found by bisection.
         """
         rows = self._hopeful.tolist()
         present = {other.priority + 1 for row in rows for other in self.table.pods[row].values()}
@@ -236,7 +236,7 @@ class _Story:
 
 
 def _verdict(status: Status | None, own: Status | None) -> tuple[str, str, str]:
-    """Return the verdict on a node that is no candidate, with the plugin and its reason, if one still refuses it."""
+    """Return the verdict on a node that is no candidate, with the plugin that still refuses it, if any, and its reason."""
     assert status is not None
     if status.reasons == (NOT_HELPFUL,):
         own = own or status
@@ -247,7 +247,7 @@ def _verdict(status: Status | None, own: Status | None) -> tuple[str, str, str]:
 
 
 def _best(candidates: Sequence[Candidate], chosen: Candidate | None) -> list[Candidate]:
-    """Return the candidates that do least harm, the chosen one first."""
+    """Return the best candidates, the chosen one first."""
     ranked = sorted(candidates, key=lambda one: tuple(harm(one.victims) for _, harm in HARMS))
     first = [one for one in candidates if chosen is not None and one.row == chosen.row]
     return [*first, *(one for one in ranked if one not in first)][:_DESCRIBED]

@@ -1,4 +1,4 @@
-"""The objects of a cluster as they are now: those that the engine holds, and those that it never asks for."""
+"""The current objects of a cluster: those that the engine holds, and those that the scheduler does not read."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["ASIDE", "aside_of", "cluster_input", "present_objects"]
 
 _SLOTS = {kind.type: kind.slot for kind in KINDS}
 _ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
-#: Kinds that the scheduler does not look at: those that pods are made from, and those that admission reads.
+#: Kinds that the scheduler does not read: workloads, and kinds that admission reads.
 ASIDE = frozenset(_SLOTS) - {type(obj) for obj in objects_of(ClusterInput(**_ONE_OF_EACH))}
 
 
 def aside_of(cluster: ClusterInput) -> dict[str, Object]:
-    """Return the objects that the scheduler does not look at, by ``kind/namespace/name``."""
+    """Return the objects that the scheduler does not read, by ``kind/namespace/name``."""
     held = (obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot))
     return {key_of(obj): obj for obj in held}
 
 
 def present_objects(aside: Mapping[str, Object], simulation: SimulatedCluster) -> list[Object]:
-    """Return all objects: those that the scheduler does not look at, then nodes, placed pods and waiting pods."""
+    """Return all objects: those that the scheduler does not read, then nodes, placed pods and pending pods."""
     cluster = simulation.scheduler.cluster
     table = cluster.table
     arrival = table.arrival.view.tolist()

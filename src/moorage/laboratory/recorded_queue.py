@@ -1,4 +1,4 @@
-"""A scheduling queue that saves itself as a whole before the first change in a transaction."""
+"""A scheduling queue that a transaction can roll back: it saves its whole state before the first change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RecordedQueue"]
 
 
 class RecordedQueue(SchedulingQueue):
-    """See the module's description. Calls that cannot change the queue save nothing."""
+    """A queue that saves its state before changes in a transaction. Calls that cannot change the queue save nothing."""
 
     log: UndoLog = NO_LOG
 

@@ -1,7 +1,7 @@
-"""A simulation whose changes can be reversed: it writes to an undo log what it records of pods, and what happens to objects.
+"""A simulation whose changes can be reversed: it writes the changes of its records and objects to an undo log.
 
-What volumes and devices, pod groups and waiting plugins do leaves traces in the order of many indexes. Such changes are not
-reversed: the log gives up, and the state is made again from its history.
+Changes of volumes, devices, pod groups and waiting plugins affect the order of many indexes. Such changes are not reversed: the
+log gives up, and the state is rebuilt from its history.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["RECORDED_PARTS", "RecordedSimulation"]
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 #: Kinds whose changes are reversed.
 _REVERSIBLE: Final = (Pod, Node, Namespace, Service, PodDisruptionBudget, ReplicaSet, StatefulSet, ReplicationController)
-#: Points whose plugins may keep what happens to pods. Built-in plugins give it up with the pods.
+#: Points at which plugins may keep state about pods. Built-in plugins drop it with the pods.
 _KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind", "postFilter", "preEnqueue"])
 
 
@@ -38,14 +38,14 @@ _fields_of = attrgetter(*PodRecord.__struct_fields__)
 
 
 class RecordedSimulation(SimulatedCluster):
-    """See the module's description."""
+    """A simulation that records how to reverse its changes; see the module's description."""
 
     log: UndoLog = NO_LOG
-    #: True if plugins from elsewhere may keep state, which no undo log knows.
+    #: True if third-party plugins may keep state, which the undo log cannot restore.
     has_keepers = False
 
     def record(self, log: UndoLog) -> None:
-        """Write to this log from now on."""
+        """Use this undo log from now on."""
         self.log = log
         cluster, queue = self.scheduler.cluster, self.scheduler.queue
         if isinstance(cluster, RecordedClusterState) and isinstance(queue, RecordedQueue):
@@ -58,7 +58,7 @@ class RecordedSimulation(SimulatedCluster):
         return any(not _KEEPING.isdisjoint(points_of(plugin)) for plugin in others)
 
     def account(self) -> Iterator[Any]:
-        """Yield all that the course of things depends on."""
+        """Yield everything that later events depend on."""
         state = self.scheduler.state
         yield self.now, self.scheduler.cycle.order.start, state.revision, state.facts
         yield self.pods_in_order()
@@ -108,7 +108,7 @@ class RecordedSimulation(SimulatedCluster):
         due()
 
     def roll_back(self) -> bool:
-        """Reverse the innermost transaction. Return False if that cannot be done; this simulation is of no use then."""
+        """Reverse the innermost transaction. Return False if that is impossible; the simulation must then be discarded."""
         if self._waiting_work or self.scheduler.state.bindings.by_uid or self.scheduler.preemption.evictions:
             self.log.give_up()
         return self.log.roll_back()
@@ -156,7 +156,7 @@ class RecordedSimulation(SimulatedCluster):
         super().evict(uid, grace_s)
 
     def _touch(self, uid: str) -> None:
-        """Save what is recorded of a pod, the first time in a transaction."""
+        """Save the records of a pod before their first change in a transaction."""
         if not self.log.is_new(uid):
             return
         books: _Books = (self._pods, self._came, self.records, self.victims, self._last_attempts, self._timeouts)

@@ -1,8 +1,8 @@
 """A cluster state that writes to an undo log how each change is reversed.
 
-Nodes, pods and objects are put back by the same methods that took them away, so all sums, counts and caches follow as they do
-for any other change. Then order is restored as it was saved: rows, arrivals and turns of nodes, the pods on a row, the objects
-of a kind, services by what they select. Versions only grow: what a cache keeps of a state that was reversed is not used again.
+Nodes, pods and objects are put back by the ordinary methods, so all sums, counts and caches change as for any other change.
+Then the saved order is restored: of rows, arrivals and turns of nodes, pods on a row, objects of a kind, and services by
+selector. Versions only grow, so cache entries for a reversed state are not used again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["RecordedClusterState"]
 
-#: So many removals of nodes are undone in what is known of a class of pods; after more of them it is made again.
+#: Maximum number of removals of nodes that are undone in the cached answers for a class of pods; beyond it they are dropped.
 _REMOVALS_FOLLOWED: Final = 16
 #: A pod with its node.
 _Placed = tuple[PodInfo, str]
 
 
 class RecordedClusterState(ClusterState):
-    """See the module's description."""
+    """A cluster state that records how to reverse its changes; see the module's description."""
 
     log: UndoLog = NO_LOG
 
@@ -143,7 +143,7 @@ class RecordedClusterState(ClusterState):
         return super().remove_pod(uid)
 
     def _undo_of(self, uid: str, target: str | None = None) -> Callable[[], None]:
-        """Return what puts a pod back where it is now, among the pods of its node and of ``target`` as they stand."""
+        """Return the undo entry that restores a pod's node and its position among the pods of that node and of ``target``."""
         placed = self._placed.get(uid)
         names = {name for name in (target, None if placed is None else placed[1]) if name is not None}
         return partial(self._restore_pod, uid, placed, self._assumed.get(uid), [self._save_pods(name) for name in names])

@@ -1,7 +1,7 @@
 """Redact objects: replace the names in them by tokens, so that they can be shared and schedule as before.
 
-Objects are read first, so only fields that scheduling reads get into the result. Equal names become equal tokens wherever they
-appear, and the structure of names that are compared in parts stays. The mapping leads back; keep it with the key.
+Objects are decoded first, so only fields that scheduling reads get into the result. Equal names become equal tokens everywhere,
+and names that are compared in parts keep their structure. The mapping restores the names; keep it with the key.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from moorage.wording import some
 __all__ = ["Redacted", "redact", "redact_cluster"]
 
 _DRIVER_WORDS: Final = re.compile(r"[a-z0-9]{4,}")
-#: Fields whose texts may have words that names have too: API groups, schedules, expressions with their names replaced.
+#: Fields whose texts may contain the same words as names: API groups, schedules, expressions with their names replaced.
 _VOCABULARIES: Final = frozenset({"apiGroup", "apiVersion", "expression", "kind", "reason", "schedule", "timeZone"})
-#: Words of well-known namespaces, classes, platforms and values, which tell nothing.
+#: Words of well-known namespaces, classes, platforms and values, which reveal nothing.
 _COMMON: Final = frozenset({
     "amd64", "arm64", "cluster", "critical", "default", "demand", "false", "kube", "latest", "lease", "linux", "memory",
     "mirror", "node", "none", "ondemand", "pods", "ppc64le", "provisioner", "public", "s390x", "scheduler", "spot", "storage",
@@ -44,7 +44,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]{4,}")
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """Objects without names, as plain data. ``mapping`` leads from each token to what it stands for; keep it secret.
+    """Objects without names, as plain data. ``mapping``: token → the name that it replaces; keep it secret.
 
     ``configurations`` are those of the scheduler that were redacted with the same tokens.
     """
@@ -96,7 +96,7 @@ def _objects(cluster: ClusterInput) -> Iterator[Object]:
 
 
 def _document(obj: Object) -> dict[str, Any]:
-    """Return an object as plain data; a UID that was made from its name is left out, and made again when it is read."""
+    """Return an object as plain data, without a UID that is derived from its name, because reading derives it again."""
     if isinstance(obj, CustomObject):
         raise InputError(f"{obj.resource} cannot be redacted")
     document: dict[str, Any] = msgspec.to_builtins(obj)
@@ -117,7 +117,7 @@ def _compared(value: Any) -> set[str]:
 
 
 class _Names:
-    """Names of objects, with those that are composed of others.
+    """Tokens of the names of objects, including names that are composed of others.
 
     The name of a replica set begins with that of its deployment, a stateful set's pods and claims are numbered, and the claim
     of an ephemeral volume is named after its pod.
@@ -175,7 +175,7 @@ class _Names:
 
 
 def _refuse_leaks(documents: Iterable[Mapping[str, Any]], tokens: Tokens) -> None:
-    """Look for words of the names that were replaced, in all texts that are not from a fixed vocabulary.
+    """Check that no text outside fixed vocabularies contains words of replaced names.
 
     Raises  InputError that names the first of them
     """

@@ -1,7 +1,8 @@
 """Check a redacted input: simulate it and the original, and compare every attempt.
 
-Ties are drawn by names and UIDs, so they fall differently with other names. The check draws as the original did, so that one
-tie does not make all that follows differ, and counts the ties. Nodes and pods are compared by their positions in the input.
+Ties are broken by names and UIDs, so they are broken differently with other names. The check breaks them as the original run
+did, so that one tie does not change all later decisions, and counts them. Nodes and pods are compared by their positions in the
+input.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ __all__ = ["RedactionCheck", "check_redacted"]
 
 #: The counts in a message: at its start, after a colon, a comma or a full stop.
 _COUNTS: Final = re.compile(r"(?:^|: |, |\. )(\d+)(?=[ /])")
-#: So many differences are described.
+#: Maximum number of differences to describe.
 _SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RedactionCheck:
-    """What came of a comparison: the attempts made, the placements that were ties, and the differences in words."""
+    """The result of a check: the number of attempts, the number of placements that were ties, and differences in words."""
 
     attempts: int
     ties: int
@@ -59,7 +60,7 @@ class _Positions:
 
 @dataclass
 class _Trace:
-    """What a run did. ``draws``: the positions of the best nodes and of the one that was taken; ``followed``: those to take."""
+    """The course of a run. ``draws``: positions of the best nodes and of the chosen one; ``followed``: draws to repeat."""
 
     positions: _Positions
     followed: list[tuple[frozenset[int], int]] = field(default_factory=list)
@@ -77,7 +78,7 @@ class _Trace:
 
 
 class _TracedCycle(Cycle):
-    """Writes down the ties, and breaks them as another run did."""
+    """A cycle that records ties, and breaks them as another run did."""
 
     trace: _Trace
 

@@ -1,8 +1,8 @@
 """Redact a configuration of the scheduler, a KubeSchedulerConfiguration or a Policy, with the tokens of a cluster.
 
-What names a label, a resource, a namespace or a scheduler gets the token that the cluster's objects have. Names of plugins,
-weights, strategies and times stay; addresses of extenders are replaced; how the scheduler reaches and serves others is left
-out. A text that is not named here becomes a token, as for objects.
+Labels, resources, namespaces and schedulers get the same tokens as in the cluster's objects. Names of plugins, weights,
+strategies and times stay; addresses of extenders are replaced; settings of connections and servers are left out. Any other text
+becomes a token, as for objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moorage.laboratory.redaction_walk import Walker
 __all__ = ["read_configuration", "redact_configuration"]
 
 _HINT: Final = "apiVersion: kubescheduler.config.k8s.io/v1 and kind: KubeSchedulerConfiguration"
-#: How the scheduler is run, and what it tells whom: no decision depends on it.
+#: Fields about running the scheduler, such as connections and logging, on which no decision depends.
 _DROPPED: Final = frozenset({
     "clientConnection", "enableContentionProfiling", "enableProfiling", "healthzBindAddress", "leaderElection",
     "metricsBindAddress", "policy", "tlsConfig",
@@ -31,7 +31,7 @@ _LABELS: Final = frozenset({
     "absentLabels", "absentLabelsPreference", "affinityLabels", "antiAffinityLabelsPreference", "label", "labels",
     "presentLabels", "presentLabelsPreference", "topologyKey",
 })  # fmt: skip
-#: Fields that hold what pods and nodes hold too.
+#: Fields with the same content as fields of pods and nodes.
 _OF_OBJECTS: Final = frozenset({"addedAffinity", "labelSelector"})
 _RULES: Final = frozenset({"predicates", "priorities"})
 
@@ -46,7 +46,7 @@ def read_configuration(text: bytes, where: str) -> dict[str, Any]:
 
 
 def redact_configuration(document: Mapping[str, Any], tokens: Tokens, walker: Walker) -> dict[str, Any]:
-    """Return a configuration with tokens in the place of names. ``walker`` redacts what objects hold too."""
+    """Return a configuration with tokens in the place of names. ``walker`` redacts fields that objects have as well."""
     return _Configuration(tokens, walker).map(document)
 
 

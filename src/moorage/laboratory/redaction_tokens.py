@@ -1,4 +1,4 @@
-"""Tokens that stand for names: the same thing has the same token wherever it appears, and only the key leads back.
+"""Tokens that replace names: equal names have equal tokens, and only the mapping restores them.
 
 A token is a letter for the kind of thing and ten characters of a keyed hash, so guessing names without the key finds nothing.
 Names that kubelets, controllers or scheduling compare in parts keep their structure: ``web-0`` of a stateful set becomes the
@@ -69,9 +69,9 @@ _NUMBERED: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 _PLAIN_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})  # noqa: S104
 #: Joins the zones of a volume that is in several.
 _BETWEEN_ZONES: Final = "__"
-#: A time is shifted by up to so many seconds: ten years.
+#: The largest shift of times, in seconds: ten years.
 _MOST_SHIFT_S: Final = 315_360_000
-#: A key must be as long as that to resist guessing, in bytes.
+#: Minimum length of a key in bytes, so that it cannot be guessed.
 _LEAST_KEY: Final = 16
 
 
@@ -153,7 +153,7 @@ class Tokens:
         return value if value == _DEFAULT_SCHEDULER else self.of("h", value)
 
     def limited(self, value: str) -> str:
-        """Return the name of what a quota limits: a resource, a storage class's share, or a device class's."""
+        """Return the redacted name of a quota's resource: a plain one, or one of a storage class or a device class."""
         for ending in (".storageclass.storage.k8s.io/", ".deviceclass.resource.k8s.io/"):
             name, found, what = value.partition(ending)
             if found:
@@ -194,13 +194,13 @@ class Tokens:
         return made + (f"@sha256:{sha256(self._hash('i', digest)).hexdigest()}" if at else "")
 
     def address(self, value: str) -> str:
-        """Return an address of the network 10.0.0.0/8 for another; those that are every or the local address stay."""
+        """Return an address in 10.0.0.0/8 in the place of an address; the unspecified and the loopback address stay."""
         if value in _PLAIN_ADDRESSES:
             return value
         return ".".join(["10", *map(str, self._hash("a", value)[:3])])
 
     def time(self, value: str) -> str:
-        """Return a time shifted by the offset of the key; what is no time is left out."""
+        """Return a time shifted by the offset of the key; "" for a text that is no time."""
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:

@@ -1,6 +1,6 @@
-"""Redact one object: every field is kept because it is known to be harmless, or replaced by tokens of its kind of thing.
+"""Redact one object: keep fields that are known to be harmless, and replace all others by tokens.
 
-Fields that are not named here are names: their texts become tokens. So a field that is new cannot leak.
+The texts of fields that are not listed here become tokens. So a new field cannot leak.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _PLAIN_ANNOTATIONS: Final = frozenset({
 
 
 class Walker:
-    """Redacts the fields of one object. ``name_of`` knows the names that are composed of others."""
+    """Redacts the fields of one object. ``name_of`` returns the token of an object's name."""
 
     def __init__(self, tokens: Tokens, name_of: NameOf, kind: str, namespace: str) -> None:
         self._tokens = tokens
@@ -215,7 +215,7 @@ class Walker:
         return made
 
     def _avoided(self, value: str) -> str:
-        """Redact the owners whose pods a node prefers to avoid; "" for what is no such list."""
+        """Redact the list of owners whose pods a node prefers to avoid; "" for a text that is no such list."""
         try:
             listed = json.loads(value)["preferAvoidPods"]
             owners = [one["podSignature"]["podController"] for one in listed]

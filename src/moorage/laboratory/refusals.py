@@ -1,4 +1,4 @@
-"""From the verdicts of all plugins to report values: groups of nodes, the funnel, conflicts, and the nearest miss."""
+"""Derive report values from the verdicts of all plugins: groups of nodes, the funnel, conflicts, and the nearest node."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from moorage.state.columns import BoolArray
 
 __all__ = ["ELIGIBILITY", "all_conflicts", "conflict_terms", "eligible_conflict", "funnel", "groups", "nearest_of"]
 
-#: Plugins that say which nodes a pod may use at all, whatever it asks for: the others judge the eligible nodes.
+#: Plugins that decide which nodes are eligible for a pod, whatever it requests. The others judge the eligible nodes.
 ELIGIBILITY = frozenset({"NodeUnschedulable", "TaintToleration"})
 
-#: On how many nodes of a group, and by how many names, what stands in the way is named.
+#: Maximum number of nodes of a group whose conflicting objects are named, and of names.
 _NAMED = 3
 
-#: Cost of the least change for one node, by its row; None if it is not known.
+#: Returns the cost of the cheapest change for the node of a row; None if it is not known.
 CostOf = Callable[[int], float | None]
 
 
@@ -57,7 +57,7 @@ def _rank(group: NodeGroup, judged: EveryVerdict) -> tuple[float, int, int, str]
 
 
 def _shortfalls(judged: EveryVerdict) -> npt.NDArray[np.float64]:
-    """Return how far each row is from fitting, added up over the plugins that can tell."""
+    """Return the shortfall of each row: the sum over the plugins that report one."""
     total = np.zeros(len(judged.snapshot.table))
     for one in judged.refusing:
         if one.stage is Stage.FILTER and isinstance(one.plugin, ShortfallPlugin):
@@ -69,7 +69,7 @@ def _shortfalls(judged: EveryVerdict) -> npt.NDArray[np.float64]:
 def _refusals(judged: EveryVerdict, row: int, alike: Sequence[int]) -> Iterator[RefusalReport]:
     """Yield each reason why a row is refused, in running order; the first reason of a plugin carries its detail.
 
-    ``alike`` are rows that are refused for equal reasons: what stands in the way on a few of them is named, too.
+    ``alike`` are rows that are refused for equal reasons: the conflicting objects on a few of them are named, too.
     """
     for one in judged.refusing:
         status = one.verdicts.status(row)
@@ -81,7 +81,7 @@ def _refusals(judged: EveryVerdict, row: int, alike: Sequence[int]) -> Iterator[
 
 
 def _shared(judged: EveryVerdict, one: Judgement, row: int, alike: Sequence[int]) -> Detail | None:
-    """Return the detail of one row, with the objects that a few other rows have in its place."""
+    """Return the detail of one row, with the corresponding objects of a few other rows."""
     detail = judged.why(one, row)
     if detail is None or not detail.objects:
         return detail
@@ -92,7 +92,7 @@ def _shared(judged: EveryVerdict, one: Judgement, row: int, alike: Sequence[int]
 
 
 def _are_varied(judged: EveryVerdict, row: int, alike: Sequence[int]) -> bool:
-    """Return whether what a few rows of a group lack differs in more than the objects that are there."""
+    """Return whether the details of a few rows of a group differ in more than the names of objects."""
     others = [other for other in alike[:_NAMED] if other != row]
     for one in judged.refusing if others else ():
         if one.verdicts.status(row) is not None:

@@ -1,6 +1,6 @@
-"""What differs between two loaded configurations because their releases differ: rules, plugins, gates, defaults, metrics.
+"""The differences between two loaded configurations due to their releases: rules, plugins, gates, defaults, metrics.
 
-The changes are those that a user of these profiles sees, from A to B. A rule names the last release that did not have it.
+Only differences that affect these profiles are listed, from A to B. A rule names the last release that did not have it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["changed_texts", "release_changes"]
 
 
 def release_changes(a: Loaded, b: Loaded) -> Iterator[ReleaseChange]:
-    """Yield what differs; nothing if both have the same release."""
+    """Yield the differences; none if both have the same release."""
     if a.release == b.release:
         return
     before = {profile.scheduler_name: profile for profile in a.profiles}
@@ -110,7 +110,7 @@ def _gates(a: Loaded, b: Loaded) -> Iterator[str]:
             if was == is_open and _gate(b, name).locked and not _gate(a, name).locked:
                 yield f"{name} can no longer be set"
         elif _gate(a if name in known[0] else b, name).stage == STABLE:
-            continue  # it became stable, and with that a rule, or was removed later
+            continue  # the gate became stable, so that its behaviour is a rule, or was removed later
         if was != is_open:
             yield f"{name} is {'on' if is_open else 'off'}"
 

@@ -1,4 +1,4 @@
-"""Put objects of a later input in the place of those of an earlier one, as ``kubectl replace`` does, and add the others.
+"""Replace objects of an earlier input by those of a later one, as ``kubectl replace`` does, and add the others.
 
 An object keeps the identity and the status of the one that it replaces, unless it has its own. A pod that is given without a
 node is a new pod. Where a workload's template changes, its pods are replaced, as after its rollout; where only its size
@@ -30,7 +30,7 @@ _READ_SLOTS: Final = tuple(kind.slot for kind in KINDS if kind.slot in SLOTS)
 
 
 def replaced(before: ClusterInput, later: ClusterInput) -> ClusterInput:
-    """Return the earlier input with the later one's objects."""
+    """Return the earlier input with its objects replaced by the later ones, and the others added."""
     fields: dict[str, Any] = {slot: _merged(getattr(before, slot), getattr(later, slot)) for slot in _READ_SLOTS}
     fields["others"] = _merged(before.others, later.others)
     fields["custom"] = _merged(before.custom, later.custom)
@@ -58,7 +58,7 @@ def _merged(before: Iterable[Any], later: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _taking_over(known: Any, obj: Any) -> Any:
-    """Return the later object with the identity, and where it has none the status, of the earlier one."""
+    """Return the later object with the identity of the earlier one and, if it has no status, with its status."""
     metadata = replace(obj.metadata, uid=known.metadata.uid)
     if isinstance(obj, Pod) and not obj.spec.node_name:
         return replace(obj, metadata=metadata)

@@ -1,4 +1,4 @@
-"""What the runs of a comparison begin with: the objects of a cluster, as they are or with every pod to be placed again."""
+"""The input of the runs of a comparison: the objects of a cluster, unchanged or with every pod to be placed again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instanc
 def input_of_runs(
     cluster: Cluster, *, again: Collection[str] = (), prices: Mapping[str, float] | None = None, all_nodes: bool = False
 ) -> RunInput:
-    """Return what the runs of a cluster begin with. ``again``: pods of these schedulers are to be placed again."""
+    """Return the input of the runs of a cluster. ``again``: pods of these schedulers are to be placed again."""
     objects = list(cluster.simulation_objects())
     notes = list(cluster.notes)
     if again:
@@ -49,10 +49,10 @@ def input_of_runs(
 
 
 def with_pods_to_place_again(objects: Iterable[Object], schedulers: Collection[str]) -> tuple[list[Object], int, int]:
-    """Return the objects with the placed pods of these schedulers pending, and how many pods that are and are not.
+    """Return the objects with the placed pods of these schedulers pending, and how many pods this changes and leaves placed.
 
-    They come in the order in which they were created, before the pods that are pending already. Pods that exist because of
-    their node, that have ended or are being deleted, or that hold devices stay where they are.
+    The changed pods are in the order in which they were created, before the pods that are pending already. Pods that exist
+    because of their node, that have ended or are being deleted, or that use devices stay on their nodes.
     """
     others: list[Object] = []
     again: list[Pod] = []
@@ -90,7 +90,7 @@ def _unplaced(pod: Pod) -> Pod:
 
 
 def priced(nodes: Sequence[Node], prices: Mapping[str, float]) -> dict[str, float]:
-    """Return the price of each node: by its name, its group or its instance type, whichever the prices name first."""
+    """Return the price of each node: that of its name, else of its group, else of its instance type."""
     if not prices:
         return {}
     groups = groups_by_node(nodes)

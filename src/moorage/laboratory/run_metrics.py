@@ -1,4 +1,4 @@
-"""What is measured of one run: pods that stay pending, waits, nodes used, how full nodes are, and what preemption did."""
+"""The metrics of one run: pods that stay pending, waits, nodes used, how full nodes are, and preemption."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAITS: Final = (50, 90, 99)
 
 @dataclass(frozen=True, slots=True)
 class MeasureSetting:
-    """What to measure.
+    """The settings of the measurement.
 
     ``shapes``       the typical mix
     ``prices``       price of a node by its name; empty: there are no prices
@@ -51,7 +51,7 @@ class MeasureSetting:
 
 
 class RunMeter:
-    """Measures a run. ``hear`` takes its decisions, which the records of pods do not keep."""
+    """Measures a run. ``hear`` must be called with its decisions, which the records of pods do not contain."""
 
     def __init__(self) -> None:
         self.decisions = 0
@@ -60,7 +60,7 @@ class RunMeter:
         self._refused_by: dict[str, tuple[str, ...]] = {}
 
     def hear(self, attempt: SimulatedAttempt) -> None:
-        """Take note of a decision."""
+        """Record a decision."""
         self.decisions += 1
         decision = attempt.decision
         self._refused_by[decision.pod.key] = decision.rejected_by
@@ -70,7 +70,7 @@ class RunMeter:
     def measured(
         self, simulation: SimulatedCluster, run: Run, setting: MeasureSetting, notes: Iterable[str] = (), speed: float = 0.0
     ) -> MeasuredRun:
-        """Return what was measured, when the run is over."""
+        """Return the measurements, after the end of the run."""
         return MeasuredRun(
             seed=run.seed,
             release=run.release,
@@ -154,7 +154,7 @@ def _nodes_used(simulation: SimulatedCluster) -> list[str]:
 
 
 def state_metrics(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]:
-    """Return how full the nodes are, how evenly, and how usable is what is free."""
+    """Return how full the nodes are, how evenly, and how usable the free amounts are."""
     found = fullness(use)
     found |= {f"jain.{name}": one.jain for name, one in balance(use).items()}
     found["dominantShare"] = float(dominant_shares(use).mean()) if use.counted.any() else 0.0
@@ -165,7 +165,7 @@ def state_metrics(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]
 
 
 def fullness(use: NodeUse) -> dict[str, float]:
-    """Return what is also averaged over time."""
+    """Return the metrics that are also averaged over time."""
     found = {f"utilisation.{name}": share for name, share in utilisation(use).items()}
     found |= {f"balance.{name}": one.sigma for name, one in balance(use).items()}
     found["skew"] = float(skews(use).mean()) if use.counted.any() else 0.0

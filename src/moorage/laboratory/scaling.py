@@ -1,8 +1,8 @@
-"""Scale a workload of an input: it gets or loses pods as its controller would have it.
+"""Scale a workload of an input: add or delete pods as its controller would.
 
-More pods are created with all others that workloads lack. Of a deployment, the newest replica set grows, and the oldest shrink
-first. Pods are deleted in the order of the replica set controller, those of a stateful set by their numbers; they are gone at
-once.
+New pods are created with all other missing pods of workloads. A deployment grows by its newest replica set, and shrinks by its
+oldest first. Pods are deleted in the order of the replica set controller, those of a stateful set by their numbers, and without
+a grace period.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _found(cluster: ClusterInput, asked: Scaled) -> Any:
 
 
 def found_workload(among: Iterable[Any], kind: str, namespace: str, name: str, text: str) -> Any:
-    """Return the workload of this name; ``text`` is what asks for it.
+    """Return the workload of this name; ``text`` is the request, for error messages.
 
     Raises  InputError if there is none, or several
     """
@@ -151,7 +151,7 @@ def _scale_stateful(cluster: ClusterInput, found: StatefulSet, replicas: int) ->
 
 
 def _scale_deployment(cluster: ClusterInput, found: Deployment, replicas: int) -> ClusterInput:
-    """Scale a deployment; if it shrinks, scale its replica sets too, which exist once it is expanded."""
+    """Scale a deployment; if it shrinks, also scale its replica sets, after creating them if they do not exist."""
     before = expand(cluster, cron_jobs=False)
     own = sorted(Claimed(before.replica_sets).of("Deployment", found.metadata), key=newest_last)
     surplus = sum(_count(one) for one in own) - replicas
@@ -171,7 +171,7 @@ def _count(replica_set: ReplicaSet) -> int:
 
 
 def _shrunk(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInput:
-    """Delete the pods that a replica set or a replication controller has too many."""
+    """Delete the surplus pods of a replica set or a replication controller."""
     kind = type(found).__name__
     claimed = Claimed(cluster.pods)
     held = [pod for pod in claimed.of(kind, found.metadata) if is_active(pod)]
@@ -209,5 +209,5 @@ def without_jobs(cluster: ClusterInput, found: CronJob) -> ClusterInput:
 
 
 def without_running(cluster: ClusterInput, pods: Collection[Pod]) -> ClusterInput:
-    """Return the cluster without these pods, and without what they use."""
+    """Return the cluster without these pods, and without the objects that they use."""
     return without_usage(without_pods(cluster, {pod.metadata.uid for pod in pods}), pods)

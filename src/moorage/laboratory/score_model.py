@@ -1,4 +1,4 @@
-"""The scores of one decision as a function of one node's usage, worked out again for each amount without scoring all nodes.
+"""The scores of one decision as a function of one node's usage, computed for each amount without scoring all nodes again.
 
 Only the raw scores of that node change; normalisation then runs over all feasible nodes. Equal raw scores are normalised once.
 """

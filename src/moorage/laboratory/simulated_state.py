@@ -1,4 +1,4 @@
-"""A simulation, as explanations look at it."""
+"""The state of a simulation, in the form that explanations read."""
 
 from __future__ import annotations
 

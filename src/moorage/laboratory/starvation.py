@@ -13,18 +13,18 @@ from moorage.wording import counted, some
 
 __all__ = ["MOST_AHEAD", "may_starve", "starved"]
 
-#: Behind more pods than this, the queue is not tried.
+#: Maximum number of pods ahead of a pod for which they are tried first.
 MOST_AHEAD: Final = 1000
 _IN_QUEUE: Final = frozenset({"active", "unschedulable", "backingOff"})
 
 
 def may_starve(explanation: Explanation, ahead: Sequence[Pod]) -> bool:
-    """Return whether a pod waits in the queue, fits now, and has some pods ahead of it."""
+    """Return whether a pod is in the queue, fits now, and has other pods ahead of it."""
     return explanation.standing.name in _IN_QUEUE and explanation.scores is not None and 0 < len(ahead) <= MOST_AHEAD
 
 
 def starved(explanation: Explanation, pod: Pod, ahead: Sequence[Pod]) -> Explanation:
-    """Return the explanation of a pod that finds no node once the pods ahead of it were tried."""
+    """Return the explanation of a pod that fits on no node after the pods ahead of it were tried."""
     own, highest = pod.spec.priority or 0, max(one.spec.priority or 0 for one in ahead)
     are = (
         f"the pod ahead of it in the queue ({ahead[0].key}) is"

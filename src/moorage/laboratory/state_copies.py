@@ -1,8 +1,8 @@
-"""Copies of all that a simulation has. They share what never changes: API objects, pods' derived data, decisions.
+"""Copies of the whole state of a simulation. They share immutable values: API objects, pods' derived data, decisions.
 
-A copy goes once through everything that can be reached from an object. Containers, arrays and objects of Moorage's own classes
+A copy visits once every object that can be reached from another one. Containers, arrays and objects of Moorage's own classes
 are copied. Values that are the same in every simulation (functions, enums, constants of modules) are shared. Anything else is
-refused: an object of a plugin from elsewhere may hold what cannot be copied.
+refused: objects of third-party plugins may hold state that cannot be copied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from moorage.cycle.cycle import Cycle
 
 __all__ = ["StateCopy", "is_shared"]
 
-#: Objects of these modules never change once they are made, but for data that is derived from them.
+#: Objects of these modules never change after their creation, except for cached data that is derived from them.
 _CONSTANT: Final = (
     "moorage.api.", "moorage.releases.", "moorage.cycle.decision", "moorage.engine.facts", "moorage.framework.events",
     "moorage.framework.features", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.state.pod_requests",
@@ -49,9 +49,9 @@ _ATOMS: Final = (
 )  # fmt: skip
 #: Modules of the standard library with values that never change.
 _STANDARD: Final = frozenset({"datetime", "decimal", "fractions", "ipaddress", "operator", "re", "typing"})
-#: How deep tuples are looked into at once.
+#: The depth to which nested tuples are inspected in one step.
 _DEPTH: Final = 4
-#: What a cycle knows of classes of pods is not copied. It is worked out again when it is needed.
+#: Caches of a cycle for classes of pods, which are not copied and are computed again when they are needed.
 _DROPPED: Final = frozenset({"_classes", "_failures"})
 
 
@@ -66,7 +66,7 @@ def is_shared(kind: type) -> bool:
 
 
 class StateCopy:
-    """One copy. ``instead`` are objects with what takes their place in it."""
+    """One copy. ``instead``: objects of the original and the objects that replace them in the copy."""
 
     def __init__(self, instead: Iterable[tuple[Any, Any]]) -> None:
         #: By the id of an original: the original, which keeps its id in use, and its copy.
@@ -74,7 +74,7 @@ class StateCopy:
         self._constants = _CONSTANTS.ids()
         self._shared: set[type] = set()
         self._ways: dict[type, Callable[[Any], Any]] = {}
-        #: What fills the copies that were made empty, so that they may refer to each other.
+        #: Calls that fill copies, which are created empty so that they can refer to each other.
         self._to_fill: list[Callable[[], None]] = []
 
     def of(self, value: Any) -> Any:
@@ -134,7 +134,7 @@ class StateCopy:
     # -- containers -------------------------------------------------------------------------------------------------------
 
     def _is_flat(self, values: Collection[Any]) -> bool:
-        """Return whether values are shared as they are, or are tuples of such, or tuples of those."""
+        """Return whether values can be shared, or are tuples, up to ``_DEPTH`` levels deep, of values that can."""
         kinds = set(map(type, values))
         for _ in range(_DEPTH):
             if tuple not in kinds:
@@ -184,7 +184,7 @@ class StateCopy:
         return self._keep(value, made, lambda: made.update([self._one(one) for one in list(value)]))
 
     def _weak_keys(self, value: WeakKeyDictionary[Any, Any]) -> Any:
-        return self._keep(value, WeakKeyDictionary())  # a cache by what it is about
+        return self._keep(value, WeakKeyDictionary())  # a cache whose keys are objects
 
     # -- arrays -----------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the search for changes asks of the objects around a pod, and a list of objects that answers it."""
+"""Look-ups of objects for the search for changes, and a list of objects that provides them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Surroundings(Protocol):
 
 
 class ListedObjects:
-    """A list of objects. The names are looked at when they are first asked for."""
+    """A list of objects. The index by name is built at the first look-up."""
 
     def __init__(self, objects: Iterable[Object]) -> None:
         self._objects = list(objects)

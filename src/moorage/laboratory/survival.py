@@ -1,7 +1,7 @@
-"""What a cluster survives: the loss of each node, each zone, or each domain of a label, each in a transaction.
+"""Compute the loss of each node, each zone, or each domain of a label, each in a transaction, and whether it is survived.
 
-Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before. Nodes that are equal are
-computed once.
+Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before. Of equal nodes, one loss
+is computed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 
 
 class FailureDomain(NamedTuple):
-    """What can be lost at once."""
+    """A set of nodes that are lost together."""
 
     name: str
     nodes: tuple[str, ...]
@@ -79,7 +79,7 @@ def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomai
 class SurvivalRun:
     """Losses of one cluster, in an open transaction. ``on_loss`` is called with every loss that was computed.
 
-    ``processes``  computes losses in forked processes; ``executor`` anywhere: workers get the cluster as it is now
+    ``processes``  compute losses in so many forked processes; ``executor``: or on its workers, which get a copy of the cluster
     """
 
     cluster: OutageCluster
@@ -88,11 +88,11 @@ class SurvivalRun:
     on_loss: Callable[[NodeLoss], None] | None = None
     processes: int = 1
     executor: Executor | None = None
-    #: How many losses were computed in all.
+    #: The number of computed losses.
     computed: int = field(default=0, init=False)
 
     def rest(self) -> None:
-        """Let the pending pods be placed."""
+        """Let time pass until no more pending pods are placed."""
         self.cluster._step(Ran(None))
 
     def nodes(self) -> list[Node]:
@@ -111,7 +111,7 @@ class SurvivalRun:
         return Losses((*single, *pairs), self.computed - began, tuple(without))
 
     def first_failed(self, order: Sequence[str] = ()) -> NodeLoss | None:
-        """Return the first loss that is not survived, of those named first and then of all others; None if all are."""
+        """Return the first loss that is not survived, trying the named ones before all others; None if all are survived."""
         failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
         domains, _ = failure_domains(self.nodes(), self.over)
         turn = {name: at for at, name in enumerate(order)}
@@ -189,7 +189,7 @@ class SurvivalRun:
             self.on_loss(loss)
 
 
-#: What forked processes compute: they inherit the run of their parent.
+#: The run whose losses forked processes compute; they inherit it from their parent.
 _forked: list[tuple[SurvivalRun, NodeFailures, Sequence[FailureDomain]]] = []
 
 
@@ -212,7 +212,7 @@ def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:
 
 
 def _as_twin(failures: NodeFailures, loss: NodeLoss, node: str) -> NodeLoss:
-    """Return the loss of a node that is equal to another: the names of its own pods take the places of the other's."""
+    """Return the loss of a node that is equal to another: that of the other one, with the names of this node's pods."""
     mine, other = (sorted(failures.pods_of([name]), key=_shape) for name in (node, loss.lost))
     names = {theirs.key: ours.key for theirs, ours in zip(other, mine, strict=True)}
     names |= {_next_key(theirs): _next_key(ours) for theirs, ours in zip(other, mine, strict=True)}
@@ -236,9 +236,10 @@ def _next_key(pod: Pod) -> str:
 
 
 def worst_of(losses: Sequence[NodeLoss], priorities: Callable[[str], int]) -> tuple[str, ...]:
-    """Return what is worst to lose, ties included; empty if every loss is survived.
+    """Return the worst losses, with ties; empty if every loss is survived.
 
-    Pending pods of the highest priority class decide, then those of the next; then their number, then the cpu they request.
+    Losses are compared by the number of pending pods of the highest priority class, then of the next classes, then by the
+    number of all pending and stuck pods, then by the cpu that the pending ones request.
     """
     classes = sorted({name for loss in losses for name in loss.by_priority}, key=lambda name: (-priorities(name), name))
 

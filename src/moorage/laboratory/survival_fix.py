@@ -1,7 +1,7 @@
-"""What would let a cluster survive: changes of nodes, or spare nodes, each verified by runs of every loss.
+"""Find changes of nodes, or spare nodes, with which a cluster survives every loss; each is verified by runs of every loss.
 
-Sets of changes are tried in the order of their cost. A set that some loss defeats is extended by what would place, after that
-loss, the first pod that stays pending.
+Sets of changes are tried in the order of their cost. If a loss is not survived with a set, the set is extended by changes that
+would place the first pod that stays pending after that loss.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FixSearch", "SpareNodes", "find_spare"]
 
 #: Changes of nodes that are offered.
 _VERBS: Final = frozenset(["uncordon", "label", "untaint", "add-node"])
-#: How many ways to place a pod are followed up, and how many engine runs it may take to find them.
+#: Maximum number of ways to place a pod that are tried, and of engine runs to find them.
 _WAYS, _PROBES = 4, 200
 _ALONE: Final = {"uncordon": "Uncordoning", "label": "Labelling", "untaint": "Untainting", "add-node": "Adding"}
 
@@ -55,7 +55,7 @@ class FixSearch:
 
     def __post_init__(self) -> None:
         self._began = self.run.computed
-        #: The losses that defeated earlier sets, the latest first.
+        #: The losses that were not survived with earlier sets, the latest first.
         self._order: list[str] = []
 
     @property
@@ -82,7 +82,7 @@ class FixSearch:
         return round(sum(map(self.costs.cost_of, changes)), 6)
 
     def _extensions(self, changes: ChangeSet) -> list[ChangeSet] | None:
-        """Return larger sets that survive the first loss that this one does not; None if it survives all."""
+        """Return larger sets with which the first loss is survived that is not with this set; None if all losses are."""
         with self.run.cluster.transaction():
             try:
                 self._apply(changes)
@@ -118,7 +118,7 @@ class FixSearch:
         return SurvivalFix(cost, tuple(map(describe, ordered)), tuple(_commands(ordered)), tuple(self._notes(ordered)))
 
     def _notes(self, changes: Sequence[Change]) -> Iterable[str]:
-        """Yield what the first change alone would do."""
+        """Yield a note on the effect of the first change alone."""
         if len(changes) < 2:
             return
         before = self._pending()
@@ -139,7 +139,7 @@ class FixSearch:
         yield one_line(f"{first} {then} losing {what}{domain} leaves {counted(most, 'pod')} pending.")
 
     def _pending(self) -> list[str]:
-        """Return the pods that are pending once the cluster, as it is, is at rest."""
+        """Return the pods that are pending without a loss, once the cluster is at rest."""
         with self.run.cluster.transaction():
             self.run.rest()
             records = self.run.cluster.simulation.records.values()
@@ -161,7 +161,7 @@ def _commands(changes: Sequence[Change]) -> list[str]:
 
 
 def find_spare(run: SurvivalRun, like: str, most: int) -> SpareNodes:
-    """Return the fewest empty nodes like one that let every loss be survived, counting upward."""
+    """Return the smallest number of empty nodes like one with which every loss is survived, counting upward."""
     order: list[str] = []
     for number in range(most + 1):
         with run.cluster.transaction():

@@ -1,4 +1,4 @@
-"""Ask what happens when nodes are lost, and whether the cluster survives the loss of each of its parts."""
+"""Ask what happens when nodes are lost, and whether the cluster survives the loss of each node, zone or domain."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MODES = {
 
 
 class SurvivingCluster(OutageCluster, TriedCluster, Protocol):
-    """What these questions need of a cluster."""
+    """The methods of a cluster that these questions need."""
 
 
 class SurvivalAsked(Struct, frozen=True):
-    """What is asked.
+    """The parameters of the question.
 
     ``over``         ``node``, ``zone`` or a label
     ``depth``        2: every two of them as well
@@ -77,7 +77,7 @@ def failure_report(
 def survival_report(
     cluster: SurvivingCluster, request: AnswerRequest, asked: SurvivalAsked, on_loss: Callable[[NodeLoss], None] | None = None
 ) -> Survival:
-    """Return whether a cluster survives the loss of each of its parts. Nothing changes.
+    """Return whether a cluster survives the loss of each node, zone or domain. Nothing changes.
 
     Raises  InputError for a label that no node has
     """

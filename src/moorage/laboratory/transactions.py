@@ -1,18 +1,18 @@
-"""Transactions: changes of a cluster that are taken back unless they are committed.
+"""Transactions: changes of a cluster that are rolled back unless they are committed.
 
     with cluster.transaction() as t:
         cluster.apply("node/n1 unschedulable=false")
         if cluster.schedule(["web"])[0]:
             t.commit()
 
-How a transaction is taken back: while one is open, the cluster state, the queue and the books of the simulation write to an
+How a transaction is rolled back: while one is open, the cluster state, the queue and the books of the simulation write to an
 undo log how each change is reversed (``undo_log``, ``recorded_state``, ``recorded_queue``, ``recorded_simulation``). A rollback
-runs the log backwards. Large parts (nodes, placed pods, objects) are put back one change at a time, small ones (the waiting
+runs the log backwards. Large parts (nodes, placed pods, objects) are restored one change at a time, small ones (the pending
 pods) as a whole. Order is restored with the sums: rows, arrivals and turns of nodes, pods on a row, objects of a kind, the
 queue and its numbers, and where the next sampled search starts. Caches are not restored: versions only grow, so no cache takes
-a reversed state for the present one. What cannot be reversed in this way (volumes and devices that were bound, pod groups,
-waiting plugins, plugins from elsewhere that keep state) is made again from the history of the cluster, which takes as long as
-it took at first. A state that was made again once is held, and copied from then on (``played_histories``).
+a reversed state for the present one. After changes that cannot be reversed this way (bound volumes and devices, pod groups,
+waiting plugins, third-party plugins with state), the cluster is rebuilt from its history, which takes as long as it took at
+first. A state that was rebuilt once is kept, and copied from then on (``played_histories``).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["Transaction"]
 
 
 class Transactional(Protocol):
-    """A cluster, as a transaction sees it."""
+    """The methods of a cluster that a transaction needs."""
 
     def open_transaction(self) -> int:
-        """Open one and return its depth."""
+        """Open a transaction and return its depth."""
 
     def close_transaction(self, depth: int, *, keep: bool) -> None:
-        """Close the one of this depth, and any that is open in it."""
+        """Close the transaction of this depth, and all that are open in it."""
 
 
 class Transaction:
-    """Use it as a context manager. Without ``commit``, or on an exception, all changes of its block are taken back."""
+    """A context manager. Without ``commit``, or on an exception, all changes of its block are rolled back."""
 
     def __init__(self, cluster: Transactional) -> None:
         self._cluster = cluster

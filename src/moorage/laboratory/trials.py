@@ -1,4 +1,4 @@
-"""Trials: what the engine does with a pod once some changes are made.
+"""Trials: make some changes, and let the engine try a pod.
 
 ``FreshTrials`` runs a new engine on changed input objects. It is slow and simple, and every answer can be checked with it.
 """
@@ -32,12 +32,12 @@ __all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of the pod.
+    """The outcome for the pod.
 
-    ``node``       where it was bound, or would be once its victims are gone; "" if nowhere
-    ``displaced``  the pods that gave way, as ``namespace/name``: preempted ones, and replacements of evicted ones that moved
-    ``stranded``   replacements of evicted pods that found no place
-    ``offers``     where it was not bound, what else would help, if that was asked for
+    ``node``       the node of the pod, or the one it gets once its victims are deleted; "" for none
+    ``displaced``  the pods that made room, as ``namespace/name``: preempted ones, and evicted ones that were replaced elsewhere
+    ``stranded``   replacements of evicted pods that stay pending
+    ``offers``     if the pod has no node, further changes that would help, if the caller asked for them
     """
 
     node: str = ""
@@ -48,21 +48,21 @@ class Trial:
 
 
 class Trials(Protocol):
-    """Something that can make changes, try the pod, and take the changes back."""
+    """Makes changes, tries the pod, and rolls the changes back."""
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
-        """Make the changes and try the pod, before all others; with ``look``, say what else would help if it has no node."""
+        """Make the changes and try the pod before all others; with ``look``, also find changes that would help if it fails."""
 
     def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
         """Return the names of the nodes that no plugin refuses once the changes are made."""
 
     def moved(self, changes: ChangeSet) -> ChangeSet:
-        """Return changes with a move in the place of each eviction where the pod has another node now."""
+        """Return changes in which each eviction of a pod that fits on another node is replaced by a move."""
 
 
 @dataclass
 class FreshTrials:
-    """Trials on a new engine each. ``objects`` are the cluster at rest, ``key`` is the pod as ``namespace/name``."""
+    """Trials that each run a new engine. ``objects`` are the cluster at rest, ``key`` is the pod as ``namespace/name``."""
 
     objects: Sequence[Object]
     key: str
@@ -151,7 +151,7 @@ def check_move(move: Change, simulation: SimulatedCluster) -> None:
 
 
 def moved_in(simulation: SimulatedCluster, key: str, changes: ChangeSet, known: dict[str, Change | None]) -> ChangeSet:
-    """Return changes with moves of the pods of a pod's scheduler in the place of evictions; ``known`` keeps the moves."""
+    """Return changes with evictions replaced by moves, for pods of the pod's scheduler; ``known`` caches the moves."""
     pod = simulation.pod_named(key)
     profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
     return changes if profile is None else PodMoves(profile, simulation.scheduler.snapshot, known).instead_of(changes)
@@ -177,7 +177,7 @@ def _open_rows(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> Bool
 
 
 def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:
-    """Return what a pod needs before it is looked at: a scheduler, and no gates. None if it needs nothing."""
+    """Return offers that let a scheduler try the pod: a scheduler name with a profile, no gates. None if it can already."""
     target, profiles = f"pod/{pod.key}", simulation.scheduler.profiles
     if pod.spec.node_name:
         return NO_OFFERS

@@ -1,4 +1,4 @@
-"""The typical mix: the shapes of a cluster's pods, with the share of each, and the nodes that each may use."""
+"""The typical mix: the shapes of a cluster's pods, each with its share of all pods and the nodes that it may use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class PodShape(NamedTuple):
-    """Pods with equal requests that may use the same nodes: what one requests, their share of all, and one of them."""
+    """Pods with equal requests that may use the same nodes: the requests, their share of all pods, and one of them."""
 
     requests: dict[str, int]
     weight: float
@@ -62,7 +62,7 @@ def _requested(pod: PodInfo) -> _Requested:
 
 
 def _constraints(pod: Pod) -> bytes:
-    """Return what of a pod decides which nodes it may use, whatever else is on them."""
+    """Return the fields of a pod that determine which nodes it may use, regardless of other pods."""
     spec = pod.spec
     affinity = None if spec.affinity is None else spec.affinity.node_affinity
     return _ENCODER.encode((spec.node_selector, affinity, spec.tolerations, spec.scheduler_name))
@@ -92,14 +92,14 @@ def _eligible(simulation: SimulatedCluster, shape: PodShape) -> WorkShape:
 
 
 def unplaced_copy(pod: Pod, suffix: str) -> Pod:
-    """Return another pod like this one, that waits for a node."""
+    """Return a new pending pod like this one."""
     metadata = replace(pod.metadata, name=f"{pod.name}-{suffix}", uid=f"{pod.uid}-{suffix}", deletion_timestamp=None)
     spec = replace(pod.spec, node_name="", scheduling_gates=())
     return replace(pod, metadata=metadata, spec=spec, status=PodStatus())
 
 
 def _asking_for_nothing(pod: Pod) -> Pod:
-    """Return another pod like this one that waits for a node and requests nothing, so that it is never too large."""
+    """Return a new pending pod like this one that requests nothing, so that it is never too large."""
     copy = unplaced_copy(pod, "like")
     spec = replace(
         copy.spec, overhead={}, resources=None,

@@ -1,8 +1,8 @@
-"""The undo log: what reverses each change since a transaction began, oldest first.
+"""The undo log: one entry for each change since a transaction began, oldest first, that reverses the change.
 
-The parts of a recorded simulation write to it. While no transaction is open they write nothing. Each entry restores one part to
-what it was just before the change that it stands for, sums and order alike, given that everything later was reversed before. So
-a rollback runs the entries backwards.
+The parts of a recorded simulation write to it while a transaction is open. Each entry restores one part, with its sums and
+order, to the state just before its change, provided that all later changes were reversed before. So a rollback runs the entries
+backwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Undo = Callable[[], None]
 
 
 class _Level:
-    """One open transaction: where its entries begin, what was saved since as a whole, and if the entries are too few."""
+    """One open transaction: the index of its first entry, the parts that were saved as a whole, and whether the log gave up."""
 
     __slots__ = ("begin", "saved", "too_few")
 
@@ -27,7 +27,7 @@ class _Level:
 
 
 class UndoLog:
-    """The entries of all open transactions. ``depth`` is how many are open."""
+    """The entries of all open transactions. ``depth`` is the number of open transactions."""
 
     def __init__(self) -> None:
         self._entries: list[Undo] = []
@@ -42,7 +42,7 @@ class UndoLog:
         return bool(self._levels)
 
     def begin(self) -> None:
-        """Open a transaction in the one that is open, if any."""
+        """Open a transaction, nested in the innermost open one if there is any."""
         self._levels.append(_Level(len(self._entries)))
 
     def add(self, undo: Undo) -> None:
@@ -50,19 +50,19 @@ class UndoLog:
         self._entries.append(undo)
 
     def is_new(self, part: Hashable) -> bool:
-        """Return True, once a transaction, if one is open and this part was not saved in it."""
+        """Return True if a transaction is open and this is the first call for this part in it."""
         if not self._levels or part in self._levels[-1].saved:
             return False
         self._levels[-1].saved.add(part)
         return True
 
     def give_up(self) -> None:
-        """Say that something changed that no entry reverses, so that the state has to be made again from its history."""
+        """Record a change that no entry reverses, so that the state has to be rebuilt from its history."""
         if self._levels:
             self._levels[-1].too_few = True
 
     def commit(self) -> None:
-        """Close the innermost transaction; what it changed belongs to the one around it."""
+        """Close the innermost transaction; its changes become part of the enclosing one."""
         closed = self._levels.pop()
         if self._levels:
             self._levels[-1].saved |= closed.saved

@@ -37,7 +37,7 @@ __all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "j
 
 
 class Stage(Enum):
-    """Where a refusal comes from. ``NOMINATED``: the node is refused only because of pods that are nominated to it."""
+    """The stage of a refusal. ``NOMINATED``: the node is refused only because of pods that are nominated to it."""
 
     PRE_FILTER = "preFilter"
     FILTER = "filter"
@@ -54,9 +54,9 @@ class Constraint(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one plugin says about all nodes at one stage. ``skips``: its PreFilter returned ``SKIP``, so it passes them all.
+    """The verdicts of one plugin on all nodes at one stage. ``skips``: its PreFilter returned ``SKIP``, so it passes them all.
 
-    ``plugin`` is None for a stage that belongs to no single plugin. What Filter refuses is in ``rejects``; ``given`` are the
+    ``plugin`` is None for a stage that belongs to no single plugin. ``rejects`` has the refusals of Filter; ``given`` the
     verdicts of any other stage.
     """
 
@@ -156,9 +156,9 @@ class EveryVerdict:
         return masks
 
     def _terms(self, one: Judgement) -> Iterable[tuple[str, BoolArray]]:
-        """Return the terms of a plugin; its reasons if it names none, or if its terms do not add up to what it refuses.
+        """Return the terms of a plugin; its reasons if it names none, or if its terms do not cover exactly the refused rows.
 
-        What PreFilter leaves out is a part of what the terms refuse.
+        The rows that PreFilter leaves out are among those that the terms refuse.
         """
         if (
             one.stage in {Stage.FILTER, Stage.PRE_FILTER}
@@ -176,7 +176,7 @@ class EveryVerdict:
         return _by_reason(one.verdicts)
 
     def why(self, one: Judgement, row: int) -> Detail | None:
-        """Return why a plugin refuses a row, in words and numbers; None if it does not say."""
+        """Return why a plugin refuses a row, in words and numbers; None if the plugin gives no details."""
         if one.stage is not Stage.FILTER or not isinstance(one.plugin, ExplainingPlugin):
             return None
         try:
@@ -203,9 +203,9 @@ def verdicts_of_all(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominate
 
 
 def judgements_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, found: PreFiltered | None = None) -> Iterator[Judgement]:
-    """Yield what each plugin says with its own state: first what PreFilter refuses, then Filter, each in running order.
+    """Yield the verdicts of each plugin with its own state: first PreFilter's, then Filter's, each in running order.
 
-    ``found`` are the results of PreFilter as kube-scheduler runs it; its words for narrowed nodes depend on them.
+    ``found`` are the results of PreFilter as kube-scheduler runs it; the message for narrowed nodes depends on them.
     """
     asked = {step.name: _ask(step, pod, snapshot) for step in profile.at("preFilter")}
     yield from _before_filter(profile, asked, found, snapshot)
@@ -215,7 +215,7 @@ def judgements_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, found: Pre
 def engine_view(
     profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None
 ) -> tuple[PreFiltered, Verdicts]:
-    """Return the results of PreFilter and the status of each row as kube-scheduler finds them, over all nodes.
+    """Return the results of PreFilter and the status of each row as kube-scheduler computes them, over all nodes.
 
     Raises  PluginError if a plugin raises
     """
@@ -298,7 +298,7 @@ def _filtered(step: Step, asked: Mapping[str, Any], pod: PodInfo, snapshot: Snap
 
 
 def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -> Judgement | None:
-    """Judge the nodes that only nominated pods close, with those pods added; None if there are none."""
+    """Judge the nodes that are refused only with their nominated pods added; None if there are none."""
     table, found, pod = judged.snapshot.table, judged.found, judged.pod
     if found is None or found.refused is not None:
         return None

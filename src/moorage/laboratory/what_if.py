@@ -1,8 +1,8 @@
 """What-if changes of an input: what to change before a question is asked.
 
-They are made in this order: objects are replaced, nodes removed, added and cordoned, workloads scaled, then come single edits.
-All but the edits change the input itself, so pods of a removed node are replaced and new nodes get the pods of DaemonSets, as
-in any input that looks so. Edits are made in the cluster that results, where the pods of workloads exist.
+They are made in this order: replaced objects, removed, added and cordoned nodes, scaled workloads, single edits. All except the
+edits change the input itself, so pods of a removed node are replaced and new nodes get the pods of DaemonSets, as in any other
+input. Edits are made in the resulting cluster, in which the pods of workloads exist.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class InputChanges:
 
 
 def _is_atom(edit: str) -> bool:
-    """Return True for a change as documents have it, not an object in JSON."""
+    """Return True for a change in the form of an explanation's document, False for an object in JSON."""
     return edit.lstrip().startswith("{") and '"verb"' in edit
 
 

@@ -1,4 +1,4 @@
-"""Where a pod would go without one node: the node is removed, the pod is decided on again, and the node is put back."""
+"""Find the node of a pod without one node: remove the node, decide on the pod again, and put the node back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["choice_without"]
 def choice_without(
     cluster: RecordedClusterState, profile: Profile, pod: PodInfo, nominated: Nominated, seed: int, node: str
 ) -> str | None:
-    """Return the node that would be chosen without ``node``; None if none fits. The state is afterwards what it was."""
+    """Return the node that would be chosen without ``node``; None if none fits. The state is unchanged afterwards."""
     outer, cluster.log = cluster.log, UndoLog()
     cluster.log.begin()
     try:

@@ -1,4 +1,4 @@
-"""What runs on the executor of a program: how much at once, and the object that a worker keeps between calls."""
+"""Helpers for executors: the number of workers, and the object that a worker caches between calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 __all__ = ["kept", "workers_of"]
 
-#: For an executor that does not say how many workers it has.
+#: The number of workers to assume for an executor that does not report it.
 _UNKNOWN: Final = 8
 _last: Final = threading.local()
 
@@ -21,7 +21,7 @@ def workers_of(executor: Executor) -> int:
 
 
 def kept(data: bytes) -> Any:
-    """Return what was pickled: the same object in every call of a thread with these bytes, until it is called with others."""
+    """Return the unpickled object; a thread that calls this again with the same bytes gets the same object."""
     if getattr(_last, "data", None) != data:
         _last.held = pickle.loads(data)  # noqa: S301 - the bytes come from the process that submitted the call
         _last.data = data

@@ -1,7 +1,7 @@
 """Edits of workloads: ``deployment/web replicas=5``, ``statefulset/shop/db cpu=500m``.
 
-A field of the pod template is edited as the field of a pod. All pods of the workload are then made again, as they are after
-its rollout, also where a cluster would leave old pods in place.
+A field of the pod template is edited like the field of a pod. All pods of the workload are then created again, as after its
+rollout, even where a real cluster would keep old pods.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WorkloadEdit(Struct, frozen=True):
 
 
 def is_workload_edit(text: str) -> bool:
-    """Return True for text that begins as an edit of a workload does."""
+    """Return True for text that begins like an edit of a workload."""
     found = _HEAD.fullmatch(text)
     return found is not None and "\n" not in text and found[1].lower() in WORKLOAD_KINDS
 

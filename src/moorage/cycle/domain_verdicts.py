@@ -131,9 +131,7 @@ class ByDomain:
             scores = normalized(step, scoring.state(step, states), some)
             if not are_in_range(scores):
                 return None
-            gain = np.zeros(len(raw), dtype=np.int64)
-            weight = self._weights.get(step.name, 1)
-            gain[held] = scores if weight == 1 else scores * weight
+            gain = _spread_gain(scores, self._weights.get(step.name, 1), held, len(raw))
             if places is not None:
                 counted = _Counted(places.cells, gain)
             else:
@@ -250,6 +248,18 @@ class _OpenRows:
         for key, worth in gains.items():
             totals = totals + worth.take(self._table.domains_in_ring(key))
         return self._table.ring().first_best(totals, start)
+
+
+def _spread_gain(scores: IntArray, weight: int, held: Domains, size: int) -> IntArray:
+    """Return the weighted scores at the domains that are ``held``, and 0 at the others, of ``size`` domains in all."""
+    weighted = scores if weight == 1 else scores * weight
+    if isinstance(held, slice):
+        gain = np.empty(size, dtype=np.int64)
+        gain[: held.start] = 0
+    else:
+        gain = np.zeros(size, dtype=np.int64)
+    gain[held] = weighted
+    return gain
 
 
 def _closes_nothing(domains: BoolArray, column: LabelColumn) -> bool:

@@ -51,7 +51,7 @@ def weigh_affinity(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Affini
     weights: dict[str, IntArray] = {}
     for key, weight, pods in (*_own_terms(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):
         if pods.item(pods.argmax()) > 0:  # several times faster than any()
-            weighted = np.multiply(pods, weight, out=pods)
+            weighted = pods if weight == 1 else np.multiply(pods, weight, out=pods)
             weights[key] = np.add(weighted, weights[key], out=weighted) if key in weights else weighted
     return weights or None
 
@@ -108,7 +108,7 @@ def normalize_weights(scores: IntArray) -> IntArray:
     span = scores.item(scores.argmax()) - least
     if span <= 0:
         return np.zeros_like(scores)
-    above = scores - least
+    above = scores - least if least else scores
     if span > min(_FEW_SUMS, len(scores) // 4):
         return _shares(above, span)
     found: IntArray = _shares(np.arange(span + 1), span).take(above)

@@ -30,6 +30,7 @@ from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.runtime.observer import Observers
 from moorage.server.live import LeaderSettings, Live, LiveSettings
+from moorage.simulator.simulate import Options, load_options
 from tests.cli.test_simulate_output import violations
 
 TOKEN = "t"
@@ -165,7 +166,7 @@ def test_pods_are_placed_explained_and_preempted():
 def test_a_running_scheduler_explains_its_pods():
     async def main():
         async with live_on(Store(time.time, random.Random(5), b"k")) as rest:
-            explainer = LiveExplainer(rest.live, rest.live.loop.scheduler.profiles)
+            explainer = LiveExplainer(rest.live, rest.live.loop.scheduler.profiles, load_options(Options()))
             early = await explainer.answer({"pod": "stuck"})
             await make_node(rest, "n1")
             await make_pod(rest, "low")
@@ -184,11 +185,12 @@ def test_a_running_scheduler_explains_its_pods():
                 return page if "Insufficient cpu" in page.body else None
 
             whole = await until(answered, rest.reports)
+            searched = [await explainer.answer({"pod": name, "changes": "1"}) for name in ("stuck", "low")]
             pages = [await explainer.answer({"pod": name, "output": "text"}) for name in ("stuck", "low", "theirs", "none")]
             crowd = await asyncio.gather(*(explainer.answer({"pod": "stuck"}) for _ in range(12)))
-            return early, whole, pages, crowd
+            return early, whole, searched, pages, crowd
 
-    early, whole, (stuck, low, theirs, missing), crowd = asyncio.run(main())
+    early, whole, searched, (stuck, low, theirs, missing), crowd = asyncio.run(main())
     assert early.status in {404, 503}
     document = json.loads(whole.body)
     assert (whole.media, document["kind"], document["answer"]["outcome"]) == ("application/json", "Explanation", "pending")
@@ -197,6 +199,14 @@ def test_a_running_scheduler_explains_its_pods():
     assert document["answer"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert document["answer"]["changes"] == []
     assert document["input"]["takenAt"]
+    changed, placed = (json.loads(page.body) for page in searched)
+    assert list(violations(changed, schema, root=schema)) == []
+    first = changed["answer"]["changes"][0]
+    assert (first["owner"], [(one["verb"], one["target"]) for one in first["atoms"]]) == (
+        "pod", [("request", "pod/default/stuck")]
+    )  # fmt: skip
+    assert changed["proof"]["runs"] > 0
+    assert placed["answer"]["changes"] == []
     assert stuck.body.startswith("default/stuck is pending: no node is large enough: it requests 8 cpu")
     assert low.body.startswith("default/low is on n1")
     assert theirs.body.startswith("default/theirs is not scheduled here")
@@ -205,10 +215,10 @@ def test_a_running_scheduler_explains_its_pods():
 
 
 @pytest.mark.parametrize(("query", "text"), [
-    ({}, "give a pod"), ({"pod": "a", "output": "yaml"}, "output is"), ({"pod": "a", "changes": "1"}, "moorage explain --live"),
+    ({}, "give a pod"), ({"pod": "a", "output": "yaml"}, "output is"), ({"pod": "a", "changes": "yes"}, "changes is 0 or 1"),
 ])  # fmt: skip
 def test_queries_that_a_running_scheduler_rejects(query, text):
-    page = asyncio.run(LiveExplainer(None, {}).answer(query))
+    page = asyncio.run(LiveExplainer(None, {}, None).answer(query))
     assert (page.status, text in page.body) == (400, True)
 
 

@@ -12,6 +12,7 @@ from moorage.cli.run_explain import LiveExplainer
 from moorage.server.authentication import Caller, RequestAuthenticator
 from moorage.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.server.endpoints import make_app
+from moorage.simulator.simulate import Options, load_options
 from moorage.web.live_site import LiveSite
 from tests.server.test_endpoints import World
 from tests.server.test_on_embedded_server import live_on
@@ -55,7 +56,10 @@ def run(test):
                 while outside.live.loop.scheduler.cluster.table.pod_count.view.sum() < 2:
                     await asyncio.sleep(0.01)
             profiles = outside.live.loop.scheduler.profiles
-            site, reviews = LiveSite(outside.live, profiles, LiveExplainer(outside.live, profiles).answer), Reviews()
+            site, reviews = (
+                LiveSite(outside.live, profiles, LiveExplainer(outside.live, profiles, load_options(Options())).answer),
+                Reviews(),
+            )
             who = RequestAuthenticator(reviews, lambda: 0.0, ttl_s=-1)
             world = World()
             app = make_app(

@@ -122,7 +122,7 @@ async def run_process(process: Process) -> int:
             scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
             observers=Observers(reports_for(f"{scheme}://{host}", log.warning), log, meter),
         )  # fmt: skip
-        explainer = LiveExplainer(live, bare)
+        explainer = LiveExplainer(live, bare, process.loaded)
         site = _site(live, bare, explainer, meter) if process.given["ui"] else None
         await _serve(stack, process, replace(_served(process, live, meter, ending, explainer), site=site))
         if site is not None:

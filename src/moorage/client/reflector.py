@@ -134,6 +134,10 @@ class Reflector(Generic[T]):
         """Return the last known version of an object, by ``namespace/name``; None if there is none."""
         return self._known.get(key)
 
+    def objects(self) -> list[T]:
+        """Return the last known version of every object."""
+        return list(self._known.values())
+
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ class ChangeLimits(Struct, frozen=True):
 
     ``probes``      runs of the engine; 0 leaves the least change out
     ``with_queue``  the pods ahead of the pod in the queue are tried before it
+    ``is_late``     returns whether the search has to end now
     """
 
     may: tuple[Owner, ...] = OWNERS
@@ -34,6 +35,7 @@ class ChangeLimits(Struct, frozen=True):
     probes: int = 2000
     costs: Costs | None = None
     with_queue: bool = False
+    is_late: Callable[[], bool] | None = None
 
 
 def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:
@@ -41,8 +43,9 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
     if not limits.probes or explanation.outcome not in CHANGEABLE:
         return explanation
     answers = find_least_change(
-        trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs
-    )
+        trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
+        is_late=limits.is_late,
+    )  # fmt: skip
     at = {name: index for index, name in enumerate(explanation.nodes)}
     changes = tuple(_report(one, at) for one in answers.remedies)
     groups = _ranked(explanation, changes)

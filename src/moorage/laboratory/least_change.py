@@ -11,7 +11,7 @@ the answer of any one of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice, product
@@ -95,6 +95,9 @@ class _Found:
 class ChangeSearch:
     """Trials with cached results, a limit on their number, and the costs of changes."""
 
+    #: Whether the search has to end now.
+    is_late: Callable[[], bool] = staticmethod(lambda: False)
+
     def __init__(self, trials: Trials, costs: Costs, probes: int, around: Surroundings) -> None:
         self.trials = trials
         self.costs = costs
@@ -132,7 +135,7 @@ class ChangeSearch:
 
     @property
     def is_spent(self) -> bool:
-        return self.runs >= self.probes
+        return self.runs >= self.probes or self.is_late()
 
     def attempt(self, changes: ChangeSet, *, look: bool = False) -> Trial:
         """Return the outcome for the pod with these changes; with ``look``, also further changes that help if it fails."""
@@ -296,13 +299,16 @@ def find_least_change(
     alternatives: int = 3,
     probes: int = 2000,
     costs: Costs | None = None,
+    is_late: Callable[[], bool] | None = None,
 ) -> ChangeAnswers:
     """Return the cheapest answer of each owner, and ``alternatives`` more.
 
     ``objects``  the cluster's objects, for disruption budgets and for commands
     ``probes``   the maximum number of engine runs
+    ``is_late``  returns whether the search has to end now
     """
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
+    search.is_late = is_late or search.is_late
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     fronts = [SearchFront(search, [owner]) for owner in OWNERS if owner in may]

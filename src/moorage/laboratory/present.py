@@ -14,12 +14,17 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["ASIDE", "aside_of", "cluster_input", "present_objects"]
+__all__ = ["ASIDE", "aside_of", "cluster_input", "is_simulated", "present_objects"]
 
 _SLOTS = {kind.type: kind.slot for kind in KINDS}
 _ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
 #: Kinds that the scheduler does not read: workloads, and kinds that admission reads.
 ASIDE = frozenset(_SLOTS) - {type(obj) for obj in objects_of(ClusterInput(**_ONE_OF_EACH))}
+
+
+def is_simulated(obj: Object) -> bool:
+    """Return whether simulations read objects of this kind."""
+    return isinstance(obj, CustomObject) or type(obj) in _SLOTS
 
 
 def aside_of(cluster: ClusterInput) -> dict[str, Object]:

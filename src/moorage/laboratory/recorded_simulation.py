@@ -76,6 +76,20 @@ class RecordedSimulation(SimulatedCluster):
         assert isinstance(cluster, RecordedClusterState)
         yield from cluster.plain_copies()
 
+    def release(self) -> None:
+        """Remove all pods one by one, so that other threads run meanwhile. Do not use the simulation afterwards."""
+        cluster = self.scheduler.cluster
+        assert isinstance(cluster, RecordedClusterState)
+        books: tuple[dict[str, Any], ...] = (self.records, self.victims, self._last_attempts)
+        for book in (*books, *cluster.table.pods, *self._large_books()):
+            while book:
+                book.popitem()
+
+    def _large_books(self) -> tuple[dict[Any, Any], ...]:
+        cluster = self.scheduler.cluster
+        assert isinstance(cluster, RecordedClusterState)
+        return self._pods, self._came, self._named, self.scheduler.event_handlers.uid_of, cluster.placed_pods
+
     def begin(self) -> None:
         """Open a transaction: save what is small."""
         self.log.begin()

@@ -52,6 +52,11 @@ class RecordedClusterState(ClusterState):
         yield from (list(held.values()) for _, held in sorted(self._objects.items(), key=lambda one: one[0].__name__) if held)
         yield self._assumed
 
+    @property
+    def placed_pods(self) -> dict[str, _Placed]:
+        """Every pod on a node, by UID, with the node's name."""
+        return self._placed
+
     def plain_copies(self) -> Iterator[tuple[Any, Any]]:
         """Yield the large parts, which hold only values that never change, each with its copy."""
         yield self._placed, self._placed.copy()

@@ -145,7 +145,10 @@ def test_an_upgrade_reports_the_changed_rules():
         "DynamicResources scores in the default profile of 1.36, with weight 2, and not in this profile",
         "ImageLocality counts image volumes",
         "NodeResourcesBalancedAllocation scores by how much the pod changes the balance, so 75 where it changes nothing",
+        "NodeVolumeLimits counts Portworx volumes for their CSI driver on every node with a CSINode",
         "TaintToleration does not name the taint in its reason",
+        "DynamicResources takes different devices for one request",
+        "DynamicResources releases the counters of devices that it refuses",
         "NodeDeclaredFeatures is a default plugin of 1.36 and does not run in this profile",
     ]
 

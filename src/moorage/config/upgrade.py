@@ -47,11 +47,19 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.31": "counts sidecars of placed pods in scores",
         "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
     },
-    "NodeVolumeLimits": {"1.31": "reads limits from CSINodes alone, and counts VolumeAttachments"},
+    "NodeVolumeLimits": {
+        "1.27": "counts disks of Google Compute Engine for their CSI driver on every node with a CSINode",
+        "1.31": "reads limits from CSINodes alone, and counts VolumeAttachments",
+        "1.35": "counts Portworx volumes for their CSI driver on every node with a CSINode",
+    },
     "TaintToleration": {"1.34.1": "does not name the taint in its reason"},
     "VolumeZone": {"1.28": "matches beta labels of volumes with stable labels of nodes"},
     "VolumeBinding": {"1.32": "has another reason for volumes out of reach", "1.33": "matches VolumeAttributesClasses"},
     "VolumeRestrictions": {"1.33": "has another reason for ReadWriteOncePod claims in use"},
+    "DynamicResources": {
+        "1.35": "takes different devices for one request",
+        "1.36.2": "releases the counters of devices that it refuses",
+    },
 }
 
 
@@ -59,6 +67,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
 _TRAITS: Final = (
     ("evicts_on_nodes_left_out", "1.28", "preemption does not try nodes that a plugin's PreFilter left out"),
     ("named_nodes_must_exist", "1.28", "a node that a plugin's PreFilter names need not exist"),
+    ("preempted_text", "1.28", "the event of an evicted pod names the UID of the pod that it makes room for"),
     ("ends_with_two_periods", "1.28", "a message with the text of preemption ends with one period"),
     ("narrowing_rejects", "1.30", "events that a plugin names wake pods whose nodes it narrowed"),
     ("names_nodes_left_out", "1.31", "messages count the nodes that a plugin's PreFilter left out"),

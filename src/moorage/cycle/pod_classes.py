@@ -169,7 +169,7 @@ class ClassCache:
         if known is None:
             return None
         quick = known.decide_without(pod, snapshot, seed)
-        self._classes[key] = known
+        self._classes[key], self._used_last = known, None
         return quick
 
     def _find(self, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:

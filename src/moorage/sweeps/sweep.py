@@ -23,7 +23,7 @@ from moorage.sweeps.store_writer import StoreWriter
 __all__ = ["SweepPlan", "run_sweep", "sweep"]
 
 RunFunction = Callable[..., Mapping[str, Any]]
-#: Called with the numbers of finished runs (new or stored), of all runs, and of failed runs.
+#: Called with the numbers of successful runs (new or stored), of all runs, and of failed runs.
 OnRun = Callable[[int, int, int], None]
 
 
@@ -57,7 +57,7 @@ def sweep(
                   returns numbers and columns by name. Worker processes import it, so it must be in a module
     ``executor``  any executor of concurrent.futures; None: one process for each processor
     ``retries``   how often a run is tried again after its worker ended or it raised an unexpected error
-    ``on_run``    is called with the numbers of finished runs (new or stored), of all runs, and of failed runs
+    ``on_run``    is called with the numbers of successful runs (new or stored), of all runs, and of failed runs
 
     Raises  InputError, ConfigError for a faulty grid; runs that fail are in ``failed`` of the result
     """

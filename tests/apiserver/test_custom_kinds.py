@@ -393,3 +393,20 @@ def test_namespaces_empty_themselves_of_custom_objects(widgets):
     ask(widgets, "POST", WIDGETS.replace("default", "x"), widget("a", spec={}))
     ask(widgets, "DELETE", "/api/v1/namespaces/x")
     assert widgets.count(kind_of(widgets)) == 0
+
+
+def test_the_status_of_a_definition_belongs_to_the_server(store):
+    define(store, definition({"type": "object"}))
+    found = ask(store, "GET", f"{DEFINITIONS}/widgets.example.com")[1]
+    owners = {one["manager"]: one for one in found["metadata"]["managedFields"]}
+    status = owners["kube-apiserver"]["fieldsV1"]["f:status"]
+    assert owners["kube-apiserver"]["subresource"] == "status"
+    assert [*status["f:conditions"]] == ['k:{"type":"Established"}', 'k:{"type":"NamesAccepted"}']
+    assert "f:plural" in status["f:acceptedNames"]
+
+
+def test_a_definition_has_no_grace_period(store):
+    define(store, definition({"type": "object"}))
+    metadata = ask(store, "DELETE", f"{DEFINITIONS}/widgets.example.com?dryRun=All")[1]["metadata"]
+    assert "deletionTimestamp" in metadata
+    assert "deletionGracePeriodSeconds" not in metadata

@@ -14,7 +14,9 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from moorage.apiserver.admission.definition_validation import approval_of
+from moorage.apiserver.fields.managed_fields import FieldManager, track
 from moorage.apiserver.schema.custom_kinds import CLEANUP, condition_of, custom_kinds, is_established, served_state
+from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.deferral import AskOwner, Defer
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
@@ -23,6 +25,8 @@ from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 __all__ = ["DEFINITIONS", "Definitions", "mark_for_cleanup"]
 
 DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
+#: The manager of the status of definitions.
+_CONTROLLER: Final = FieldManager("kube-apiserver", version="apiextensions.k8s.io/v1", subresource="status")
 #: Number of objects that are deleted at a time, when a definition with many objects is deleted.
 _AT_ONCE: Final = 50
 
@@ -100,6 +104,7 @@ class Definitions:
         is_judged = _judge_approval(document, self._store.now)
         if not _accept_names(document, others, self._store.now) and not is_judged:
             return False
+        track(kind_schema(DEFINITIONS), record.document(), document, _CONTROLLER, self._store.now)
         self._store.put(DEFINITIONS, record, document)
         return True
 

@@ -463,10 +463,11 @@ class Store(ObjectReader):
         metadata["deletionGracePeriodSeconds"] = grace
         if not already and metadata.get("generation"):
             metadata["generation"] += 1
+        if kind is DEFINITIONS or kind is _NAMESPACE:
+            metadata.pop("deletionGracePeriodSeconds")
         if kind is DEFINITIONS:
             metadata["generation"] = record.document()["metadata"].get("generation", 1)
         if kind is _NAMESPACE:
-            metadata.pop("deletionGracePeriodSeconds")
             document["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
         return self.put(kind, record, document, dry_run=dry_run)
 

@@ -16,7 +16,12 @@ MERGE, JSON_PATCH, APPLY = "application/merge-patch+json", "application/json-pat
 MAPS = "/api/v1/namespaces/default/configmaps"
 CLASSES, BUDGETS = "/apis/node.k8s.io/v1/runtimeclasses", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+EVENT = (
+    b'{"metadata": {"name": "held"}, "regarding": {"namespace": "default"}, "reason": "R", "type": "Normal", "action": "A", '
+    b'"reportingController": "a.b/c", "reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.000000Z"}'
+)
 HELD = {
+    "/apis/events.k8s.io/v1/namespaces/default/events": EVENT,
     MAPS: b'{"metadata": {"name": "held"}}', CLASSES: b'{"metadata": {"name": "held"}, "handler": "runc"}',
     WIDGETS: b'{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "held"}}',
 }  # fmt: skip
@@ -28,6 +33,10 @@ NO_VERSION = "metadata.resourceVersion: Invalid value: 0: must be specified for 
 VOID = (
     b'{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc", '
     b'"metadata": {"name": "held", "resourceVersion": "0"}}'
+)
+SLICE = (
+    b'{"metadata": {"name": "s"}, "spec": {"driver": "a.b", "nodeName": "n", "pool": {"name": "p", "generation": 1, '
+    b'"resourceSliceCount": 1}, "devices": [{"name": "d", EXTRA}]}}'
 )
 CASES = {  # method, path, media type, body, code, part of the message
     "a patch that removes the version": ("PATCH", f"{MAPS}/held", MERGE, b'{"apiVersion": null}', 400, UNNAMED),
@@ -67,6 +76,34 @@ CASES = {  # method, path, media type, body, code, part of the message
     "a token for a manager that cannot be printed": (
         "POST", "/api/v1/namespaces/default/serviceaccounts/default/token?fieldManager=\n", JSON, b"{}", 422,
         "fieldManager: Invalid value: \"\\n\": invalid character U+000A (at position 0)",
+    ),
+    "a device with conditions for success alone": (
+        "POST", "/apis/resource.k8s.io/v1/resourceslices", JSON,
+        SLICE.replace(b"EXTRA", b'"bindingConditions": ["a", "b"]'), 422,
+        ("spec.devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to use "
+        "bindingConditions"),
+    ),
+    "a device with one condition for both": (
+        "POST", "/apis/resource.k8s.io/v1/resourceslices", JSON,
+        SLICE.replace(b"EXTRA", b'"bindingConditions": ["a", "a"], "bindingFailureConditions": ["a"]'), 422,
+        "bindingFailureConditions must not overlap with bindingConditions",
+    ),
+    "a template of claims with a name": (
+        "POST", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates", JSON,
+        b'{"metadata": {"name": "t"}, "spec": {"metadata": {"name": "x", "labels": {"a": "b"}}, "spec": {}}}', 422,
+        "spec.metadata.name: Forbidden: cannot be set",
+    ),
+    "a stream as a dry run": (
+        "GET", "/api/v1/namespaces/default/pods/none/exec?dryRun=all", "", b"", 400, "dryRun is not supported",
+    ),
+    "an event of another version": (
+        "DELETE", "/apis/events.k8s.io/v1/namespaces/default/events/held?resourceVersion=1", "", b"", 409,
+        'Operation cannot be fulfilled on Event "held"',
+    ),
+    "a review with a link": (
+        "POST", "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews", JSON,
+        (b'{"metadata": {"namespace": "default", "selfLink": "x"}, "spec": {"user": "u", "resourceAttributes": '
+        b'{"verb": "get", "resource": "pods", "namespace": "default"}}}'), 201, "",
     ),
     "a budget with any name": (
         "POST", BUDGETS, JSON, b'{"metadata": {"name": "A_' + b"x" * 260 + b'"}, "spec": {"minAvailable": 1}}', 201, "",
@@ -110,6 +147,12 @@ def test_what_a_patch_without_a_version_loses_is_named(held):
 def test_options_in_the_body_of_a_deletion_replace_those_of_the_path(held):
     assert ask(held, "DELETE", f"{MAPS}/held?dryRun=All", JSON, b'{"gracePeriodSeconds": 0}')[0] == 200
     assert ask(held, "GET", f"{MAPS}/held", "", b"")[0] == 404
+
+
+def test_a_namespace_has_a_phase_whatever_a_client_writes(held):
+    path = "/api/v1/namespaces/default"
+    assert ask(held, "PUT", f"{path}/status", JSON, b'{"metadata": {"name": "default"}}')[0] == 200
+    assert held.get(find_target(path, held.kinds).kind, "", "default").document()["status"] == {"phase": "Active"}
 
 
 def test_a_name_of_an_object_that_is_being_deleted_is_taken_still(held):

@@ -66,7 +66,7 @@ def _access_faults(review: Review, document: Document, spec: Document, namespace
 
 
 #: Metadata that requests may have: managed fields, and what the server itself fills in.
-_KEPT: Final = frozenset(["managedFields", "creationTimestamp"])
+_KEPT: Final = frozenset(["managedFields", "creationTimestamp", "selfLink"])
 
 
 def _metadata_faults(review: Review, document: Document) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.names import check_dns1123_subdomain, is_extended_resource_name
-from moorage.api.validation.faults import forbidden, invalid, named, one_of, required, too_long, too_many
+from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, too_long, too_many
 from moorage.apiserver.admission.field_checks import driver_name_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.cel import COST_LIMIT, estimated_selector_cost
@@ -53,6 +53,14 @@ def device_claim_faults(found: Document) -> Faults:
                 yield from _asked_faults(f"{at}.{name}", asked)
     for i, config in enumerate(devices.get("config") or ()):
         yield from _config_faults(f"{path}.devices.config[{i}]", config)
+    if path != "spec":
+        given = (found.get("spec") or {}).get("metadata") or {}
+        yield from (forbidden(f"spec.metadata.{name}", "cannot be set") for name in sorted(given) if _is_extra(name, given))
+
+
+def _is_extra(name: str, metadata: Document) -> bool:
+    """Return whether the metadata of a template has a field beyond labels and annotations."""
+    return name not in {"annotations", "labels", "creationTimestamp"} and bool(metadata[name])
 
 
 def selector_faults(found: Document, *, has_lists: bool) -> Faults:
@@ -153,8 +161,23 @@ def device_slice_faults(found: Document) -> Faults:
     if spec.get("sharedCounters") and spec.get("devices"):
         yield invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
     for i, device in enumerate(spec.get("devices") or ()):
+        yield from _binding_faults(f"spec.devices[{i}]", device)
         for name, attribute in (device.get("attributes") or {}).items():
             yield from _attribute_faults(f"spec.devices[{i}].attributes[{name}]", attribute)
+
+
+def _binding_faults(path: str, device: Document) -> Faults:
+    needed = {name: device.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
+    for i, condition in enumerate(needed["bindingFailureConditions"]):
+        if condition in needed["bindingConditions"]:
+            why = "bindingFailureConditions must not overlap with bindingConditions"
+            yield invalid(f"{path}.bindingFailureConditions[{i}]", condition, why)
+    for one, other in (tuple(needed), tuple(needed)[::-1]):
+        for i, condition in enumerate(needed[one]):
+            if condition in needed[one][:i]:
+                yield duplicate(f"{path}.{one}[{i}]", condition)
+        if needed[one] and not needed[other]:
+            yield invalid(f"{path}.{other}", None, f"{other} are required to use {one}")
 
 
 def _attribute_faults(path: str, attribute: Document) -> Faults:

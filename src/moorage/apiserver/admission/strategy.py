@@ -241,6 +241,8 @@ def prepare_update(
     decoded = set_defaults_and_decode(kind, new)
     if kind.native == "DaemonSet":
         _set_template_generation(old, new)
+    elif kind.native == "Namespace":
+        new["status"] = {**(new.get("status") or {}), "phase": (new.get("status") or {}).get("phase") or "Active"}
     elif kind.native == "CustomResourceDefinition" and not subresource:
         prepare_definition(old, new)
     if kind.has_generation or kind.native == "CSIDriver":

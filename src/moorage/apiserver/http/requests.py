@@ -403,6 +403,8 @@ def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target:
         verdict = authorizer.judge(request.user, attributes_of("POST", target, {}))
         if not verdict.allowed:
             raise forbidden("pods", "", target.name, verdict.reason)
+    if "dryRun" in request.query:
+        raise bad_request("dryRun is not supported")
     pod = store.get(target.kind, target.namespace or "", target.name).document()
     check_stream(pod, target.subresource, request.query.get("container", ""))
     return Response(204, b"")

@@ -43,18 +43,19 @@ def check_preconditions(kind: ServedKind, metadata: Document, options: DeleteOpt
 
     Raises  ApiError 409 if one does not hold
     """
+    group = "" if kind.kind == "Event" else kind.group
     if options.uid and options.uid != metadata["uid"]:
         why = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
             "The object might have been deleted and then recreated"
         )
-        raise conflict(kind.kind, kind.group, metadata["name"], why)
+        raise conflict(kind.kind, group, metadata["name"], why)
     if options.version and options.version != metadata["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in record "
             f"({metadata['resourceVersion']}). The object might have been modified"
         )
-        raise conflict(kind.kind, kind.group, metadata["name"], why)
+        raise conflict(kind.kind, group, metadata["name"], why)
 
 
 def grace_period_of(kind: ServedKind, document: Document, options: DeleteOptions) -> int:

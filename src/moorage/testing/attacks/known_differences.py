@@ -24,7 +24,9 @@ _LIMITS: Final = re.compile(
 )
 _DENIED: Final = frozenset(["401", "403"])
 #: Fields that kube-apiserver fills in, or that it describes in its own sentences.
-_OWN_FIELDS: Final = re.compile(r"columnDefinitions|serviceAccount(Name)?$|\.status\.userInfo|^\.metadata\.resourceVersion$")
+_OWN_FIELDS: Final = re.compile(
+    r"columnDefinitions|deprecated\.daemonset|serviceAccount(Name)?$|\.status\.userInfo|^\.metadata\.resourceVersion$"
+)
 _OWN_MANAGED: Final = re.compile(r"managedFields|^\.metadata$")
 _WRITTEN_VALUE: Final = re.compile(
     r"Invalid value: |map\[|Duplicate value: |Unsupported value: |got &\{|pod updates may not change fields"
@@ -34,9 +36,10 @@ _WRITTEN_VALUE: Final = re.compile(
 _DECODERS: Final = re.compile(
     r"wireType|unexpected EOF|cannot be handled as|json: cannot unmarshal|yaml: |UTF-8|surrogate|json parse error"
     r"|integer overflow|no kind \"|unknown conversion|failed to create typed patch object|unable to find api field in struct"
+    r"|does not contain declared merge key"
 )
 #: Checks that come before or after that of a user's rights.
-_OTHER_CHECKS: Final = ("attempting to grant RBAC permissions", "invalid timeout specified")
+_OTHER_CHECKS: Final = ("attempting to grant RBAC permissions", "invalid timeout specified", "invalid object type")
 #: The fault of an object without a name, which is found before all others.
 _UNNAMED: Final = "name or generateName is required"
 _NOT_TEXT: Final = re.compile(r"\\x[0-9a-f]{2}|\ufffd|\xef\xbf\xbd")
@@ -157,22 +160,38 @@ def _is_of_unchanged_rights(attack: Attack, difference: AnswerDifference) -> boo
     return is_right and difference.aspect == "accepted here only"
 
 
-def _is_table_of_group_status(attack: Attack, difference: AnswerDifference) -> bool:
-    about = attack.what.route.about
-    is_group = isinstance(about, ServedKind) and about.native == "PodGroup" and attack.what.route.subresource == "status"
+def _is_table_of_part(attack: Attack, difference: AnswerDifference) -> bool:
+    about, part = attack.what.route.about, attack.what.route.subresource
+    is_group = isinstance(about, ServedKind) and about.native == "PodGroup" and part == "status"
     takes_table = any(name == "Accept" and "as=Table" in value for name, value in attack.headers)
-    return is_group and takes_table
+    return takes_table and (is_group or part == "ephemeralcontainers")
 
 
 def _is_custom_scale(attack: Attack, difference: AnswerDifference) -> bool:
     about = attack.what.route.about
     is_custom = isinstance(about, ServedKind) and about.custom is not None
-    return is_custom and attack.what.route.subresource == "scale" and difference.there.startswith("406")
+    is_refused = difference.there.startswith("406") or difference.here.startswith("406")
+    return is_custom and attack.what.route.subresource == "scale" and is_refused
 
 
 def _is_late(attack: Attack, difference: AnswerDifference) -> bool:
     takes_list = any(name == "Accept" and "PartialObjectMetadataList" in value for name, value in attack.headers)
-    return difference.aspect == "state" and takes_list
+    return takes_list and (difference.aspect == "state" or difference.here.startswith("406"))
+
+
+def _is_of_conditions(attack: Attack, difference: AnswerDifference) -> bool:
+    """Return whether a kube-apiserver has not set the conditions of a definition yet."""
+    about = attack.what.route.about
+    is_definition = isinstance(about, ServedKind) and about.native == "CustomResourceDefinition"
+    return is_definition and ".status.conditions" in difference.at
+
+
+def _is_of_huge_number(_: Attack, difference: AnswerDifference) -> bool:
+    return difference.aspect == "rejected here only" and "is out of range" in difference.here
+
+
+def _is_of_binding(attack: Attack, difference: AnswerDifference) -> bool:
+    return attack.what.route.subresource == "binding" and difference.aspect == "warnings"
 
 
 def _is_of_tokens(attack: Attack, difference: AnswerDifference) -> bool:
@@ -224,9 +243,12 @@ KNOWN: Final[Mapping[str, _Matches]] = {
     "keys of maps in paths of strategic merge patches": _is_of_map_paths,
     "numbers beyond 32 bits in strategic merge patches": _is_of_range,
     UNCHANGED_RIGHTS: _is_of_unchanged_rights,
-    "tables of the status of pod groups": _is_table_of_group_status,
+    "tables of the status of pod groups and of ephemeral containers": _is_table_of_part,
     "the deletion of definitions": _is_deleted_definition,
-    "scales of custom kinds in protobuf": _is_custom_scale,
+    "forms of scales of custom kinds": _is_custom_scale,
+    "conditions of definitions": _is_of_conditions,
+    "numbers beyond doubles": _is_of_huge_number,
+    "warnings about bindings": _is_of_binding,
     "the order of rules": _is_of_rules,
     "answers that the client cannot take": _is_late,
     "token requests": _is_of_tokens,

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import fork_server
+from tests.caches import fill_caches
 from tests.costs import Costs
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -30,6 +31,11 @@ sys.dont_write_bytecode = False
 # Collecting makes half a million objects that live until the end. The collector visits them while they are made, a quarter of
 # the time that collection takes, and then once in each full collection of a test, almost a second each.
 gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    fill_caches(session.config)
 
 
 @pytest.hookimpl(trylast=True)

@@ -84,8 +84,9 @@ def test_f34_a_partitioned_leader_exits_and_another_takes_over(tmp_path):
             leader = await place.scheduler(*FAST, port=proxy.port)
             await place.until(place.holder, START_S)
             first = place.holder()
-            await place.scheduler(*FAST)
-            await asyncio.sleep(2.5)
+            standby = await place.scheduler(*FAST)
+            await place.until(lambda: "kube-scheduler" in standby.log.read_text(), START_S)
+            await asyncio.sleep(2.0)  # the standby has listed everything by now
             proxy.cut()
             place.world.pod("p")
             assert await asyncio.wait_for(leader.wait(), RENEW_S + SLACK_S) == 1

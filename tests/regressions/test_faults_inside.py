@@ -357,7 +357,7 @@ def test_f41_a_storm_of_updates_while_pods_are_in_flight():
             stage.world.node(f"n{number}")
         stage.world.pod("p-30")
         await asyncio.sleep(1)
-        for number in range(10_000):
+        for number in range(5_000):
             stage.world.api.store.change(*node_kind(stage, number % 10), beat(number))
             if number % 500 == 0:
                 await asyncio.sleep(0.1)

@@ -232,7 +232,7 @@ class Simulation:
             self.engine.at(time_s, partial(_call, change, self))
 
     def every(self, period_s: float, call: Callable[[Simulation], object], *, first_s: float | None = None) -> RepeatedCall:
-        """Call a function with the simulation every so many seconds, first after one period, or at ``first_s``.
+        """Call a function with the simulation once per ``period_s`` seconds, first after one period or at ``first_s``.
 
         Raises  InputError
         """

@@ -95,7 +95,7 @@ class NodeFailures:
         return replace(loss, moved=tuple(self._moved(held, made))) if follows else loss
 
     def _moved(self, held: Sequence[Pod], made: Mapping[str, Pod]) -> Iterator[MovedPod]:
-        """Yield the final node of each pod of the nodes that a controller replaces or that is lost."""
+        """Yield the replaced and lost pods of the nodes, each with the node of its last replacement; "" if none is placed."""
         simulation = self.current()
         for pod in held:
             fresh = made.get(pod.metadata.uid)

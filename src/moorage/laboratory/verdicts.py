@@ -136,7 +136,7 @@ class EveryVerdict:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Rows with equal refusals: the first row of each kind, and the kind of each row."""
+        """The kinds of rows, which are rows with equal refusals: the first row of each kind, and the kind of each row."""
         kind: npt.NDArray[np.intp] = np.zeros(len(self.snapshot.table), dtype=np.intp)
         first: npt.NDArray[np.intp] = np.zeros(min(len(kind), 1), dtype=np.intp)
         for one in self.refusing:

@@ -229,7 +229,7 @@ def _reserved(profile: Profile, call: Callable[..., Any], state: Any, pod: PodIn
 
 
 def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
-    """Check that PreBind and Bind return effects. They need the state of PreFilter; other pods are left out."""
+    """Check that PreBind and Bind return effects, unless PreFilter, whose state they receive, skips or rejects the pod."""
     profile, node = _alone(bench.plugin), bench.snapshot.table.nodes[0].name
     for point, others in (("preBind", ()), ("bind", (Skip,))):
         for step in profile.at(point):

@@ -119,7 +119,7 @@ async def compare_servers(
     only: int | None = None,
     report: Report | None = None,
 ) -> AttackComparison:
-    """As ``compare``, in a running event loop, with the seed of the result, which is returned."""
+    """Do the work of ``compare`` in a running event loop, for the seed of ``result``, and return it."""
     rng = random.Random(result.seed)  # noqa: S311 - chance, not secrecy
     order = combinations()
     rng.shuffle(order)

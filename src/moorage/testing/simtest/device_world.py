@@ -86,7 +86,7 @@ class Gadgets:
     # -- the controller -------------------------------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        """Check for work soon."""
+        """Wake ``run``, so that it checks for pending updates after its random delay."""
         self._news.set()
 
     async def run(self) -> None:

@@ -96,7 +96,7 @@ class Disks:
     # -- controllers ----------------------------------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        """Check for work soon."""
+        """Wake ``run``, so that it checks for pending actions after its random delay."""
         self._news.set()
 
     async def run(self) -> None:

@@ -59,6 +59,10 @@ least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and pr
 	    tests/laboratory/test_remedies.py tests/laboratory/test_conflicts.py \
 	    tests/laboratory/test_explanations.py
 
+.PHONY: conflicts
+conflicts: $(VENV)/.ready-to-test  ## compare conflicts alone with brute force; CLUSTERS and FIRST as for least-change, which includes it
+	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q --timeout 0 tests/laboratory/test_conflicts.py
+
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers
 	@scripts/check lint

@@ -15,7 +15,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import SearchScope
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
-from moorage.laboratory.eviction_bounds import rows_to_preempt
+from moorage.laboratory.eviction_bounds import rows_to_preempt, without_vain_nomination
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
@@ -83,6 +83,7 @@ def quick_decision(
         if rows is not None and len(rows) <= 1:
             table = scheduler.cluster.table
             return OnlyNode(table.nodes[next(iter(rows))].name) if rows else Decision(info)
+        info = without_vain_nomination(scheduler, cycle, info, profile)
     cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
     if decision.node is not None:

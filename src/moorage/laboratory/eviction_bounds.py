@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.pod_class import Feasible
@@ -23,7 +24,7 @@ from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["known_feasible", "may_be_bounded", "rows_to_preempt"]
+__all__ = ["known_feasible", "may_be_bounded", "rows_to_preempt", "without_vain_nomination"]
 
 
 def known_feasible(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> Feasible | None:
@@ -32,6 +33,17 @@ def known_feasible(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Pr
     if others or cycle.percentage_of_nodes_to_score:
         return None
     return cycle.feasible(profile, pod, scheduler.snapshot)
+
+
+def without_vain_nomination(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> PodInfo:
+    """Return the pod without its nomination if its nominated node refuses it: then it is decided like any other pod."""
+    if not pod.status.nominated_node_name:
+        return pod
+    known = known_feasible(scheduler, cycle, pod, profile)
+    row = scheduler.snapshot.table.row_of.get(pod.status.nominated_node_name)
+    if known is None or row is None or known.rows[row]:
+        return pod
+    return PodInfo(replace(pod.pod, status=replace(pod.status, nominated_node_name="")))
 
 
 def may_be_bounded(pod: PodInfo, known: Feasible | None) -> bool:

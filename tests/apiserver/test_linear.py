@@ -15,7 +15,7 @@ PODS = served("pods")
 #: From the second size to the third as many items are added as twice from the first to the second. So where each item is so
 #: many steps, twice as much work is added; where each is compared with each, four times as much.
 MOST = 2.2
-SIZES = (5, 10, 20)
+SIZES = (10, 20, 40)
 #: Fields with a limit between the sizes are larger by this factor: each size is beyond it, and each answer has the same faults.
 BEYOND = {"searches": 4}
 

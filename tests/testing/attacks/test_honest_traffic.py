@@ -50,3 +50,19 @@ def test_a_sequence_that_parts_is_found(answers, recorded):
 def test_the_sequence_covers_what_clients_do(answers):
     labels = {one[0].partition(":")[0] for one in answers}
     assert {"watch the changes", "apply", "scale", "restart", "bind", "resize", "evict", "list the next page"} <= labels
+
+
+def watch_of(resource, *labels):
+    body = [{"type": "MODIFIED", "object": {"metadata": {"labels": {"a": label}}}} for label in labels]
+    return (f"watch the changes: GET /api/v1/namespaces/honest/{resource}?watch=1", 200, "application/json", [], body)
+
+
+@pytest.mark.parametrize(
+    ("resource", "ours", "theirs", "count"),
+    [
+        ("persistentvolumeclaims", "bc", "abc", 0), ("persistentvolumeclaims", "bc", "bac", 0),
+        ("persistentvolumeclaims", "bc", "cb", 2), ("persistentvolumeclaims", "abc", "ab", 1), ("pods", "bc", "abc", 1),
+    ],
+)  # fmt: skip
+def test_a_kube_apiserver_may_write_some_kinds_unchanged(resource, ours, theirs, count):
+    assert len([*honest_differences([watch_of(resource, *ours)], [watch_of(resource, *theirs)])]) == count

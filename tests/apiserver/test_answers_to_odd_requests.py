@@ -105,6 +105,14 @@ CASES = {  # method, path, media type, body, code, part of the message
         (b'{"metadata": {"namespace": "default", "selfLink": "x"}, "spec": {"user": "u", "resourceAttributes": '
         b'{"verb": "get", "resource": "pods", "namespace": "default"}}}'), 201, "",
     ),
+    "an object that a PUT creates with a uid": (
+        "PUT", f"{LEASES}/new", JSON, b'{"metadata": {"name": "new", "uid": "u"}, "spec": {}}', 409,
+        "/registry/leases/default/new, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: u,",
+    ),
+    "a review with a long manager": (
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews?fieldManager=" + "m" * 129, JSON,
+        b'{"spec": {"namespace": "default"}}', 422, "fieldManager: Too long: may not be more than 128 bytes",
+    ),
     "a budget with any name": (
         "POST", BUDGETS, JSON, b'{"metadata": {"name": "A_' + b"x" * 260 + b'"}, "spec": {"minAvailable": 1}}', 201, "",
     ),
@@ -166,3 +174,14 @@ def test_a_name_of_an_object_that_is_being_deleted_is_taken_still(held):
 def test_a_duration_that_is_too_long_is_invalid_whatever_its_unit():
     with pytest.raises(DurationError, match="time: invalid duration"):
         parse_duration("99999999999999999999s?watch")
+
+
+def test_the_status_of_a_deployment_does_not_change_its_labels(held):
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    body = (
+        b'{"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": '
+        b'{"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}'
+    )
+    assert ask(held, "POST", path, JSON, body)[0] == 201
+    assert ask(held, "PATCH", f"{path}/d/status", MERGE, b'{"metadata": {"labels": {"": "A_b"}}}')[0] == 200
+    assert held.get(find_target(path, held.kinds).kind, "default", "d").document()["metadata"]["labels"] == {"a": "b"}

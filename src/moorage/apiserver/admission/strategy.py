@@ -355,12 +355,16 @@ def _resets_deletion(kind: ServedKind) -> bool:
     return kind.native == "Pod" or kind.native in _RESET_METADATA
 
 
+#: Metadata that an update of the status does not change.
+_KEPT_METADATA: Final = frozenset([("Deployment", "labels"), ("Pod", "ownerReferences")])
+
+
 def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     status = new.get("status")
     metadata = {**old["metadata"]}
     for name in _STATUS_METADATA:
         is_reset = kind.native in _RESET_METADATA and name not in {"managedFields", "generateName"}
-        if not is_reset and not (kind.native == "Pod" and name == "ownerReferences"):
+        if not is_reset and (kind.native, name) not in _KEPT_METADATA:
             _set_or_drop(metadata, name, new["metadata"].get(name))
     _set_or_drop(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
     new.clear()

@@ -167,6 +167,7 @@ def _body_as(
 
 def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget) -> Response:
     review = target.review
+    write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
     with write_requests.with_warnings(warnings):
         answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")

@@ -335,7 +335,8 @@ def _check_timeout(request: web.BaseRequest) -> None:
     Raises  ApiError 400, except for long-running requests
     """
     timeout = request.query.get("timeout") if request.query_string else None
-    if not timeout or request.query.get("watch", "0") not in {"0", "false", ""} or request.path.endswith(_LONG_RUNNING):
+    is_watch = request.method in _READ_ONLY and request.query.get("watch", "0") not in {"0", "false", ""}
+    if not timeout or is_watch or request.path.endswith(_LONG_RUNNING):
         return
     try:
         parse_duration(timeout)

@@ -165,6 +165,7 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
     document, warnings = _read_object(request, target)
     with with_warnings(warnings):
         if _creates(store, target, document):
+            _check_no_uid(target, document)
             made = store.create(
                 kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
             )
@@ -174,6 +175,19 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
             manager=manager(request, kind, target.subresource), confirm=confirm,
         )  # fmt: skip
     return WriteResult(record, False, (*warnings, *_change_warnings(target, document)))
+
+
+def _check_no_uid(target: Target, document: Document) -> None:
+    """Check that an object that a PUT creates has no uid.
+
+    Raises  ApiError 409
+    """
+    kind, uid = target.kind, document["metadata"].get("uid")
+    if uid:
+        key = "/".join(filter(None, ("/registry", kind.resource, target.namespace, target.name)))
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        raise conflict(kind.resource, kind.group, target.name, why)
 
 
 def _change_warnings(target: Target, document: Document) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ _LIMITS: Final = re.compile(
     "|requests from pages of other|too large|the request has no valid host|requests name a path|^414|^417"
     "|nothing can be expected"
 )
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _DENIED: Final = frozenset(["401", "403"])
 #: Fields that kube-apiserver fills in, or that it describes in its own sentences.
 _OWN_FIELDS: Final = re.compile(
@@ -30,7 +31,7 @@ _OWN_FIELDS: Final = re.compile(
 _OWN_MANAGED: Final = re.compile(r"managedFields|^\.metadata$")
 _WRITTEN_VALUE: Final = re.compile(
     r"Invalid value: |map\[|Duplicate value: |Unsupported value: |got &\{|pod updates may not change fields"
-    r"|is immutable after creation"
+    r"|is immutable after creation|StorageError: "
 )
 #: Messages of Go's decoders, and differences in which of several faults they report first.
 _DECODERS: Final = re.compile(
@@ -42,7 +43,7 @@ _DECODERS: Final = re.compile(
 _OTHER_CHECKS: Final = ("attempting to grant RBAC permissions", "invalid timeout specified", "invalid object type")
 #: The fault of an object without a name, which is found before all others.
 _UNNAMED: Final = "name or generateName is required"
-_NOT_TEXT: Final = re.compile(r"\\x[0-9a-f]{2}|\ufffd|\xef\xbf\xbd")
+_NOT_TEXT: Final = re.compile(r"\\x[0-9a-f]{2}|\u202e|\\u202e|\ufffd|\xef\xbf\xbd")
 _RULES: Final = re.compile(r"\.status\.(resourceRules|nonResourceRules)")
 
 
@@ -50,6 +51,7 @@ def _breaks_http(attack: Attack, difference: AnswerDifference) -> bool:
     expects = any(name == "Expect" for name, _ in attack.headers)
     path = attack.target.partition("?")[0]
     is_odd = expects or attack.method not in METHODS or "#" in attack.target or "//" in path or "%2f" in path.lower()
+    is_odd = is_odd or bool(_BROKEN_ESCAPE.search(attack.target))
     return bool(attack.framing) or is_odd or bool(_LIMITS.search(difference.here)) or _is_dropped(difference)
 
 
@@ -150,7 +152,9 @@ def _is_deleted_definition(attack: Attack, difference: AnswerDifference) -> bool
 
 
 def _is_of_range(attack: Attack, difference: AnswerDifference) -> bool:
-    """Return whether kube-apiserver truncates a number of a strategic merge patch to 32 bits, which is refused here."""
+    """Return whether kube-apiserver cuts a number to 32 bits, or drops it in a status, where it is refused here."""
+    if _form(attack) in {APPLY, PROTOBUF} and difference.aspect == "rejected here only":
+        return "of type int32" in difference.here
     return _form(attack) == PATCH_TYPES[2] and "is invalid: patch: Invalid value" in difference.here
 
 
@@ -175,7 +179,7 @@ def _is_custom_scale(attack: Attack, difference: AnswerDifference) -> bool:
 
 
 def _is_late(attack: Attack, difference: AnswerDifference) -> bool:
-    takes_list = any(name == "Accept" and "PartialObjectMetadataList" in value for name, value in attack.headers)
+    takes_list = any(name == "Accept" and "PartialObjectMetadata" in value for name, value in attack.headers)
     return takes_list and (difference.aspect == "state" or difference.here.startswith("406"))
 
 
@@ -211,7 +215,11 @@ def _is_of_system_class(_: Attack, difference: AnswerDifference) -> bool:
     return difference.aspect == "rejected here only" and "this is a system priority class" in difference.here
 
 
-def _is_of_unserved_path(_: Attack, difference: AnswerDifference) -> bool:
+def _is_of_unserved_path(attack: Attack, difference: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    is_custom = isinstance(about, ServedKind) and about.custom is not None
+    if is_custom and difference.here == "the server could not find the requested resource":
+        return True
     return "404 page not found" in difference.there or (difference.aspect, difference.there[:10]) == (
         "content type",
         "text/plain",
@@ -241,7 +249,7 @@ KNOWN: Final[Mapping[str, _Matches]] = {
     "the order of several faults": _is_of_fault_order,
     "definitions in protobuf": _is_of_definition_form,
     "keys of maps in paths of strategic merge patches": _is_of_map_paths,
-    "numbers beyond 32 bits in strategic merge patches": _is_of_range,
+    "numbers beyond 32 bits": _is_of_range,
     UNCHANGED_RIGHTS: _is_of_unchanged_rights,
     "tables of the status of pod groups and of ephemeral containers": _is_table_of_part,
     "the deletion of definitions": _is_deleted_definition,

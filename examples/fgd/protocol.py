@@ -48,9 +48,9 @@ LISTS = (
     "default", "cpu050", "cpu100", "cpu200", "cpu250", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "multigpu20",
     "multigpu30", "multigpu40", "multigpu50", "gpuspec10", "gpuspec20", "gpuspec25", "gpuspec33",
 )  # fmt: skip
-#: To be raised when the results of a run change: stores then make their runs again.
+#: Raise this when the results of a run change, so that sweeps repeat stored runs.
 REVISION = "1"
-#: The share of the cluster's GPUs that pods request in all.
+#: The share of the cluster's GPUs that all pods of a run request together.
 LOAD = 1.3
 MAX_PODS = 1001
 SCHEDULER = "simon-scheduler"
@@ -78,7 +78,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Record:
-    """After one pod: milli-GPU that arrived and that are in use, and the fragment amount, in milli."""
+    """The state after one pod: requested milli-GPU so far, milli-GPU in use, and the fragment amount in milli-GPU."""
 
     arrived: int
     used: int
@@ -288,7 +288,7 @@ class Run:
             yield float(total)
 
     def _state(self, node):
-        """Return of a node: milli-CPU left, milli left on each device, model."""
+        """Return the free milli-CPU of a node, the free milli-GPU of each device, and the model."""
         left = self.devices.of(node)
         cpu = node.allocatable("cpu") - node.requested("cpu")
         return cpu, (*left, *[0] * (self.most_devices - len(left))), node.labels.get(GPU_MODEL, "")
@@ -303,7 +303,7 @@ class Run:
 
 
 class SimulatedRun(Run):
-    """The same with the queue, the binding and the API server of a simulation, which takes twice the time."""
+    """The same run with the queue, the binding and the API server of a simulation, which takes twice the time."""
 
     def placed(self, pod):
         """Place a pod and return its node, or None; a pod that does not fit is deleted."""

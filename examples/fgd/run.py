@@ -9,8 +9,8 @@ Rows of the CSV file: list, policy, seed, arrived, alloc, frag. arrived is what 
 frag the fragment amount, all in percent of the cluster's GPUs; alloc and frag are means over the pods that arrived within
 arrived +- 0.5.
 
-moorage.sweep makes the runs: in processes or on a Dask cluster, and with --store an interrupted experiment goes on. --stored
-shows what the store has, without making a run.
+moorage.sweep executes the runs, in processes or on a Dask cluster; with --store an interrupted experiment continues. --stored
+prints the results in the store and executes no run.
 """
 
 import argparse
@@ -66,7 +66,7 @@ class Experiment:
 
 
 class NoRuns(Executor):
-    """Makes no run, so that a sweep has only what is in its store."""
+    """An executor that runs nothing, so that a sweep returns only the runs in its store."""
 
     def submit(self, *given, **named):
         found = Future()

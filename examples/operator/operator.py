@@ -1,4 +1,4 @@
-"""An operator in kopf: a Fleet has as many pods as it asks for, and its status says how many have a node.
+"""An operator in kopf: it creates as many pods as a Fleet asks for, and counts in its status those that have a node.
 
 pip install kopf kubernetes
 kubectl apply -f definition.yaml

@@ -69,9 +69,9 @@ def test_a_change_happens_at_its_time(change, then):
 def test_what_cannot_be_scheduled_is_refused():
     sim = simulation(node("n1"))
     sim.run(until=5.0)
-    with pytest.raises(InputError, match="it is 5 s already"):
+    with pytest.raises(InputError, match="the simulated time is already 5 s"):
         sim.at(4.0, "node/n1 unschedulable=true")
-    with pytest.raises(InputError, match="it is 5 s already"):
+    with pytest.raises(InputError, match="the simulated time is already 5 s"):
         sim.run(until=1.0)
     with pytest.raises(InputError, match="nowhere"):
         sim.at(9.0, "node/n1 nowhere.x=true")

@@ -141,7 +141,7 @@ def test_a_given_executor_that_breaks_ends_the_sweep_with_its_results_kept(tmp_p
 BAD = {
     "no values": ({"number": []}, "number: no values"),
     "a text for a list": ({"number": "123"}, "number: expected several values"),
-    "a value twice": ({"number": [1, 2, 1]}, "number: 1 is there twice"),
+    "a value twice": ({"number": [1, 2, 1]}, "number: 1 is listed twice"),
     "what has no digest": ({"number": [object()]}, "number: a object cannot be part of a key"),
 }
 

@@ -225,7 +225,7 @@ class Simulation:
         Raises  InputError for a time that is over, and at once for text that is neither an edit nor an object
         """
         if not time_s >= self.now_s:
-            raise InputError(f"at {time_s!r} s: it is {self.now_s:g} s already")
+            raise InputError(f"at {time_s!r} s: the simulated time is already {self.now_s:g} s")
         if isinstance(change, str) or not callable(change):
             self.engine.at(time_s, partial(self._apply, read_change(change)))
         else:
@@ -334,7 +334,7 @@ class Simulation:
         if until is None and self.endless:
             raise InputError(_SECONDS_WITHOUT_END)
         if until is not None and not until >= self.now_s:
-            raise InputError(f"run(until={until!r}): it is {self.now_s:g} s already")
+            raise InputError(f"run(until={until!r}): the simulated time is already {self.now_s:g} s")
         self.engine.run(until)
         self._sample_to(self.now_s)
         return self.totals()

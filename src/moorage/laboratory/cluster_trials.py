@@ -115,7 +115,7 @@ class ClusterTrials:
             self.cluster.apply(one)
         pod = self.cluster.simulation.pod_named(self.key)
         if pod is None:
-            raise InputError(f"pod {self.key} is not there")
+            raise InputError(f"pod {self.key} does not exist")
         return pod, config
 
     def _check_move(self, move: Change) -> None:

@@ -81,9 +81,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         nodes = sum(isinstance(obj, Node) for obj in self._objects)
         self.max_nodes = max_nodes or nodes
         if not 0 < nodes <= self.max_nodes:
-            raise InputError(
-                f"max_nodes: {self.max_nodes} actions do not suffice for {nodes} nodes; there is at least one node"
-            )
+            raise InputError(f"max_nodes: {self.max_nodes} actions are too few for {nodes} nodes; give one node or more")
         there = [obj for obj in self._objects if isinstance(obj, Pod)]
         self._kept = frozenset(pod.metadata.uid for pod in there)
         #: True if all initial pods have nodes, so that no episode places them.

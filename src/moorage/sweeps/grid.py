@@ -70,7 +70,7 @@ class SweepGrid:
             seen: set[Label] = set()
             for value in axis.values:
                 if value.label in seen:
-                    raise InputError(f"{axis.name}: {value.label} is there twice")
+                    raise InputError(f"{axis.name}: {value.label} is listed twice")
                 seen.add(value.label)
         if len(set(names)) < len(names):
             raise InputError(f"two axes have the same name: {', '.join(map(str, names))}")

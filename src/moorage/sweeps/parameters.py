@@ -28,7 +28,7 @@ def with_parameters(text: bytes | None, where: str, parameters: Mapping[str, Any
         return text
     found = copy.deepcopy(_EMPTY) if text is None else read_first_yaml(text, where)
     if not isinstance(found, dict) or found.get("kind") != _EMPTY["kind"]:
-        raise InputError(f"{where}: parameters can be set in a {_EMPTY['kind']} alone")
+        raise InputError(f"{where}: parameters can only be set in a {_EMPTY['kind']}")
     document: dict[str, Any] = found
     for name, value in parameters.items():
         first, *rest = name.split(".")
@@ -82,5 +82,5 @@ def _set(held: MutableMapping[str, Any], path: list[str], value: Any, name: str)
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"{name}: cannot be set: the configuration has {json.dumps(value)[:40]} on the way to it")
+        raise InputError(f"{name}: cannot be set: the configuration has {json.dumps(value)[:40]} in its path")
     return value

@@ -110,7 +110,7 @@ class JobRunner:
 
     def _replace(self, error: BrokenExecutor) -> None:
         if self.renew is None:
-            raise InputError(f"the executor broke: {error}; run the sweep again, it goes on with the runs that are missing")
+            raise InputError(f"the executor broke: {error}; run the sweep again to execute the missing runs")
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.executor = self.renew()
 

@@ -45,7 +45,7 @@ class ClusterFiles:
         """
         files = list(open_sources(self.paths, recursive=self.recursive))
         if digest_of_files(files) != self.digest:
-            raise InputError(f"{', '.join(self.paths)}: the content is not that which the sweep began with")
+            raise InputError(f"{', '.join(self.paths)}: the content has changed since the sweep began")
         return read_sources(files, custom=custom)
 
 

@@ -74,7 +74,7 @@ class TraceSource:
 def _read(files: tuple[str, str, str, str | None]) -> Trace:
     content, name, pods, nodes = files
     if _digest([path for path in (pods, nodes) if path is not None]) != content:
-        raise InputError(f"{pods}: the content is not that which the sweep began with")
+        raise InputError(f"{pods}: the content has changed since the sweep began")
     return read_trace(name, pods, nodes)
 
 

@@ -157,6 +157,7 @@ def _body_as(
     shape = kind_schema(Review(group, kind, "", version=version))
     sent, warnings = normalized_body(BodyForm(group, version, kind, shape), body, request.validation)
     metadata = sent.setdefault("metadata", {})
+    metadata.pop("selfLink", None)
     if namespace is None:
         metadata.pop("namespace", None)
     warnings = (*warnings, *drop_repeated_owners(sent))

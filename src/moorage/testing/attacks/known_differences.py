@@ -187,7 +187,7 @@ def _is_of_conditions(attack: Attack, difference: AnswerDifference) -> bool:
     """Return whether a kube-apiserver has not set the conditions of a definition yet."""
     about = attack.what.route.about
     is_definition = isinstance(about, ServedKind) and about.native == "CustomResourceDefinition"
-    return is_definition and ".status.conditions" in difference.at
+    return is_definition and bool(re.search(r"\.status\.(conditions|acceptedNames)", difference.at))
 
 
 def _is_of_huge_number(_: Attack, difference: AnswerDifference) -> bool:

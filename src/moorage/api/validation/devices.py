@@ -65,7 +65,8 @@ def _claim_spec(path: str, spec: ResourceClaimSpec) -> Faults:
     for i, constraint in enumerate(spec.devices.constraints):
         at = f"{path}.devices.constraints[{i}]"
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
-            yield required(at, "one of matchAttribute and distinctAttribute must be set")
+            why = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+            yield required(at, why)
         for name in constraint.requests:
             if name.partition("/")[0] not in seen:
                 yield invalid(

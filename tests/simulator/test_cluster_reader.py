@@ -263,6 +263,7 @@ def test_files_end_to_end(tmp_path: Path):
     cluster = read([str(tmp_path)])
     assert (len(cluster.pods), len(cluster.nodes)) == (1, 1)
     assert cluster.report.notes == (f"1 file not read because of the name: {tmp_path / 'README.md'}",)
+    assert read(str(tmp_path)) == read(tmp_path) == read([tmp_path]) == cluster
 
 
 DAMAGE = json.dumps(a_list(POD, NODE), indent=1).encode()

@@ -110,7 +110,7 @@ class SchedulingQueue:
         return self._to_active(self._enter(pod, now), _POD_ADDED, now)
 
     def put_back(self, pod: PodInfo, now: float) -> None:
-        """Add a pod that is in no place and was active, untried and not nominated in the present state before."""
+        """Undo the removal of a pod that was active, untried and not nominated. It must not be in the queue."""
         queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order(), initial_attempt=now)
         queued.initial_order = self._next_order()
         self._active.push(queued)

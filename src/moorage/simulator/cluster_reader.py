@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace as with_fields
+from os import PathLike, fspath
 from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
@@ -72,7 +73,7 @@ def unwatched(source: InputFile, objects: int) -> None:
 
 
 def read(
-    paths: Iterable[str],
+    paths: str | PathLike[str] | Iterable[str | PathLike[str]],
     recursive: bool = False,
     *,
     stdin: BinaryIO | None = None,
@@ -81,7 +82,7 @@ def read(
     rules: ReadRules = USUAL_RULES,
     on_read: OnRead = unwatched,
 ) -> ClusterInput:
-    """Return the cluster in files, directories and standard input (``-``) together.
+    """Return the cluster in files, directories and standard input (``-``) together; ``paths`` is one path or several.
 
     ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
     ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
@@ -90,8 +91,9 @@ def read(
     Raises  InputError for files that cannot be opened or parsed, for invalid objects, and for two different objects of one
             name; each line of the message starts with the position
     """
+    given = [paths] if isinstance(paths, str | PathLike) else paths
     skipped: list[str] = []
-    sources = open_sources(paths, recursive=recursive, stdin=stdin, skipped=skipped)
+    sources = open_sources((fspath(path) for path in given), recursive=recursive, stdin=stdin, skipped=skipped)
     cluster = read_sources(sources, validated=validated, custom=custom, rules=rules, on_read=on_read)
     if not skipped:
         return cluster

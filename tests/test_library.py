@@ -33,7 +33,7 @@ def test_manifests_in_a_run_out(tmp_path):
 
 NOTES = {  # configuration, plugins, what a note says
     "an idle plugin": (b"", "plugin Idle was loaded, but no profile enables it"),
-    "extenders": (b"extenders: [{urlPrefix: 'http://127.0.0.1:1/', filterVerb: f}]\n", "1 extender left out"),
+    "extenders": (b"extenders: [{urlPrefix: 'http://127.0.0.1:1/', filterVerb: f}]\n", "1 extender skipped, as requested"),
 }
 
 

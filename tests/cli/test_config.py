@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from moorage.cli.config import config
+from moorage.cli.main import cli
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN
 
@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
     (tmp_path / "bad.yaml").write_text(BAD)
 
     def run(command, stdin=None):
-        return CliRunner().invoke(config, command.split(), input=stdin, catch_exceptions=False)
+        return CliRunner().invoke(cli, ["config", *command.split()], input=stdin, catch_exceptions=False)
 
     return run
 

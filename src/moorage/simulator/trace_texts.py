@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from collections.abc import Sequence
 from typing import overload
@@ -12,7 +13,25 @@ import numpy.typing as npt
 __all__ = ["PackedTexts", "RowNames", "repeats"]
 
 
-class PackedTexts(Sequence[str]):
+class _Texts(Sequence[str]):
+    """A sequence of texts; a subclass returns one at a time."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _text(self, row: int) -> str:
+        """Return the text of a row, counted from 0."""
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        rows = range(len(self))[at]
+        return self._text(rows) if isinstance(rows, int) else [self._text(row) for row in rows]
+
+
+class PackedTexts(_Texts):
     """Texts in the order they were added, one after the other in a buffer."""
 
     __slots__ = ("_bytes", "_ends")
@@ -29,18 +48,11 @@ class PackedTexts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(len(self))[at]]
-        row = range(len(self))[at]
+    def _text(self, row: int) -> str:
         return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
 
 
-class RowNames(Sequence[str]):
+class RowNames(_Texts):
     """The names of rows. ``number``: how often a row's text occurred before; if above 0, the name ends with it. None: all 0."""
 
     __slots__ = ("_number", "_texts")
@@ -51,15 +63,9 @@ class RowNames(Sequence[str]):
     def __len__(self) -> int:
         return len(self._texts)
 
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(len(self))[at]]
-        number = 0 if self._number is None else self._number.item(at)
-        return f"{self._texts[at]}.{number}" if number else self._texts[at]
+    def _text(self, row: int) -> str:
+        number = 0 if self._number is None else self._number.item(row)
+        return f"{self._texts[row]}.{number}" if number else self._texts[row]
 
 
 def repeats(texts: Sequence[str], hashes: array[int]) -> npt.NDArray[np.int64] | None:

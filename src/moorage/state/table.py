@@ -377,11 +377,7 @@ class NodeTable:
             for column, held in sums:
                 column.cells[row] = held
             for pod in pods.values():
-                for port in pod.host_ports:
-                    self._claim(row, port, 1)
-                self._count(row, pod)
-                if pod.volumes is not None:
-                    self.volume_use.add(row, pod)
+                self._acquire(row, pod)
             volumes()
             self.changes.note(row)
 
@@ -437,17 +433,13 @@ class NodeTable:
         """Add a pod to a row. Its UID must be new to the row."""
         self.pods[row][pod.uid] = pod
         self._account(row, pod, 1)
-        self._count(row, pod)
-        if pod.volumes is not None:
-            self.volume_use.add(row, pod)
+        self._acquire(row, pod)
 
     def remove_pod(self, row: int, pod: PodInfo) -> None:
         """Undo ``add_pod``; ``pod`` must be the same object that was added."""
         del self.pods[row][pod.uid]
         self._account(row, pod, -1)
-        self._uncount(row, pod)
-        if pod.volumes is not None:
-            self.volume_use.remove(row, pod)
+        self._release(row, pod)
 
     def _count(self, row: int, pod: PodInfo) -> None:
         self.pod_counts.add(row, pod)
@@ -468,12 +460,18 @@ class NodeTable:
                 column.cells[row] += by * count
             except ValueError:  # int64 overflows in an array
                 column.data[row] += by * count
-        for port in pod.host_ports:
-            self._claim(row, port, by)
         self.changes.note(row)
 
+    def _acquire(self, row: int, pod: PodInfo) -> None:
+        """Claim a pod's ports and volumes, and add it to pod counts. The sums of its row are unchanged."""
+        for port in pod.host_ports:
+            self._claim(row, port, 1)
+        self._count(row, pod)
+        if pod.volumes is not None:
+            self.volume_use.add(row, pod)
+
     def _release(self, row: int, pod: PodInfo) -> None:
-        """Release a pod's ports and volumes, and remove it from pod counts. The sums of its row are unchanged."""
+        """Undo ``_acquire``."""
         for port in pod.host_ports:
             self._claim(row, port, -1)
         self._uncount(row, pod)

@@ -250,6 +250,22 @@ def live(names: tuple[str, ...], **given: Any) -> None:
     sys.exit(1 if broken else 0)
 
 
+@main.command("against-kube")
+@click.option(
+    "--peer",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    required=True,
+    help="Path of the kube-scheduler to measure.",
+)
+@click.option("--nodes", type=int, help="Number of nodes; default: 1,000, then 5,000.")
+@click.option("--pods", type=int, help="Number of measured pods.")
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), help="Workload of the pods.")
+@click.pass_context
+def against_kube(context: click.Context, **given: Any) -> None:
+    """Measure a kube-scheduler and Moorage in one run on equal clusters: the same as `live against`."""
+    context.invoke(live, names=("against",), **given)
+
+
 def _in_new_process(name: str, sizes: Sizes, seed: int, check_every: int, without: tuple[str, ...]) -> dict[str, Any]:
     """Run a workload in a new process: memory of an earlier one would slow it down and distort its peak."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:

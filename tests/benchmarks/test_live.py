@@ -47,7 +47,7 @@ def test_a_peer_is_measured_in_the_same_run(tmp_path):
     program = tmp_path / "scheduler"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m moorage run "$@"\n')
     program.chmod(0o755)
-    result = CliRunner().invoke(main, ["live", "against", "--peer", str(program), "--nodes", "5", "--pods", "20"])
+    result = CliRunner().invoke(main, ["against-kube", "--peer", str(program), "--nodes", "5", "--pods", "20"])
     assert result.exit_code == 0, (result.output, result.exception)
     [figures] = map(json.loads, result.output.splitlines())
     assert figures["times_pods_per_s"] == round(figures["pods_per_s"] / figures["peer_pods_per_s"], 2)

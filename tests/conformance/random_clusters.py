@@ -237,6 +237,8 @@ def _merge_label_keys(pod: Document) -> None:
 def _distinct(objects: Iterable[Document]) -> list[Document]:
     found: dict[tuple[str, str, str], Document] = {}
     for o in objects:
+        if o["kind"] == "Namespace":  # some recorded ones name a namespace that they are in
+            o["metadata"].pop("namespace", None)
         found.setdefault((o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]), o)
     return list(found.values())
 

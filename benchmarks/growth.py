@@ -1,7 +1,7 @@
 """How do costs grow? Measure one size after another along each axis, and fit the exponent.
 
-Each axis builds a cluster of a given size and returns a step. A step does the same amount of work each time that it is called,
-except for what the axis varies. The cost is CPU time, the best of several calls; ``loop_us`` is the CPU time of
+Each axis builds a cluster of a given size and returns a step. A step returns the same amount of work each time that it is
+called, except for what the axis varies. The cost is CPU time, the best of several calls; ``loop_us`` is the CPU time of
 ``sum(range(1000))`` beside it: the speed of the machine under its load. An exponent of 1 means that the cost doubles with the
 size, 0 that the size does not matter. An axis fails if its exponent exceeds its limit.
 """
@@ -14,7 +14,7 @@ from math import log
 from time import process_time
 from typing import Any, Final, NamedTuple
 
-from benchmarks.growth_axes import AXES
+from benchmarks.growth_axes import AXES, Step
 from benchmarks.loop_time import loop_us
 
 __all__ = ["measure_growth"]
@@ -62,21 +62,22 @@ def exponent(sizes: Sequence[int], costs: Sequence[float], noise: float = 0.0) -
     return slope
 
 
-def _cost(make: Callable[[int], Callable[[], object]], size: int, times: int) -> Cost:
+def _cost(make: Callable[[int], Step], size: int, times: int) -> Cost:
     step = make(size)
     gc.disable()
     try:
         for _ in range(_WARM_UP):
-            step()
+            step()()
         found = [_timed(step) for _ in range(times)]
     finally:
         gc.enable()
     return min(found, key=lambda cost: cost.us / cost.loop_us)
 
 
-def _timed(step: Callable[[], object]) -> Cost:
+def _timed(step: Step) -> Cost:
+    work = step()
     before = loop_us()
     began = process_time()
-    step()
+    work()
     took = process_time() - began
     return Cost(took * 1e6, (before + loop_us()) / 2)

@@ -1,4 +1,7 @@
-"""The axes along which ``benchmarks growth`` measures: each builds a cluster of a size and returns a step to measure."""
+"""The axes along which ``benchmarks growth`` measures: each builds a cluster of a size and returns a step.
+
+A step prepares its input, such as new pods, and returns the work to measure.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["AXES", "Axis"]
+__all__ = ["AXES", "Axis", "Step"]
 
-Step = Callable[[], object]
+Work = Callable[[], object]
+Step = Callable[[], Work]
 _ZONES: Final = ("zone1", "zone2", "zone3")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 #: Pods placed in one step of most axes.
@@ -33,6 +37,8 @@ _PODS: Final = 60
 _REBUILT: Final = 4
 #: Resources of nodes that take any number of pods.
 _ROOMY: Final = {"cpu": "9000", "memory": "90Ti", "pods": "90000"}
+#: Resources of nodes that take the pods of a gang, some hundreds each.
+_LARGE: Final = {"cpu": "128", "memory": "1Ti", "pods": "2000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +84,41 @@ def _placing(simulation: SimulatedCluster, make: Callable[[int], Pod], pods: int
     """Return a step that places new pods."""
     numbers = count()
 
-    def step() -> None:
-        simulation.load([make(next(numbers)) for _ in range(pods)])
-        _finish(simulation)
+    def step() -> Work:
+        new = [make(next(numbers)) for _ in range(pods)]
+        return lambda: _place(simulation, new)
 
     return step
+
+
+def _place(simulation: SimulatedCluster, pods: Iterable[Any]) -> None:
+    simulation.load(pods)
+    _finish(simulation)
 
 
 def _observing(simulation: SimulatedCluster, facts: Callable[[int], Iterable[Seen | Gone]]) -> Step:
     """Return a step that reports events to the engine, without attempts."""
     numbers = count()
 
-    def step() -> None:
-        for fact in facts(next(numbers)):
-            simulation.scheduler.observe(fact, simulation.now)
+    def step() -> Work:
+        events = list(facts(next(numbers)))
+        return lambda: _observe(simulation, events)
+
+    return step
+
+
+def _observe(simulation: SimulatedCluster, events: Iterable[Seen | Gone]) -> None:
+    for event in events:
+        simulation.scheduler.observe(event, simulation.now)
+
+
+def _placing_between(simulation: SimulatedCluster, event: Callable[[int], Seen], first: int = 0, pods: int = _PODS) -> Step:
+    """Return a step that places plain pods, each after an event."""
+    numbers = count(first)
+
+    def step() -> Work:
+        new = [(event(number), _plain(number)) for number in (next(numbers) for _ in range(pods))]
+        return lambda: [(_observe(simulation, [fact]), _place(simulation, [made])) for fact, made in new]
 
     return step
 
@@ -169,49 +196,24 @@ def _with_heartbeat(machine: Node, number: int) -> Node:
 def pods_beside_heartbeats(size: int) -> Step:
     simulation = _beating(size)
     machines = simulation.scheduler.snapshot.table.nodes
-    numbers = count()
-
-    def step() -> None:
-        for _ in range(_PODS):
-            number = next(numbers)
-            simulation.scheduler.observe(Seen(_with_heartbeat(machines[number % size], number)), simulation.now)
-            simulation.load([_plain(number)])
-            _finish(simulation)
-
-    return step
+    return _placing_between(simulation, lambda number: Seen(_with_heartbeat(machines[number % size], number)))
 
 
 def nodes_relabelled(size: int) -> Step:
     simulation = _cluster(_nodes(size), [_plain(-at) for at in range(1, 4)])
     machines = simulation.scheduler.snapshot.table.nodes
-    numbers = count()
 
-    def step() -> None:
-        for _ in range(_PODS):
-            number = next(numbers)
-            machine = machines[number % size]
-            labels = {**machine.metadata.labels, "disk": f"d{number}"}
-            simulation.scheduler.observe(
-                Seen(replace(machine, metadata=replace(machine.metadata, labels=labels))), simulation.now
-            )
-            simulation.load([_plain(number)])
-            _finish(simulation)
+    def relabelled(number: int) -> Seen:
+        machine = machines[number % size]
+        labels = {**machine.metadata.labels, "disk": f"d{number}"}
+        return Seen(replace(machine, metadata=replace(machine.metadata, labels=labels)))
 
-    return step
+    return _placing_between(simulation, relabelled)
 
 
 def node_added(size: int) -> Step:
     simulation = _cluster(_nodes(size), [_plain(-at) for at in range(1, 4)])
-    numbers = count(size)
-
-    def step() -> None:
-        for _ in range(10):
-            number = next(numbers)
-            simulation.scheduler.observe(Seen(node(number, {ZONE: "zone1"})), simulation.now)
-            simulation.load([_plain(number)])
-            _finish(simulation)
-
-    return step
+    return _placing_between(simulation, lambda number: Seen(node(number, {ZONE: "zone1"})), size, 10)
 
 
 # -- labels, selectors, domains ------------------------------------------------------------------------------------------
@@ -300,11 +302,10 @@ def preemptors(size: int) -> Step:
     """Return a step of ``size`` preemptors that arrive at once, on 1,000 full nodes."""
     numbers = count()
 
-    def step() -> None:
+    def step() -> Work:
         simulation = clusters.pop()
         simulation.load([_preemptor(next(numbers)) for _ in range(size)])
-        for _ in range(size):
-            simulation.scheduler.step(simulation.now)
+        return lambda: _attempt(simulation, size)
 
     clusters = [_full(1000) for _ in range(_REBUILT)]
     return step
@@ -314,16 +315,19 @@ def nominated(size: int) -> Step:
     """Return a step of plain pods beside nodes with nominated pods."""
     simulation = _full(max(400, 2 * size))
     simulation.load([_preemptor(at) for at in range(size)])
-    for _ in range(size):
-        simulation.scheduler.step(simulation.now)
+    _attempt(simulation, size)
     numbers = count()
 
-    def step() -> None:
-        simulation.load([_plain(next(numbers)) for _ in range(_PODS)])
-        for _ in range(_PODS):
-            simulation.scheduler.step(simulation.now)
+    def step() -> Work:
+        new = [_plain(next(numbers)) for _ in range(_PODS)]
+        return lambda: (simulation.load(new), _attempt(simulation, _PODS))
 
     return step
+
+
+def _attempt(simulation: SimulatedCluster, times: int) -> None:
+    for _ in range(times):
+        simulation.scheduler.step(simulation.now)
 
 
 def priorities(size: int) -> Step:
@@ -331,12 +335,9 @@ def priorities(size: int) -> Step:
     profile = next(iter(simulation.scheduler.profiles.values()))
     infos = [PodInfo(_preemptor(at)) for at in range(4)]
 
-    def step() -> None:
-        for info in infos:
-            simulation.scheduler.cycle.by_class = False
-            simulation.scheduler.cycle.decide(profile, info, simulation.scheduler.snapshot, {})
-
-    return step
+    simulation.scheduler.cycle.by_class = False
+    decide, snapshot = simulation.scheduler.cycle.decide, simulation.scheduler.snapshot
+    return lambda: lambda: [decide(profile, info, snapshot, {}) for info in infos]
 
 
 # -- groups, queue -------------------------------------------------------------------------------------------------------
@@ -344,16 +345,15 @@ def priorities(size: int) -> Step:
 
 def gang(size: int) -> Step:
     gates = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
-    simulation = _cluster(_nodes(50, _ROOMY), gates=gates)
+    simulation = _cluster(_nodes(50, _LARGE), gates=gates)
     numbers = count()
 
-    def step() -> None:
+    def step() -> Work:
         name = f"gang-{next(numbers)}"
         policy = {"schedulingPolicy": {"gang": {"minCount": size // 2}}}
-        simulation.load([_convert(PodGroup, name, "default", spec=policy)])
         grouped: Mapping[str, Any] = {"schedulingGroup": {"podGroupName": name}}
-        simulation.load([pod(f"{name}-{at}", resources=requests("1m", "1Mi"), **grouped) for at in range(size)])
-        _finish(simulation)
+        members = [pod(f"{name}-{at}", **grouped) for at in range(size)]
+        return lambda: _place(simulation, [_convert(PodGroup, name, "default", spec=policy), *members])
 
     return step
 
@@ -387,7 +387,12 @@ def all_woken(size: int) -> Step:
     """Return a step of an event that moves every unschedulable pod."""
     waiting = [pod(f"waits-{at}", resources=requests("900", "1Mi")) for at in range(size)]
     clusters = [_cluster([*_nodes(2), _short_lived(0), *waiting]) for _ in range(_REBUILT)]
-    return lambda: clusters[-1].scheduler.observe(Gone(_short_lived(0)), clusters.pop().now)
+
+    def step() -> Work:
+        simulation = clusters.pop()
+        return lambda: _observe(simulation, [Gone(_short_lived(0))])
+
+    return step
 
 
 # -- claims and volumes --------------------------------------------------------------------------------------------------
@@ -399,9 +404,9 @@ def _of_workload(name: str, size: int, init: int, pods: int) -> Step:
     simulation = _cluster(workload.objects, workload.init)
     left = iter(workload.measured)
 
-    def step() -> None:
-        simulation.load([next(left) for _ in range(pods)])
-        _finish(simulation)
+    def step() -> Work:
+        new = [next(left) for _ in range(pods)]
+        return lambda: _place(simulation, new)
 
     return step
 

@@ -31,8 +31,8 @@ CHEAP = {
 }
 
 
-def calls_of(step):
-    """Count the functions that a step calls, built-in ones included: a measure that no busy machine distorts."""
+def calls_of(work):
+    """Count the functions that work calls, built-in ones included: a measure that no busy machine distorts."""
     calls = 0
 
     def count(frame, event, argument):
@@ -41,7 +41,7 @@ def calls_of(step):
 
     sys.setprofile(count)
     try:
-        step()
+        work()
     finally:
         sys.setprofile(None)
     return calls
@@ -58,7 +58,7 @@ def test_costs_that_are_noise_do_not_grow():
 
 def test_a_quadratic_step_is_beyond_the_limit(monkeypatch):
     def make(size):
-        return lambda: sum(1 for _ in range(size) for _ in range(size))
+        return lambda: lambda: sum(1 for _ in range(size) for _ in range(size))
 
     monkeypatch.setitem(AXES, "square", Axis(make, (200, 400, 800), (), lambda size: 1))
     (figures,) = measure_growth(["square"], small=True)
@@ -72,8 +72,8 @@ def test_the_number_of_calls_grows_within_the_limit(name, sizes):
     counts = []
     for size in sizes:
         step = AXES[name].make(size)
-        step()
-        counts.append(calls_of(step))
+        step()()
+        counts.append(calls_of(step()))
     assert exponent(sizes, counts) <= AXES[name].limit, counts
 
 

@@ -112,7 +112,8 @@ class Binding(Struct, eq=False):
 
     def steps(self, point: str) -> tuple[Step, ...]:
         """Return the plugins of an extension point that have work to do for the pod, in order."""
-        return self.profile.at(point) if self.busy else self.profile.restless_at(point)
+        profile = self.profile
+        return (profile.steps if self.busy else profile.restless).get(point, ())
 
 
 class Bindings:
@@ -131,15 +132,17 @@ class Bindings:
 
     def hold(self, binding: Binding) -> None:
         """Register a binding that has no work under way."""
-        self.by_uid[binding.pod.uid] = self.held[binding.pod.uid] = binding
+        uid = binding.pod.uid
+        self.by_uid[uid] = self.held[uid] = binding
         if binding.waits:
-            self._waiting[binding.pod.uid] = binding
+            self._waiting[uid] = binding
 
     def drop(self, binding: Binding) -> None:
         """Remove a binding. Answers to its work are ignored from now on."""
-        self.by_uid.pop(binding.pod.uid, None)
-        self.held.pop(binding.pod.uid, None)
-        self._waiting.pop(binding.pod.uid, None)
+        uid = binding.pod.uid
+        self.by_uid.pop(uid, None)
+        self.held.pop(uid, None)
+        self._waiting.pop(uid, None)
 
     def waiting(self) -> list[Binding]:
         """Return the bindings that Permit holds, in the order they arrived."""

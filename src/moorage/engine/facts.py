@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 
@@ -113,7 +114,11 @@ class Phase(Enum):
     @property
     def is_answered(self) -> bool:
         """True if the driver must answer the work with ``Done``."""
-        return self not in {Phase.NOMINATE, Phase.EXPECT, Phase.GROUP_STATUS}
+        return self not in _UNANSWERED
+
+
+#: A tuple: members of an Enum are slow to hash.
+_UNANSWERED: Final = (Phase.NOMINATE, Phase.EXPECT, Phase.GROUP_STATUS)
 
 
 class Work(Struct, frozen=True):

@@ -98,10 +98,10 @@ class Profile:
     unhinted: Mapping[str, tuple[ClusterEvent, ...]] = field(default_factory=dict)
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
-    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter. ``_restless`` has all others, by
+    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter. ``restless`` has all others, by
     #: extension point.
     resting: frozenset[str] = field(init=False)
-    _restless: Mapping[str, tuple[Step, ...]] = field(init=False)
+    restless: Mapping[str, tuple[Step, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         steps = [step for in_point in self.steps.values() for step in in_point]
@@ -110,11 +110,11 @@ class Profile:
             for point, in_point in self.steps.items()
         }
         object.__setattr__(self, "resting", frozenset(step.name for step in steps if step.reuse.rests_when_skipped))
-        object.__setattr__(self, "_restless", restless)
+        object.__setattr__(self, "restless", restless)
 
     def restless_at(self, point: str) -> tuple[Step, ...]:
         """Return the plugins of an extension point that run even for pods that they skipped in PreFilter."""
-        return self._restless.get(point, ())
+        return self.restless.get(point, ())
 
     def at(self, point: str) -> tuple[Step, ...]:
         return self.steps.get(point, ())

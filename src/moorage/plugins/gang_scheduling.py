@@ -50,14 +50,17 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if pod.spec.scheduling_group is None or self._handle is None:
             return None
-        group = self._group_of(pod, self._handle)
+        snapshot = self._handle.snapshot
+        key = group_key(pod) or ""
+        group = snapshot.objects(PodGroup).get(key)
         if group is None:
             name = pod.spec.scheduling_group.pod_group_name or ""
             return Hold.because(NO_GROUP.format(name), unresolvable=True)
-        if group.min_count is None:
+        needed = group.min_count
+        if needed is None:
             return None
-        group_state = self._handle.snapshot.group_of(pod)
-        if group_state is None or len(group_state) < group.min_count:
+        group_state = snapshot.group(key)
+        if group_state is None or len(group_state) < needed:
             return Hold.because(TOO_FEW, unresolvable=True)
         return None
 
@@ -65,25 +68,24 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
         del state, node
         if pod.spec.scheduling_group is None or self._handle is None:
             return None
-        group = self._group_of(pod, self._handle)
+        snapshot = self._handle.snapshot
+        key = group_key(pod) or ""
+        group = snapshot.objects(PodGroup).get(key)
         if group is None:
-            key, name = group_key(pod), pod.spec.scheduling_group.pod_group_name
+            name = pod.spec.scheduling_group.pod_group_name
             missing = f'podgroup.scheduling.k8s.io "{name}" not found'
             raise AttemptError(self.name, f'running Permit plugin "{self.name}": failed to get podGroup {key}: {missing}')
-        if group.min_count is None:
+        needed = group.min_count
+        if needed is None:
             return None
-        group_state = self._handle.snapshot.group_of(pod)
-        if group_state is None or group_state.scheduled_count < group.min_count:
+        group_state = snapshot.group(key)
+        if group_state is None or group_state.scheduled_count < needed:
             self._handle.activate_group(pod)
             return Wait(PATIENCE_S, (NOT_YET,))
         for other in self._handle.waiting():
             if same_group(other.pod, pod):
                 other.allow(self.name)
         return None
-
-    @staticmethod
-    def _group_of(pod: PodInfo, handle: Handle) -> PodGroup | None:
-        return handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_ADDED, when=_is_of_same_group, by_shape=True, whom=self._completes_a_group)

@@ -62,7 +62,11 @@ class LazyHeap(Generic[T]):
         if entry is None:
             return False
         entry[3] = None
-        self._clear_out()
+        row = self._row
+        if row and row[0] is entry:
+            row.popleft()
+        else:
+            self._clear_out()
         return True
 
     def peek(self) -> T | None:

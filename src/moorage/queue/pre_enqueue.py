@@ -62,7 +62,7 @@ class Gates:
         """Run the PreEnqueue plugins and record on the pod which one gates it, if any. Return True if the pod is gated."""
         pod = queued.pod
         plugins = self._plugins[pod.spec.scheduler_name]
-        if queued.gated_by:
+        if queued.gated_by and plugins and plugins[0][0] != queued.gated_by:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin[0] != queued.gated_by))
         for name, pre_enqueue in plugins:
             try:

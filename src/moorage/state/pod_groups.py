@@ -17,8 +17,7 @@ __all__ = ["GroupPods", "PodGroups", "group_key", "same_group"]
 
 def group_key(pod: PodInfo) -> str | None:
     """Return ``namespace/name`` of the pod's group; None if it names none."""
-    group = pod.spec.scheduling_group
-    return None if group is None else f"{pod.namespace}/{group.pod_group_name or ''}"
+    return None if pod.spec.scheduling_group is None else pod.group_key
 
 
 def same_group(pod: PodInfo, other: PodInfo) -> bool:
@@ -71,10 +70,11 @@ class GroupPods:
 
     def put(self, pod: PodInfo, node: str) -> None:
         """Record that a pod is on a node, or assumed there."""
-        self._all[pod.uid] = pod
-        self._nodes[pod.uid] = node
-        self._unscheduled.pop(pod.uid, None)
-        self._rank.pop(pod.uid, None)
+        uid = pod.uid
+        self._all[uid] = pod
+        self._nodes[uid] = node
+        if self._unscheduled.pop(uid, None) is not None:
+            del self._rank[uid]
 
     def take(self, uid: str) -> None:
         """Record that a pod is on no node any more."""
@@ -111,12 +111,19 @@ class PodGroups:
     def note(self, pod: PodInfo) -> None:
         key = group_key(pod)
         if key is not None:
-            self._groups.setdefault(key, GroupPods()).note(pod)
+            self._made(key).note(pod)
 
     def put(self, pod: PodInfo, node: str) -> None:
         key = group_key(pod)
         if key is not None:
-            self._groups.setdefault(key, GroupPods()).put(pod, node)
+            self._made(key).put(pod, node)
+
+    def _made(self, key: str) -> GroupPods:
+        """Return the pods of a group, which becomes known if it is new."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = GroupPods()
+        return group
 
     def take(self, pod: PodInfo) -> None:
         group = self.of(pod)

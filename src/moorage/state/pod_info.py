@@ -27,7 +27,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 #: Attributes that depend on a pod's shape alone. (``volumes`` does not: ephemeral claims are named after the pod.)
 _OF_SHAPE: Final = (
     "needs", "host_ports", "required_affinity", "required_anti_affinity", "preferred_affinity", "preferred_anti_affinity",
-    "spread_constraints", "label_class", "_affinity_terms", "_kept",
+    "spread_constraints", "label_class", "group_key", "_affinity_terms", "_kept",
 )  # fmt: skip
 _ANY_CLAIM: Final = ClaimSource()
 
@@ -159,6 +159,7 @@ class PodInfo:
             and mine.volumes is its.volumes
             and mine.resources is its.resources
             and mine.overhead is its.overhead
+            and mine.scheduling_group is its.scheduling_group
             and self.status.container_statuses is other.status.container_statuses
             and self.metadata.deletion_timestamp == other.metadata.deletion_timestamp
         )
@@ -270,6 +271,12 @@ class PodInfo:
         Raises  SelectorError if a selector is malformed
         """
         return tuple(compile_spread_constraint(c, self.labels) for c in self.spec.topology_spread_constraints)
+
+    @lazy
+    def group_key(self) -> str | None:
+        """``namespace/name`` of the pod's group; None if it names none."""
+        group = self.spec.scheduling_group
+        return None if group is None else f"{self.namespace}/{group.pod_group_name or ''}"
 
     @property
     def has_affinity(self) -> bool:

@@ -344,11 +344,13 @@ def test_a_reader_too_far_behind_rereads_every_row():
     assert log.since(ChangeLog.keep) == [3] * ChangeLog.keep
 
 
-def test_many_changed_rows_are_each_there_once():
+def test_many_changed_rows_are_listed_without_those_that_are_gone():
     log = ChangeLog()
     for row in (4, 1, 1, 4, 7):
         log.note(row)
-    assert [log.many_since(position).tolist() for position in (0, 2, 5)] == [[1, 4, 7], [1, 4, 7], []]
+    assert [log.many_since(position, 8).tolist() for position in (0, 2, 5)] == [[4, 1, 1, 4, 7], [1, 4, 7], []]
+    assert [log.many_since(position, 5).tolist() for position in (0, 2)] == [[4, 1, 1, 4], [1, 4]]
+    assert log.many_since(0, 4).tolist() == [1]
 
 
 def test_only_changed_rows_are_logged():

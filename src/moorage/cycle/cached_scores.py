@@ -255,24 +255,26 @@ class KeptScores:
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
         if not self.must_sum_up:
-            self.set_rows(view.row_numbers, self._worths_of(view, allowed, pod), allowed)
+            self.set_rows(view.row_numbers, self.worths(view, allowed, pod), allowed)
             return
         for (step, _), (_, raw) in zip(self._one_row, self._weighed, strict=True):
             raw[view.row_numbers] = scored(step, self._state(step, pod), view)
         self._sum_up(pod)
 
-    def _worths_of(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> IntArray:
-        """Return ``worths`` of the view. If most rows are refused, only the ``allowed`` ones are scored; the others get 0."""
+    def worths(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> IntArray:
+        """Score some rows again and return the weighted sums of the scores that depend on pods, for ``set_rows``.
+
+        If most rows are refused, only the ``allowed`` ones are scored; the others get 0.
+        """
         count = np.count_nonzero(allowed)
         if 2 * count > len(allowed):
-            return self.worths(view, pod)
+            return self._worths(view, pod)
         worths = np.zeros(len(allowed), dtype=np.int64)
         if count:
-            worths[allowed] = self.worths(FewRows(view.snapshot, view.row_numbers[allowed]), pod)
+            worths[allowed] = self._worths(FewRows(view.snapshot, view.row_numbers[allowed]), pod)
         return worths
 
-    def worths(self, view: NodeView, pod: PodInfo) -> IntArray:
-        """Score some rows again and return the weighted sums of the scores that depend on pods, for ``set_rows``."""
+    def _worths(self, view: NodeView, pod: PodInfo) -> IntArray:
         worths: IntArray | None = None
         for (step, _), (weight, _) in zip(self._one_row, self._weighed, strict=True):
             scores = scored(step, self._state(step, pod), view)

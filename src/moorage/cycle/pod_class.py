@@ -19,6 +19,7 @@ from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.node_verdicts import FEW, NodePart, Steps, ask_pre_filters, both, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.removed_rows import GONE, moved_rows
+from moorage.cycle.room_scores import REFUSED_ROOM, RoomScores
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, refuses, scored
@@ -33,12 +34,10 @@ from moorage.state.view import FewRows, NodeView
 
 __all__ = ["CachedClass", "Feasible", "Quick", "SplitSteps"]
 
-#: Stands in for the score of a refused room.
-_REFUSED = -1
 #: Tables of so many rows are judged row by row where a room's verdict stands for its rows.
 _SMALL_TABLE = 16
-#: Rooms whose verdict one class caches.
-_ROOMS_KEPT = 4096
+#: Answers about rooms with nominated pods that one class caches.
+_CROWDED_KEPT = 4096
 
 
 class Quick(Struct, frozen=True):
@@ -115,8 +114,8 @@ class CachedClass:
         self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed, stand_in)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
-        #: Room → the score of its rows, ``_REFUSED`` if refused. None instead of a mapping if a plugin reads more than sums.
-        self._rooms: dict[int, int] | None = {} if self._scores.by_room and reads_sums else None
+        #: The scores by room; None if a plugin reads more than sums.
+        self._rooms = RoomScores(len(self.allowed)) if self._scores.by_room and reads_sums else None
         #: (room, requests of the nominated pods) → whether the pod fits there.
         self._crowded: dict[Hashable, bool] = {}
         self._nominated_rows: NominatedRows | None = None
@@ -162,10 +161,9 @@ class CachedClass:
         changes, position = snapshot.table.changes, self._position
         self._position, self._rows = changes.position, None
         if behind > FEW and (self._rooms is None or len(self.allowed) > _SMALL_TABLE):
-            rows = changes.many_since(position)
+            rows = changes.many_since(position, len(self.allowed))
             if rows is None:
                 return False
-            rows = rows[: rows.searchsorted(len(self.allowed))]  # the others are gone
             if len(rows) > FEW:
                 self._judge_rows(rows, pod, snapshot)
                 return True
@@ -212,8 +210,10 @@ class CachedClass:
         if self._rooms is None:
             worth = self._asked_about(at, pod, snapshot)
         else:
-            found = self._rooms.get(snapshot.table.rooms.at(at)) or self._worth_of_room(at, pod, snapshot, self._rooms)
-            worth = None if found == _REFUSED else found
+            found = self._rooms.get(snapshot.table.rooms.at(at))
+            if found is None:
+                found = self._worth_of_room(at, pod, snapshot, self._rooms)
+            worth = None if found == REFUSED_ROOM else found
         allowed = worth is not None
         if allowed is not self._allowed_cells[row]:
             self._count += 1 if allowed else -1
@@ -228,25 +228,47 @@ class CachedClass:
                 return None
         return self._scores.worth_of_row(row, node, snapshot, pod)
 
-    def _worth_of_room(self, row: int, pod: PodInfo, snapshot: Snapshot, rooms: dict[int, int]) -> int:
-        """Return the score of a row by the plugins that read its pods, ``_REFUSED`` if one refuses it."""
+    def _worth_of_room(self, row: int, pod: PodInfo, snapshot: Snapshot, rooms: RoomScores) -> int:
+        """Return the score of a row by the plugins that read its pods, ``REFUSED_ROOM`` if one refuses it."""
         room = snapshot.table.rooms.at(row)
         worth = rooms.get(room)
         if worth is None:
             found = self._asked_about(row, pod, snapshot)
-            if len(rooms) >= _ROOMS_KEPT:
-                rooms.clear()
-            worth = rooms[room] = _REFUSED if found is None else found
+            worth = REFUSED_ROOM if found is None else found
+            rooms.keep(room, worth)
         return worth
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         """Judge many rows. A row may be listed more than once."""
-        view = FewRows(snapshot, rows)
-        allowed = self._nodes_allow[rows]
-        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+        if self._rooms is None:
+            view = FewRows(snapshot, rows)
+            allowed = self._nodes_allow[rows]
+            close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+            self._scores.rescore(view, allowed, pod)
+        else:
+            rooms = snapshot.table.rooms.followed().data[rows]
+            worths, unknown = self._rooms.find(rooms)
+            if len(unknown):
+                worths[unknown] = self._worths_of_rooms(rows[unknown], rooms[unknown], pod, snapshot, self._rooms)
+            allowed = worths >= 0
+            allowed &= self._nodes_allow[rows]
+            self._scores.set_rows(rows, worths, allowed)
         self.allowed[rows] = allowed
         self._count = int(np.count_nonzero(self.allowed))
-        self._scores.rescore(view, allowed, pod)
+
+    def _worths_of_rooms(
+        self, rows: npt.NDArray[np.intp], rooms: IntArray, pod: PodInfo, snapshot: Snapshot, known: RoomScores
+    ) -> IntArray | list[int]:
+        """Return the same as ``_worth_of_room`` for many rows with these rooms."""
+        if len(rows) <= FEW:
+            return [self._worth_of_room(row, pod, snapshot, known) for row in rows.tolist()]
+        view, allowed = FewRows(snapshot, rows), np.ones(len(rows), dtype=bool)
+        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+        worths = self._scores.worths(view, allowed, pod)
+        if not allowed.all():
+            worths[~allowed] = REFUSED_ROOM
+        known.keep_all(rooms, worths)
+        return worths
 
     @property
     def is_for_all(self) -> bool:
@@ -264,7 +286,7 @@ class CachedClass:
         self.asked_again = True
         if self._rooms is None:
             return found if self._asked_about(row, pod, snapshot) is not None else None
-        return found if self._worth_of_room(row, pod, snapshot, self._rooms) != _REFUSED else None
+        return found if self._worth_of_room(row, pod, snapshot, self._rooms) != REFUSED_ROOM else None
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -341,7 +363,7 @@ class CachedClass:
         if known is None:
             return False
         cells = snapshot.table.rooms.followed().cells
-        return all(row == GONE or cells[row] in known for row in rows)
+        return all(row == GONE or known.get(cells[row]) is not None for row in rows)
 
     def _close(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
         if self._allowed_cells[row]:
@@ -460,7 +482,7 @@ class CachedClass:
         )
         fits = self._crowded.get(key)
         if fits is None:
-            if len(self._crowded) >= _ROOMS_KEPT:
+            if len(self._crowded) >= _CROWDED_KEPT:
                 self._crowded.clear()
             fits = self._crowded[key] = judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
         return fits

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
 
 from msgspec import Struct
 
@@ -111,14 +110,13 @@ class Phase(Enum):
     UNRESERVE = "Unreserve"
     GROUP_STATUS = "GroupStatus"
 
-    @property
-    def is_answered(self) -> bool:
-        """True if the driver must answer the work with ``Done``."""
-        return self not in _UNANSWERED
+    #: True if the driver must answer the work with ``Done``. An attribute of each member, as it is read for every pod.
+    is_answered: bool
 
+    def __init__(self, name: str) -> None:
+        self.is_answered = name not in {"Nominate", "Expect", "GroupStatus"}
 
-#: A tuple: members of an Enum are slow to hash.
-_UNANSWERED: Final = (Phase.NOMINATE, Phase.EXPECT, Phase.GROUP_STATUS)
+    __hash__ = object.__hash__  # members are equal to themselves only; Enum's own is written in Python
 
 
 class Work(Struct, frozen=True):

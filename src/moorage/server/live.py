@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -84,7 +85,7 @@ class Live:
             self._may_watch.set()
         self._identity, self._reporter = identity, settings.reporter
         self.election = None if settings.leader is None else Election(identity, settings.leader.timing)
-        self._clock = asyncio.get_running_loop().time
+        self._clock = _clock_of(asyncio.get_running_loop())
         inbox = Inbox(settings.limits.inbox)
         cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0])
         clocks = Clocks(self._clock, wall, lambda: datetime.fromisoformat(wall()).timestamp())
@@ -207,3 +208,8 @@ async def _ended(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return the loop's clock, which is ``time.monotonic`` itself unless the loop has a clock of its own."""
+    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time

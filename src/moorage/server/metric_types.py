@@ -1,7 +1,7 @@
 """Counters, gauges and histograms for one thread, and a registry that exports them to prometheus-client.
 
-Nothing takes a lock, because the loop's thread both counts and exports. An observation costs a bisection and three additions.
-prometheus-client formats the output and adds the process metrics.
+Nothing takes a lock, because the loop's thread both counts and exports. An observation is kept as it is, and many are counted
+into their buckets together. prometheus-client formats the output and adds the process metrics.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ __all__ = ["CounterVec", "Family", "Filter", "Gauge", "Histogram", "MetricRegist
 
 Labels = tuple[str, ...]
 UNEXPECTED: Final = "unexpected"
+#: The most values that a histogram keeps for a set of label values before it counts them.
+_KEPT: Final = 512
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -113,19 +115,48 @@ class Histogram:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.children: dict[Labels, _Buckets] = {}
         self._bounds = spec.buckets
+        self._children: dict[Labels, _Buckets] = {}
+        #: Values that are not counted into the buckets yet.
+        self._kept: dict[Labels, list[float]] = {}
         self.reset()
 
     def observe(self, value: float, *labels: str) -> None:
-        child = self.children.get(labels)
-        if child is None:
-            child = self.children[labels] = _Buckets(len(self._bounds) + 1)
-        child.counts[bisect_left(self._bounds, value)] += 1
-        child.total += value
+        kept = self._kept.get(labels) or self._list_of(labels)
+        kept.append(value)
+        if len(kept) >= _KEPT:
+            self._count(labels, kept)
+
+    def observe_all(self, values: Iterable[float], *labels: str) -> None:
+        """Observe several values."""
+        kept = self._list_of(labels)
+        kept.extend(values)
+        if len(kept) >= _KEPT:
+            self._count(labels, kept)
 
     def reset(self) -> None:
-        self.children = {} if self.spec.labels else {(): _Buckets(len(self.spec.buckets) + 1)}
+        self._kept.clear()
+        self._children = {} if self.spec.labels else {(): _Buckets(len(self.spec.buckets) + 1)}
+
+    @property
+    def children(self) -> Mapping[Labels, _Buckets]:
+        """The buckets by label values, with every value counted."""
+        for labels, kept in self._kept.items():
+            if kept:
+                self._count(labels, kept)
+        return self._children
+
+    def _list_of(self, labels: Labels) -> list[float]:
+        return self._kept.setdefault(labels, [])
+
+    def _count(self, labels: Labels, kept: list[float]) -> None:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._children[labels] = _Buckets(len(self._bounds) + 1)
+        for value in kept:
+            child.counts[bisect_left(self._bounds, value)] += 1
+            child.total += value
+        kept.clear()
 
     def collect(self, expected: Filter) -> Metric:
         family = HistogramMetricFamily(self.spec.name, self.spec.text, labels=self.spec.labels)

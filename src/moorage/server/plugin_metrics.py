@@ -19,6 +19,7 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Reject, Skip, Wait
 from moorage.server.metric_types import CounterVec, Histogram
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["SAMPLED", "Probe"]
 
@@ -64,7 +65,7 @@ class Probe:
         self._gates[profile.scheduler_name] = len(profile.at("preEnqueue"))
         self._passed[profile.scheduler_name] = tuple(_LABELS[point] for point in _AFTER_DECISION if profile.at(point))
         steps = {
-            point: tuple(self._watched(step, _LABELS[point], profile.scheduler_name) for step in in_point)
+            point: tuple(self._measured(step, _LABELS[point], profile.scheduler_name) for step in in_point)
             if point in _LABELS
             else in_point
             for point, in_point in profile.steps.items()
@@ -88,6 +89,32 @@ class Probe:
         for point, (seconds, status) in self._took.items():
             self._points.observe(seconds, point, status, profile)
         self._took.clear()
+
+    def _measured(self, step: Step, point: str, profile: str) -> Step:
+        return self._measured_gate(step, profile) if point == _PRE_ENQUEUE else self._watched(step, point, profile)
+
+    def _measured_gate(self, step: Step, profile: str) -> Step:
+        """Measure a PreEnqueue plugin in few steps: every pod passes all of them."""
+        call, clock, name = step.call, self._clock, step.name
+
+        def measured(pod: PodInfo) -> Any:
+            if self._inside:
+                return call(pod)
+            self._inside = True
+            status = _ERROR
+            begun = clock()
+            try:
+                answer = call(pod)
+                status = _SUCCESS if answer is None else _status(answer)
+                return answer
+            finally:
+                seconds = clock() - begun
+                self._inside = False
+                self._gated(profile, seconds, status)
+                if self._sampled:
+                    self._calls.observe(seconds, name, _PRE_ENQUEUE, status)
+
+        return replace(step, call=measured)
 
     def _watched(self, step: Step, point: str, profile: str) -> Step:
         call, clock, name = step.call, self._clock, step.name
@@ -126,8 +153,6 @@ class Probe:
     def _note(self, point: str, profile: str, seconds: float, status: str) -> None:
         if point == _POST_BIND:
             self._points.observe(seconds, point, status, profile)
-        elif point == _PRE_ENQUEUE:
-            self._gated(profile, seconds, status)
         else:
             so_far, before = self._took.get(point, _NOT_YET)
             # A success does not change the point's status, except in PostFilter, where it replaces an earlier failure.

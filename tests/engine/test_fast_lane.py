@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from contextlib import suppress
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -278,6 +279,48 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
         Twins(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
     assert len(copies) > 2 * SEEDS
+
+
+class NominatingEngines(Engines):
+    """Two engines in which pods that fit nowhere are nominated to random nodes, as preemptors are."""
+
+    def __init__(self, seed, options):
+        super().__init__(seed, options)
+        for number in range(4):
+            sizes = {"requests": {"cpu": self.course.random.choice(["100m", "2"]), "memory": "64Mi"}}
+            self.observe(
+                Seen(
+                    a_pod(
+                        f"big{number}", uid=f"b{number}", priority=self.course.random.choice([-1, 0, 0, 1000]),
+                        nodeSelector={"no": "such"}, containers=[{"name": "c", "resources": sizes}],
+                    ).pod
+                )
+            )  # fmt: skip
+
+    def take(self):
+        super().take()
+        uid, node = f"b{self.course.random.randrange(4)}", f"n{self.course.random.randint(1, 12)}"
+        for engine in self.both:
+            queued = engine.queue.get(uid)
+            if queued is not None and queued.parked:
+                engine.queue.nominate(queued.pod, node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_the_lane_decides_the_same_beside_nominated_pods(options, monkeypatch):
+    monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
+    taken, fast = [], Cycle.decide_fast
+
+    def counting(cycle, profile, pod, snapshot, nominated=MappingProxyType({})):
+        quick = fast(cycle, profile, pod, snapshot, nominated)
+        taken.append(quick is not None and bool(nominated))
+        return quick
+
+    monkeypatch.setattr(Cycle, "decide_fast", counting)
+    for seed in range(SEEDS):
+        NominatingEngines(seed, options).run(40)
+    assert sum(taken) > SEEDS
 
 
 DOCUMENT = msgspec.json.encode({

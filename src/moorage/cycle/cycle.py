@@ -77,9 +77,12 @@ class Cycle:
     _is_watched: ClassVar[bool] = False
     #: False for a subclass that overrides only one of ``decide_fast`` and ``decide_next``: it would miss decisions.
     _has_runs: ClassVar[bool] = True
+    #: False for a subclass that overrides ``decide_fast``, which may not know of nominated pods.
+    heeds_nominated: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         cls._is_watched = cls.decide is not Cycle.decide and cls.decide_fast is Cycle.decide_fast
+        cls.heeds_nominated = cls.decide_fast is Cycle.decide_fast
         cls._has_runs = (cls.decide_fast is Cycle.decide_fast) == (cls.decide_next is Cycle.decide_next)
 
     def decide(
@@ -139,8 +142,8 @@ class Cycle:
         """Return whether ``decide_fast`` may be called in place of ``decide``."""
         return self.by_class and not (self._is_watched or self.always_score or self.extenders)
 
-    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        """Decide like ``decide`` for a pod while no pod is nominated, but return only the row and the PreFilter results.
+    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated = _NONE) -> Quick | None:
+        """Decide like ``decide`` for a pod that is not nominated, but return only the row and the PreFilter results.
 
         None if the caller must call ``decide``: no node fits, or the decision takes the full path. Call ``follow`` if the
         decision is used.
@@ -151,7 +154,7 @@ class Cycle:
         if cache is None:
             cache = self._classes[profile] = ClassCache(profile)
         try:
-            return cache.decide_known(pod, snapshot, self.seed)
+            return cache.decide_known(pod, snapshot, self.seed, nominated)
         except PluginError:
             return None
 

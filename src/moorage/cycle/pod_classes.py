@@ -67,8 +67,10 @@ class ClassCache:
         self._used_last: CachedClass | None = None
         self._pinned = PinnedPods(profile, self._route_without_node, self._follow)
 
-    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Decide like ``decide`` while no pod is nominated. A pod of a shape that was decided before is not signed again."""
+    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+        """Decide like ``decide``. A pod of a shape that was decided before is not signed again."""
+        if nominated and pod.spec.affinity is not None and self._narrow.concerns(pod):
+            return None
         if pod.spec.affinity is not None and self._pays:
             pinned = self._pinned.decide(pod, snapshot)
             if pinned is not None:
@@ -80,16 +82,16 @@ class ClassCache:
             shape = pod.shape()
             route = self._routes.get(shape)
             if route is None:
-                return self._decide_first(pod, shape, snapshot, seed)
+                return self._decide_first(pod, shape, snapshot, seed, nominated)
         known = route.pod_class
         if self._classes.get(route.key) is not known or not route.holds(snapshot):
-            return self._decide_first(pod, pod.shape(), snapshot, seed)
+            return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
         route.share(pod)
         if not known.refresh(pod, snapshot):
-            return self._decide_first(pod, pod.shape(), snapshot, seed)
+            return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
         if self._used_last is not known:
             self._used_last = self._classes[route.key] = self._classes.pop(route.key)
-        return known.decide(pod, snapshot, _NONE, seed)
+        return known.decide(pod, snapshot, nominated, seed)
 
     def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
         """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
@@ -129,9 +131,11 @@ class ClassCache:
         self._find(pod, snapshot)
         return self._keep_route(shape, snapshot)
 
-    def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int) -> Quick | None:
+    def _decide_first(
+        self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE
+    ) -> Quick | None:
         """Decide, and cache the route from the pod's shape to its class."""
-        quick = self.decide(pod, snapshot, _NONE, seed)
+        quick = self.decide(pod, snapshot, nominated, seed)
         self._keep_route(shape, snapshot)
         return quick
 

@@ -1,12 +1,14 @@
 """The fast lane: pods that need nothing unusual go from the queue to their node in one step.
 
-Most pods are alike: it is their first attempt, no other pod is in backoff, in flight, nominated or held, and no plugin but
+Most pods are alike: it is their first attempt, no other pod is in backoff, in flight or held, and no plugin but
 DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding cycle do, without the
 objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the caller makes an attempt;
 decisions, states and reports are the same with and without the lane.
 """
 
 from __future__ import annotations
+
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -15,6 +17,7 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.pod_class import CachedClass, Quick
 from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.what_if import Nominated
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
@@ -30,6 +33,7 @@ __all__ = ["FastLane", "Found"]
 
 #: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
 _QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
+_NONE: Nominated = MappingProxyType({})
 _AUTHORS = ('running Bind plugin "DefaultBinder": ',)
 
 
@@ -64,14 +68,24 @@ class FastLane:
 
         ``before``: the pod that this lane placed last, if nothing else has happened since. Its copies are decided sooner.
         """
-        state, cluster = self._state, self._state.cluster
-        queued = state.queue.first_if_quiet(now) if self.is_open else None
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
         if queued is None:
-            return None
+            return self._find_beside_nominated(cycle, now)
         if before is not None:
             copy = self._copy_of(before, queued)
             if copy is not None:
                 return copy
+        return self._decide(queued, cycle, _NONE)
+
+    def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
+        """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
+        nominated = self._state.queue.nominated if self.is_open and cycle.heeds_nominated else _NONE
+        queued = self._state.queue.first_if_quiet(now, beside_nominated=True) if nominated else None
+        return None if queued is None else self._decide(queued, cycle, nominated)
+
+    def _decide(self, queued: QueuedPod, cycle: Cycle, nominated: Nominated) -> Found | None:
+        """Decide on a pod of the queue; None if it needs an attempt."""
+        state, cluster = self._state, self._state.cluster
         if state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
             return None
         pod, spec = queued.pod, queued.pod.spec
@@ -83,7 +97,8 @@ class FastLane:
         if pod.pod.metadata.deletion_timestamp is not None:
             return None
         try:
-            quick = cycle.decide_fast(profile, pod, cluster.snapshot)
+            fast = cycle.decide_fast  # a subclass may not take nominated pods
+            quick = fast(profile, pod, cluster.snapshot, nominated) if nominated else fast(profile, pod, cluster.snapshot)
             pod.needs  # noqa: B018 (raises here, before anything is changed)
         except Exception:  # the attempt reports it
             return None

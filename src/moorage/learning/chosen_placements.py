@@ -7,6 +7,7 @@ waits for ``place``. The engine itself places pods of pod groups; the caller doe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.pod_class import Feasible, Quick
 from moorage.cycle.search_scope import SearchScope
+from moorage.cycle.what_if import Nominated
 from moorage.engine.facts import Seen
 from moorage.framework.profile import Profile
 from moorage.laboratory.feasibility import fitting_rows
@@ -32,7 +34,9 @@ class _OneChoice(Cycle):
 
     choice: Quick | None = None
 
-    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+    def decide_fast(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated = MappingProxyType({})
+    ) -> Quick | None:
         return self.choice
 
 

@@ -202,15 +202,15 @@ class SchedulingQueue:
         self.tick(now)
         return self._active.peek()
 
-    def first_if_quiet(self, now: float) -> QueuedPod | None:
+    def first_if_quiet(self, now: float, *, beside_nominated: bool = False) -> QueuedPod | None:
         """Return the pod that ``pop`` would return, without popping it.
 
-        None if it was tried before, or if any pod is in backoff, in flight or nominated.
+        None if it was tried before, or if any pod is in backoff, in flight or nominated. ``beside_nominated``: others may be.
         """
         if now >= self._next_scan:
             self.tick(now)
-        first = self._active.peek()
-        if first is None or first.attempts or self._nominator.node_by_uid:
+        first, nominated = self._active.peek(), self._nominator.node_by_uid
+        if first is None or first.attempts or (nominated and (not beside_nominated or first.pod.uid in nominated)):
             return None
         return first if len(self._active.entries) + len(self._parked.entries) == len(self._pods) else None
 

@@ -18,6 +18,7 @@ from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Seen, Work
 from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Decided, Revoked
+from moorage.engine.pod_run import PodRun
 from moorage.errors import MoorageError
 from moorage.laboratory.recorded_queue import RecordedQueue
 from moorage.laboratory.recorded_simulation import RecordedSimulation
@@ -44,9 +45,13 @@ OPTIONS = {
 
 
 class Course:
-    """Random objects and facts, equal for equal seeds. Templates are few, so that runs of pods have one shape."""
+    """Random objects and facts, equal for equal seeds. Templates are few, so that runs of pods have one shape.
 
-    def __init__(self, seed):
+    ``variety``: how often a pod differs from the one before
+    """
+
+    def __init__(self, seed, variety=0.4):
+        self.variety = variety
         self.world = World(seed)
         self.random = random.Random(seed)
         roomy = seed % 2 == 0
@@ -73,13 +78,13 @@ class Course:
 
     def pod(self, name=""):
         self.pods += 1
-        if self.random.random() < 0.4:
+        if self.random.random() < self.variety:
             self.template = self.random.choice(self.templates)
         labels, spec = self.template
-        if self.random.random() < 0.2:  # as pods of a DaemonSet
+        if self.random.random() < self.variety / 2:  # as pods of a DaemonSet
             spec = {**spec, "affinity": {"nodeAffinity": only_node(f"n{self.random.randint(1, 12)}")}}
         made = a_pod(name or f"p{self.pods}", labels, uid=f"u{self.pods}", **spec).pod
-        return made if self.random.random() < 0.2 else self.decoder.decode(msgspec.json.encode(made))
+        return made if self.random.random() < self.variety / 2 else self.decoder.decode(msgspec.json.encode(made))
 
     def fact(self, known):
         """Return a random fact; ``known`` are the pods that exist."""
@@ -145,8 +150,8 @@ def simulation(options, course, durations):
 class Twins:
     """Two simulations of one course, with the lane and without."""
 
-    def __init__(self, seed, options):
-        self.course = course = Course(seed)
+    def __init__(self, seed, options, variety=0.4):
+        self.course = course = Course(seed, variety)
         objects = [course.node() for _ in range(12)] + [course.pod() for _ in range(30)]
         durations = {f"u{at}": course.random.choice([0.0, 3.0, 40.0]) for at in range(0, 200, 7)}
         chance = course.random.getstate()
@@ -273,12 +278,20 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
     confirm, place = FastLane.confirm, FastLane.place
     monkeypatch.setattr(FastLane, "confirm", lambda *args: (taken.append(1), confirm(*args)))
     monkeypatch.setattr(FastLane, "place", lambda *args: (taken.append(1), place(*args)))
-    copies, decide_next = [], Cycle.decide_next
-    monkeypatch.setattr(Cycle, "decide_next", lambda *args: (copies.append(1), decide_next(*args))[1])
     for seed in range(SEEDS):
         Twins(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
-    assert len(copies) > 2 * SEEDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_simulation_runs_the_same_with_long_runs_of_copies(options, monkeypatch):
+    monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
+    placed, place_next = [], PodRun.place_next
+    monkeypatch.setattr(PodRun, "place_next", lambda *args: placed.append(found := place_next(*args)) or found)
+    for seed in range(2 * SEEDS):
+        Twins(seed, options, variety=0.05).run(30)
+    assert sum(decision is not None for decision in placed) > 4 * SEEDS
 
 
 class NominatingEngines(Engines):

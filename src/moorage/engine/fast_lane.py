@@ -10,48 +10,29 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from msgspec import Struct
-
 from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.cycle.pod_class import CachedClass, Quick
-from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.pod_class import Quick
 from moorage.cycle.what_if import Nominated
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
 from moorage.engine.outbox import Decided
+from moorage.engine.placement import Found
+from moorage.engine.pod_run import PodRun, is_copy
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
 from moorage.state.cluster import ClusterState
-from moorage.state.pod_info import PodInfo
 
-__all__ = ["FastLane", "Found"]
+__all__ = ["FastLane"]
 
 #: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
 _QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
 _NONE: Nominated = MappingProxyType({})
 _AUTHORS = ('running Bind plugin "DefaultBinder": ',)
-
-
-class Found(Struct):
-    """The next pod of the queue and the decision for it. The pod is still in the queue.
-
-    ``among``: see ``Quick``; ``route``: see ``Cycle.decide_next``.
-    """
-
-    queued: QueuedPod
-    pod: PodInfo
-    decision: Decision
-    profile: Profile
-    row: int
-    node: str
-    cycle: Cycle
-    among: int
-    route: ShapeRoute[CachedClass] | None = None
 
 
 class FastLane:
@@ -63,18 +44,11 @@ class FastLane:
         self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
         self._suits: dict[str, Profile | None] = {}
 
-    def find(self, cycle: Cycle, now: float, before: Found | None = None) -> Found | None:
-        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock.
-
-        ``before``: the pod that this lane placed last, if nothing else has happened since. Its copies are decided sooner.
-        """
+    def find(self, cycle: Cycle, now: float) -> Found | None:
+        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock."""
         queued = self._state.queue.first_if_quiet(now) if self.is_open else None
         if queued is None:
             return self._find_beside_nominated(cycle, now)
-        if before is not None:
-            copy = self._copy_of(before, queued)
-            if copy is not None:
-                return copy
         return self._decide(queued, cycle, _NONE)
 
     def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
@@ -102,26 +76,20 @@ class FastLane:
             pod.needs  # noqa: B018 (raises here, before anything is changed)
         except Exception:  # the attempt reports it
             return None
-        return None if quick is None else self._found(queued, profile, cycle, quick, None)
+        return None if quick is None else self._found(queued, profile, cycle, quick)
 
-    def _copy_of(self, before: Found, queued: QueuedPod) -> Found | None:
-        """Decide on the next pod of the queue if it is a copy of the last one; None: the caller must use the usual checks."""
-        pod = queued.pod
-        if not _is_copy(pod, before.pod):
-            return None
-        state, cycle, cluster = self._state, before.cycle, self._state.cluster
-        route = before.route or cycle.route_of(before.profile, before.pod, cluster.snapshot)
-        if route is None or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
-            return None
-        try:
-            quick = cycle.decide_next(route, pod, cluster.snapshot)
-        except Exception:  # the attempt reports it
-            return None
-        return None if quick is None else self._found(queued, before.profile, cycle, quick, route)
+    def begin_run(self, found: Found, now: float) -> PodRun | None:
+        """Return the run of the pod that this lane placed last, if nothing else has happened since.
 
-    def _found(
-        self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick, route: ShapeRoute[CachedClass] | None
-    ) -> Found | None:
+        None if the next pod of the queue is not a copy, or if there can be no run.
+        """
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        if queued is None or not is_copy(queued.pod, found.pod):
+            return None
+        route = found.cycle.route_of(found.profile, found.pod, self._state.cluster.snapshot)
+        return None if route is None else PodRun(self._state, found, route)
+
+    def _found(self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick) -> Found | None:
         """Return the pod with its decision; None if a plugin has work after the decision."""
         row, found, nodes = quick.row, quick.found, self._state.cluster.table.nodes
         if not profile.resting.isdisjoint(found.states):
@@ -129,7 +97,7 @@ class FastLane:
         pod, node = queued.pod, nodes[row].name
         evaluated = len(nodes) if found.nodes is None else len(found.nodes)
         decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
-        return Found(queued, pod, decision, profile, row, node, cycle, quick.among, route)
+        return Found(queued, pod, decision, profile, row, node, cycle, quick.among)
 
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile of a scheduler name if all its pods may take the lane."""
@@ -181,14 +149,6 @@ class FastLane:
         state.cluster.confirm(info, found.row)
         if state.queue.heeds_events:
             state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
-
-
-def _is_copy(pod: PodInfo, other: PodInfo) -> bool:
-    """Return True for a pod that has the shape of another, which is not being deleted, and shares its spec and status."""
-    if pod.spec is not other.spec or pod.status is not other.status or pod.namespace != other.namespace:
-        return False
-    meta, its = pod.pod.metadata, other.pod.metadata
-    return meta.deletion_timestamp is None and meta.labels == its.labels and meta.owner_references == its.owner_references
 
 
 def _suits(profile: Profile) -> bool:

@@ -25,8 +25,9 @@ from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.engine.failure_handler import FailureHandler
-from moorage.engine.fast_lane import FastLane, Found
+from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Output, Skipped
+from moorage.engine.placement import Found
 from moorage.engine.pod_groups import GroupScheduler
 from moorage.engine.preemption_executor import PreemptionExecutor
 from moorage.engine.queueing_hints import queue_profile, sort_key

@@ -72,22 +72,30 @@ class LazyHeap(Generic[T]):
     def peek(self) -> T | None:
         """Return the first member, or None if there is none."""
         row = self._row
-        entry = row[0] if row and not self._heap and row[0][3] is not None else self._first()
+        if row and not self._heap and row[0][3] is not None:
+            member: T = row[0][3]
+            return member
+        entry = self._first()
         return None if entry is None else entry[3]
 
     def pop(self) -> T | None:
         """Remove and return the first member, or return None if there is none."""
         row = self._row
-        entry = row[0] if row and not self._heap and row[0][3] is not None else self._first()
-        if entry is None:
+        if row and not self._heap and row[0][3] is not None:
+            entry = row.popleft()
+            del self.entries[entry[4]]
+            first: T = entry[3]
+            return first
+        found = self._first()
+        if found is None:
             return None
-        if self._row and self._row[0] is entry:
-            self._row.popleft()
+        if row and row[0] is found:
+            row.popleft()
         else:
             heappop(self._heap)
-        del self.entries[entry[4]]
-        first: T = entry[3]
-        return first
+        del self.entries[found[4]]
+        member: T = found[3]
+        return member
 
     def _first(self) -> list[Any] | None:
         """Return the entry of the first member. Drops the empty entries before it."""

@@ -46,16 +46,13 @@ class PodBooks:
         pod = self._pods.get(self._named.get((namespace, name), ""))
         return pod if pod is not None and pod.key == key else None
 
-    def _place(self, pod: Pod, node: str, attempt: LastAttempt | None, now: float) -> Pod:
-        """Record that a pod is bound, and its ``attempt``; None if that is already recorded. Return the bound version."""
+    def _place(self, pod: Pod, node: str, now: float) -> Pod:
+        """Record that a pod is bound. Return its bound version."""
         uid = pod.metadata.uid
         bound = self._pods[uid] = bound_version(pod, node)
         record = self.records.get(uid)
-        if record is not None:
-            if attempt is not None:
-                self._note_attempt(record, "", attempt)
-            if record.state == State.PENDING:
-                record.state, record.node, record.placed_s = State.PLACED, node, now
+        if record is not None and record.state == State.PENDING:
+            record.state, record.node, record.placed_s = State.PLACED, node, now
         return bound
 
     def _note_attempt(self, record: PodRecord, message: str, attempt: LastAttempt) -> None:

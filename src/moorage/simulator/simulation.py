@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
-from moorage.engine.fast_lane import Found
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.engine.scheduler import Scheduler
@@ -42,26 +41,24 @@ from moorage.framework.effects import (
 )  # fmt: skip
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
-from moorage.simulator.pod_books import PodBooks
+from moorage.simulator.fast_placements import FastPlacements
 from moorage.simulator.pod_collector import PodCollector
 from moorage.simulator.pod_record import PodRecord, State, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulated_time import timestamp
 from moorage.simulator.storage_controller import StorageController
-from moorage.simulator.under_way import LastAttempt, WaitingWork
+from moorage.simulator.under_way import Event, LastAttempt, WaitingWork
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]
 
 #: After a pod has failed this often without a change in the cluster, the run may end while it is pending.
 MAX_FUTILE_ATTEMPTS = 10
-#: A fact, or a call that may report facts or schedule further events.
-Event: TypeAlias = News | Callable[[], None]
 
 
 @dataclass
-class SimulatedCluster(PodBooks):
+class SimulatedCluster(FastPlacements):
     """Events in time order, and the pods they concern.
 
     ``on_attempt`` is called with every decision. ``durations`` maps a pod's UID to the seconds it runs once bound; other pods
@@ -88,13 +85,11 @@ class SimulatedCluster(PodBooks):
     on_advance: Callable[[float], None] | None = None
 
     def __post_init__(self) -> None:
-        PodBooks.__init__(self)
-        self._events: list[tuple[float, int, Event]] = []
+        FastPlacements.__init__(self)
         self._serial = 0
         self._arrivals = 0
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
-        self._waiting_work: list[WaitingWork] = []
         #: The time at which ``steps`` ends; None: it ends only when nothing more can happen.
         self._until_s: float | None = None
         #: The last attempt for each pod group.
@@ -168,38 +163,6 @@ class SimulatedCluster(PodBooks):
                     return
             elif not delivered and not self._advance():
                 return
-
-    def _place_quickly(self) -> Iterator[Decision]:
-        """Place pods in the scheduler's fast lane and yield the decisions, until a pod needs an attempt."""
-        scheduler, state, lane = self.scheduler, self.scheduler.state, self.scheduler.lane
-        now, facts = self.now, state.facts
-        found: Found | None = None
-        while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
-            state.now = now
-            found = lane.find(scheduler.cycle, now, found)
-            if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
-                return
-            if self.on_attempt is None:
-                bound = self._place(found.pod.pod, found.node, LastAttempt(state.revision + 1, facts, 1), now)
-                lane.place(found, bound)
-                if self.durations:
-                    self._end_later(bound)
-                facts += 1
-            else:
-                lane.assume(found)
-                self._note(found.decision)
-                if (
-                    facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod
-                ):  # otherwise on_attempt changed the pod
-                    lane.confirm(found, self._bound(found.pod.pod, found.node))
-                    facts += 1
-            revision = state.revision
-            yield found.decision
-            if revision != state.revision or found.cycle is not scheduler.cycle:
-                found = None
-            if facts != state.facts or now != self.now or (self._events and self._events[0][0] <= now):
-                self._process_due()
-                now, facts, found = self.now, state.facts, None
 
     def _process_due(self) -> None:
         """Process the events that are due, the controllers, and work that waits for them."""
@@ -501,17 +464,6 @@ class SimulatedCluster(PodBooks):
         bound = replace(pod, spec=replace(pod.spec, node_name=effect.node), status=replace(pod.status, nominated_node_name=""))
         self._end_later(bound)
         self._tell(Seen(bound))
-
-    def _end_later(self, bound: Pod) -> None:
-        duration_s = self.durations.get(bound.metadata.uid)
-        if duration_s is not None:
-            self.at(self.now + duration_s, Gone(bound))
-
-    def _bound(self, pod: Pod, node: str) -> Pod:
-        """Bind a pod that the fast lane has placed, and return its bound version."""
-        bound = self._place(pod, node, None, self.now)
-        self._end_later(bound)
-        return bound
 
     def _nominate(self, work: Work) -> None:
         pod = self._pods.get(work.pod.uid)

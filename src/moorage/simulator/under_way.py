@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from moorage.engine.facts import Work
+from moorage.engine.facts import News, Work
 
-__all__ = ["LastAttempt", "WaitingWork"]
+__all__ = ["Event", "LastAttempt", "WaitingWork"]
+
+#: A fact, or a call that may report facts or schedule further events.
+Event: TypeAlias = News | Callable[[], None]
 
 
 class LastAttempt(Struct, frozen=True):

@@ -18,6 +18,7 @@ from moorage.api.meta import Object
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
 from moorage.state.journal import Journal
+from moorage.state.pod_copies import PodCopies
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.selector_index import SelectorIndex, narrowest
@@ -146,6 +147,10 @@ class ClusterState:
         table = self.table
         table.add_pod(row, pod)
         table.pods[row][uid] = bound
+
+    def copies_of(self, pod: PodInfo) -> PodCopies:
+        """Return what places copies of a pod that ``place_on`` placed."""
+        return PodCopies(self.table, self._placed, pod)
 
     def forget(self, uid: str) -> PodInfo | None:
         """Undo an assumption. Return the pod, or None if it is not assumed (confirmed or deleted meanwhile)."""

@@ -162,6 +162,11 @@ class PodCounts:
         for counted in label_class.counted_by.values():
             counted.shift(row, 1, self._labels)
 
+    def class_of(self, pod: PodInfo) -> tuple[dict[int, int], Mapping[PodMatcher, _Counted]]:
+        """Return the number of pods on each row with the labels of a counted pod, and what counts them; both change."""
+        label_class = self._classes[pod.label_class]
+        return label_class.rows, label_class.counted_by
+
     def remove(self, row: int, pod: PodInfo) -> None:
         """Undo one ``add`` of a pod with these labels on this row."""
         label_class = self._classes[pod.label_class]

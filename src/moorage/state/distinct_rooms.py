@@ -20,6 +20,9 @@ __all__ = ["DistinctRooms", "RoomRows"]
 
 #: In clusters with fewer rows than this, running on all rows is as fast: each call into NumPy has a fixed cost.
 _WORTH_IT: Final = 1024
+#: All rows are read again, by a few array operations, after more than this many changes and more than one in so many rows.
+_FEW: Final = 64
+_MANY: Final = 16
 
 
 class RoomRows(NamedTuple):
@@ -60,7 +63,8 @@ class DistinctRooms:
         if rows < _WORTH_IT or changes.position < self._paused_until:
             return None
         numbers = self._rooms.followed()
-        changed = changes.since(self._position) if self._moved == changes.moved else None
+        few = changes.position - self._position <= max(_FEW, rows // _MANY)
+        changed = changes.since(self._position) if few and self._moved == changes.moved else None
         if changed is None:
             self._start(numbers.view)
         else:

@@ -7,7 +7,7 @@ once. Sets (of taints, of features) are interned as single values in the same wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -77,16 +77,22 @@ class InternedColumn(Generic[T]):
 class IdCounts:
     """A count for each id of a growing set of ids."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_cells", "_counts")
 
     def __init__(self, counts: IntArray | None = None) -> None:
-        self._counts = np.zeros(8, dtype=np.int64) if counts is None else counts
+        self._hold(np.zeros(8, dtype=np.int64) if counts is None else counts)
+
+    def _hold(self, counts: IntArray) -> None:
+        self._counts = counts
+        self._cells: memoryview = counts.data  # faster for single values
 
     def add(self, at: int, by: int) -> None:
-        if at >= len(self._counts):
+        try:
+            self._cells[at] += by
+        except IndexError:
             room = np.zeros(max(2 * len(self._counts), at + 1) - len(self._counts), dtype=np.int64)
-            self._counts = np.concatenate([self._counts, room])
-        self._counts[at] += by
+            self._hold(np.concatenate([self._counts, room]))
+            self._cells[at] += by
 
     def of(self, at: int) -> int:
         return int(self._counts[at]) if at < len(self._counts) else 0
@@ -149,6 +155,13 @@ class LabelColumn(InternedColumn[str | None]):
         self._count = int(np.count_nonzero(held[1:]))
         return held
 
+    def fill(self, values: Sequence[str | None]) -> None:
+        """Set the values of all rows of a new column."""
+        id_of = {value: self.intern(value) for value in dict.fromkeys(values)}
+        self.ids[:] = [id_of[value] for value in values]
+        self._population = IdCounts(np.bincount(self.ids, minlength=len(self.values)))
+        self._held = None
+
     def come(self, row: int, value: str | None) -> None:
         """Set the value of a new row."""
         self.set(row, value)
@@ -196,8 +209,7 @@ class LabelColumns:
             if key not in self._there:
                 return self._nowhere
             column = self._columns[key] = LabelColumn(self._space)
-            for row, labels in enumerate(self.by_row):
-                column.come(row, labels.get(key))
+            column.fill([labels.get(key) for labels in self.by_row])
         return column
 
     def append(self, labels: Mapping[str, str]) -> None:

@@ -44,12 +44,31 @@ class Rooms:
 
     def at(self, row: int) -> int:
         """Return the number of one row's room, up to date. No what-if may be open."""
-        changes = self._changes
-        if changes.position != self._position + 1 or changes.last != row:
+        changes, behind = self._changes, self._changes.position - self._position
+        if not behind:
+            held: int = self._column.cells[row]
+            return held
+        if behind != 1 or changes.last != row:
             number: int = self.followed().cells[row]
             return number
         self._position = changes.position
         return self._renumber(row)
+
+    def follow_one(self, row: int, known: dict[int, int]) -> None:
+        """Follow the last change, if all earlier ones were followed. No what-if may be open.
+
+        ``known``: the room before a change of this kind → the room after; it grows.
+        """
+        if self._changes.position != self._position + 1:
+            return
+        cells = self._column.cells
+        before = cells[row]
+        after = known.get(before)
+        if after is None:
+            known[before] = self.at(row)
+        else:
+            cells[row] = after
+            self._position += 1
 
     def _renumber(self, row: int) -> int:
         room = tuple([column.cells[row] for column in self._sums])

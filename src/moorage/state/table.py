@@ -31,7 +31,7 @@ from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
 from moorage.state.volume_use import VolumeUse
 
-__all__ = ["ImageHolders", "NodeTable"]
+__all__ = ["ImageHolders", "NodeTable", "terms_held_by"]
 
 #: If more rows than this change between two uses of the ring, it is sorted again.
 _RING_CHANGES = 8
@@ -444,18 +444,18 @@ class NodeTable:
     def _count(self, row: int, pod: PodInfo) -> None:
         self.pod_counts.add(row, pod)
         if pod.has_affinity:
-            for terms, held in _held_terms(self, pod):
+            for terms, held in terms_held_by(self, pod):
                 terms.add(row, held)
 
     def _uncount(self, row: int, pod: PodInfo) -> None:
         self.pod_counts.remove(row, pod)
-        for terms, held in _held_terms(self, pod):
+        for terms, held in terms_held_by(self, pod):
             terms.remove(row, held)
 
     def _account(self, row: int, pod: PodInfo, by: int) -> None:
         needs = pod.needs
         known = self._shifts.get(needs.key)
-        for column, count in known[1] if known is not None and known[0] is needs else self._shifts_of(needs):
+        for column, count in known[1] if known is not None and known[0] is needs else self.shifts_of(needs):
             try:
                 column.cells[row] += by * count
             except ValueError:  # int64 overflows in an array
@@ -465,7 +465,7 @@ class NodeTable:
     def _acquire(self, row: int, pod: PodInfo) -> None:
         """Claim a pod's ports and volumes, and add it to pod counts. The sums of its row are unchanged."""
         for port in pod.host_ports:
-            self._claim(row, port, 1)
+            self.claim(row, port, 1)
         self._count(row, pod)
         if pod.volumes is not None:
             self.volume_use.add(row, pod)
@@ -473,12 +473,12 @@ class NodeTable:
     def _release(self, row: int, pod: PodInfo) -> None:
         """Undo ``_acquire``."""
         for port in pod.host_ports:
-            self._claim(row, port, -1)
+            self.claim(row, port, -1)
         self._uncount(row, pod)
         if pod.volumes is not None:
             self.volume_use.remove(row, pod)
 
-    def _shifts_of(self, needs: PodRequests) -> list[tuple[Column, int]]:
+    def shifts_of(self, needs: PodRequests) -> list[tuple[Column, int]]:
         """Return the columns of sums that a pod with these requests counts in, with its amounts."""
         shifts = self._shifts.get(needs.key)
         if shifts is None or shifts[0] is not needs:
@@ -489,7 +489,8 @@ class NodeTable:
             shifts = self._shifts[needs.key] = (needs, [*columns, *nonzero, (self.pod_count, 1)])
         return shifts[1]
 
-    def _claim(self, row: int, port: HostPort, by: int) -> None:
+    def claim(self, row: int, port: HostPort, by: int) -> None:
+        """Change how many pods on a row hold a port."""
         held = self.host_ports.get((port.protocol, port.port), {}).get(port.ip, {}).get(row, 0)
         touched = self._what_ifs.get(row)
         if touched is None:
@@ -571,7 +572,8 @@ def _is_heartbeat(old: Node, new: Node) -> bool:
     return mine == its or replace(its, resource_version=mine.resource_version) == mine
 
 
-def _held_terms(table: NodeTable, pod: PodInfo) -> Iterator[tuple[HeldTerms, HeldTerm]]:
+def terms_held_by(table: NodeTable, pod: PodInfo) -> Iterator[tuple[HeldTerms, HeldTerm]]:
+    """Yield the affinity terms of a pod, each with the counts that a placed pod adds it to."""
     if not pod.has_affinity:
         return
     for term in pod.required_affinity:

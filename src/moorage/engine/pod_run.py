@@ -1,0 +1,106 @@
+"""A run: copies of one pod that follow each other in the queue.
+
+What is the same for all of them is checked and looked up once, when the run begins. The run ends as soon as anything unusual
+happens; the fast lane then looks at the next pod from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moorage.api.core import Pod
+from moorage.cycle.decision import Decision
+from moorage.cycle.pod_class import CachedClass, Quick
+from moorage.cycle.shape_routes import ShapeRoute
+from moorage.engine.engine_state import EngineState
+from moorage.engine.placement import Found
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.queue import ASSIGNED_POD_ADD, QueuedPod
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["PodRun", "is_copy"]
+
+
+def is_copy(pod: PodInfo, other: PodInfo) -> bool:
+    """Return True for a pod that has the shape of another, which is not being deleted, and shares its spec and status."""
+    if pod.spec is not other.spec or pod.status is not other.status or pod.namespace != other.namespace:
+        return False
+    meta, its = pod.pod.metadata, other.pod.metadata
+    return (
+        meta.deletion_timestamp is None
+        and (meta.labels is its.labels or meta.labels == its.labels)
+        and meta.owner_references == its.owner_references
+    )
+
+
+class PodRun:
+    """Places the copies of a pod that the fast lane has placed.
+
+    ``revision`` and ``facts`` are those of the state after the last placement. The driver ends the run once they differ, and
+    when ``cycle`` is no longer that of the scheduler.
+    """
+
+    def __init__(self, state: EngineState, first: Found, route: ShapeRoute[CachedClass]) -> None:
+        """``route``: see ``Cycle.decide_next``."""
+        self._state = state
+        self._first = first.pod
+        self.cycle = first.cycle
+        self.revision, self.facts = state.revision, state.facts
+        self._resting = first.profile.resting
+        self._route = route
+        self._copies = state.cluster.copies_of(first.pod)
+        self._nodes = state.cluster.table.nodes
+        #: The last results of PreFilter after which no plugin has work.
+        self._quiet: PreFiltered | None = None
+
+    def place_next(self, now: float, bind: Callable[[Pod, str], Pod | None]) -> Decision | None:
+        """Decide on the next pod of the queue, and place it as ``FastLane.place`` does; None ends the run.
+
+        ``bind`` is called with the pod and its node, and returns the bound version; None ends the run.
+        """
+        state = self._state
+        state.now = now
+        queued = state.queue.first_if_quiet(now)
+        if queued is None:
+            return None
+        pod = queued.pod
+        if not is_copy(pod, self._first) or pod.uid in state.bindings.by_uid or not self._copies.may_place(pod.uid):
+            return None
+        quick = self._decide(pod)
+        if quick is None:
+            return None
+        row, found = quick.row, quick.found
+        node = self._nodes[row].name
+        bound = bind(pod.pod, node)
+        if bound is None:
+            return None
+        self._count(queued, bound, node, quick)
+        evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
+        return Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+
+    def _decide(self, pod: PodInfo) -> Quick | None:
+        """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""
+        try:
+            quick = self.cycle.decide_next(self._route, pod, self._state.cluster.snapshot)
+        except Exception:  # the attempt reports it
+            return None
+        if quick is not None and quick.found is not self._quiet:
+            if not self._resting.isdisjoint(quick.found.states):
+                return None
+            self._quiet = quick.found
+        return quick
+
+    def _count(self, queued: QueuedPod, bound: Pod, node: str, quick: Quick) -> None:
+        """Take the pod out of the queue and count it on its node."""
+        state = self._state
+        queue = state.queue
+        queue.take_first(queued)
+        info = queued.pod.bound(bound)
+        self._copies.place(info, node, quick.row)
+        if quick.among >= 0:
+            self.cycle.follow(quick.among, state.cluster.table)
+        state.outbox.tickets += 1
+        self.revision = state.revision = state.revision + 2
+        self.facts = state.facts = state.facts + 1
+        if queue.heeds_events:
+            queue.event(ASSIGNED_POD_ADD, None, info, state.now)

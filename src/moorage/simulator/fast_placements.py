@@ -1,0 +1,120 @@
+"""Placements in the scheduler's fast lane, where a pod is bound as soon as it is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from moorage.api.core import Pod
+from moorage.cycle.decision import Decision
+from moorage.engine.facts import Gone
+from moorage.engine.placement import Found
+from moorage.engine.pod_run import PodRun
+from moorage.engine.scheduler import Scheduler
+from moorage.simulator.pod_books import PodBooks
+from moorage.simulator.simulated_attempt import SimulatedAttempt
+from moorage.simulator.under_way import Event, LastAttempt, WaitingWork
+
+__all__ = ["FastPlacements"]
+
+
+class FastPlacements(PodBooks):
+    """The base of ``SimulatedCluster`` that places pods in the fast lane."""
+
+    scheduler: Scheduler
+    on_attempt: Callable[[SimulatedAttempt], None] | None
+    now: float
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Time, serial number and event, as a heap.
+        self._events: list[tuple[float, int, Event]] = []
+        self._waiting_work: list[WaitingWork] = []
+
+    def at(self, time_s: float, event: Event) -> None:
+        """Schedule a fact, or a call, for a later time."""
+        raise NotImplementedError
+
+    def _process_due(self) -> None:
+        raise NotImplementedError
+
+    def _note(self, decision: Decision) -> None:
+        raise NotImplementedError
+
+    def _place_quickly(self) -> Iterator[Decision]:
+        """Place pods in the scheduler's fast lane and yield the decisions, until a pod needs an attempt."""
+        scheduler, state = self.scheduler, self.scheduler.state
+        while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
+            state.now = now = self.now
+            found = scheduler.lane.find(scheduler.cycle, now)
+            if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
+                return
+            run = None
+            if self.on_attempt is None:
+                run = self._place_found(found)
+            else:
+                self._place_attempted(found)
+            revision, facts = state.revision, state.facts
+            yield found.decision
+            if run is not None and revision == state.revision:
+                yield from self._place_copies(run)
+                facts = run.facts
+            if facts != state.facts or now != self.now or (self._events and self._events[0][0] <= now):
+                self._process_due()
+
+    def _place_copies(self, run: PodRun) -> Iterator[Decision]:
+        """Place the pods of a run and yield the decisions, until anything else happens."""
+        state, now, bind = self.scheduler.state, self.now, self._bind_copy
+        while (
+            run.revision == state.revision
+            and now == self.now
+            and not (self._events and self._events[0][0] <= now)
+            and not self._waiting_work
+            and not state.outbox
+            and run.cycle is self.scheduler.cycle
+            and self.on_attempt is None
+        ):
+            decision = run.place_next(now, bind)
+            if decision is None:
+                return
+            yield decision
+
+    def _place_found(self, found: Found) -> PodRun | None:
+        """Place a pod. Return the run that it begins, if its copies follow it in the queue."""
+        lane = self.scheduler.lane
+        lane.place(found, self._bind_found(found.pod.pod, found.node))
+        return lane.begin_run(found, self.now)
+
+    def _place_attempted(self, found: Found) -> None:
+        """Place a pod, and call ``on_attempt`` while it is assumed."""
+        state, lane, pod = self.scheduler.state, self.scheduler.lane, found.pod.pod
+        facts = state.facts
+        lane.assume(found)
+        self._note(found.decision)
+        if facts == state.facts or self._pods.get(found.pod.uid) is pod:  # otherwise on_attempt changed the pod
+            lane.confirm(found, self._bound(pod, found.node))
+
+    def _bind_copy(self, pod: Pod, node: str) -> Pod | None:
+        """Bind a pod that the engine places at once. Return its bound version; None if there is another version of it."""
+        return self._bind_found(pod, node) if self._pods.get(pod.metadata.uid) is pod else None
+
+    def _bind_found(self, pod: Pod, node: str) -> Pod:
+        """Record a pod's attempt and that it is bound, before the engine places it. Return its bound version."""
+        state = self.scheduler.state
+        record = self.records.get(pod.metadata.uid)
+        if record is not None:
+            self._note_attempt(record, "", LastAttempt(state.revision + 1, state.facts, 1))
+        bound = self._place(pod, node, self.now)
+        if self.durations:
+            self._end_later(bound)
+        return bound
+
+    def _bound(self, pod: Pod, node: str) -> Pod:
+        """Bind a pod whose attempt is recorded, and return its bound version."""
+        bound = self._place(pod, node, self.now)
+        self._end_later(bound)
+        return bound
+
+    def _end_later(self, bound: Pod) -> None:
+        duration_s = self.durations.get(bound.metadata.uid)
+        if duration_s is not None:
+            self.at(self.now + duration_s, Gone(bound))

@@ -66,6 +66,13 @@ class PodDecoder:
         self._labels: dict[bytes, tuple[dict[str, str], tuple[OwnerReference, ...]]] = {}
         self._words: dict[str, str] = {}
 
+    def text_of(self, text: bytes | msgspec.Raw) -> PodText:
+        """Return a pod with its metadata decoded.
+
+        Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        """
+        return self._decode(text)
+
     def decode(self, text: bytes | msgspec.Raw) -> Pod:
         """Return the pod in a JSON text.
 
@@ -78,14 +85,19 @@ class PodDecoder:
 
         Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
         """
-        metadata = read.metadata
-        self._share_metadata(metadata)
-        return Pod(metadata=metadata, spec=self._spec(bytes(read.spec)), status=self._status(bytes(read.status)))
+        self.share_metadata(read.metadata)
+        spec, node = self.template(read)
+        return Pod(metadata=read.metadata, spec=replace(spec, node_name=node) if node else spec, status=self.status(read))
 
     # -- the spec ------------------------------------------------------------------------------------------------------
 
-    def _spec(self, text: bytes) -> PodSpec:
-        key, node = text, ""
+    def template(self, read: PodText) -> tuple[PodSpec, str]:
+        """Return the spec that all pods with this text share, without its node, and the node; or the pod's own spec, and "".
+
+        Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        """
+        text = key = bytes(read.spec)
+        node = ""
         at = text.find(_NODE_FIELD)
         if at >= 0 and (found := _NODE_TEXT.match(text, at)) is not None:
             name = found[1].decode()
@@ -96,9 +108,7 @@ class PodDecoder:
         shared = self._specs.get(key)
         if shared is None and key not in self._specs:
             shared = _remembered(self._specs, key, self._first(text, key, node))
-        if shared is None:
-            return without_token_name(_read_spec(text))
-        return replace(shared, node_name=node) if node else shared
+        return (without_token_name(_read_spec(text)), "") if shared is None else (shared, node)
 
     def _first(self, text: bytes, key: bytes, node: str) -> PodSpec | None:
         """Return the spec, without its node, that pods with this key share; None if they differ in other fields."""
@@ -111,7 +121,12 @@ class PodDecoder:
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
-    def _status(self, text: bytes) -> PodStatus:
+    def status(self, read: PodText) -> PodStatus:
+        """Return the pod's status.
+
+        Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        """
+        text = bytes(read.status)
         if len(text) > _SHORT_STATUS:
             return self._long_status(text)
         status = self._short_statuses.get(text)
@@ -140,7 +155,7 @@ class PodDecoder:
                 force_setattr(one, "last_transition_time", word(time, time))
         return _remembered(self._conditions, key, conditions)
 
-    def _share_metadata(self, metadata: ObjectMeta) -> None:
+    def share_metadata(self, metadata: ObjectMeta) -> None:
         """Replace parts of new metadata by equal parts of earlier pods, in place."""
         labels, owners = metadata.labels, metadata.owner_references
         if labels or owners:

@@ -8,11 +8,12 @@ Source  kube-scheduler, eventhandlers.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Object, is_older
 from moorage.api.pod_groups import PodGroup
+from moorage.api.quantity import QuantityError
 from moorage.engine.answers import Answers
 from moorage.engine.binding_cycle import BindingCycle
 from moorage.engine.dropped_fields import pod_reader
@@ -21,6 +22,7 @@ from moorage.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.framework.events import ClusterEvent
 from moorage.queue import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD, assigned_pod_events, node_events, object_events
 from moorage.state.pod_info import PodInfo
+from moorage.state.shared_facts import infos_of
 
 __all__ = ["EventHandlers"]
 
@@ -67,6 +69,27 @@ class EventHandlers:
         elif not self.answers.is_outdated(obj):
             self.answers.end(obj)
             self._wake(object_events(old := self._set(obj), obj), old, obj)
+
+    def add_placed(self, pods: Sequence[Pod]) -> bool:
+        """Do the same as ``handle`` for many pods on nodes that have not ended, if all are new and the queue is empty.
+
+        Return False, with nothing changed, if that is not so, or if a pod's requests cannot be parsed.
+        """
+        uid_of = {f"{pod.metadata.namespace}/{pod.metadata.name}": pod.metadata.uid for pod in pods}
+        uids = set(uid_of.values())
+        if len(uids) < len(pods) or not uid_of.keys().isdisjoint(self.uid_of) or not uids.isdisjoint(self._cluster.uids):
+            return False
+        if len(self._queue) or self._queue.nominated or self._bindings.by_uid or self._bindings.held:
+            return False
+        try:
+            infos = infos_of(list(map(self._read, pods)))
+        except QuantityError:
+            return False
+        self.uid_of |= uid_of
+        self._cluster.place_all(infos)
+        self._state.revision += len(pods)
+        self._state.facts += len(pods)
+        return True
 
     def wrote(self, fact: Wrote) -> None:
         """Apply the API server's answer to one of our writes, and tell the plugin that ordered it."""

@@ -9,10 +9,11 @@ A pod's way: ``EventHandlers`` queue it, ``step`` pops it and runs a ``PodAttemp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NoReturn
 
+from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
@@ -187,6 +188,14 @@ class Scheduler:
             self.event_handlers.write_lost(fact)
         else:
             self._session.take(fact)
+
+    def observe_placed(self, pods: Sequence[Pod], now: float) -> bool:
+        """Take many pods on nodes that have not ended at once, if all are new and the queue is empty.
+
+        Return False, with nothing changed, if that is not so; then report the pods one by one.
+        """
+        self.state.now = now
+        return self._session.attempt is None and self.event_handlers.add_placed(pods)
 
     def _done(self, fact: Done) -> None:
         if not self.preemption.evicted(fact.ticket, fact.error):

@@ -6,7 +6,7 @@ log gives up, and the state is rebuilt from its history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
@@ -140,6 +140,9 @@ class RecordedSimulation(SimulatedCluster):
             elif not isinstance(obj, _REVERSIBLE):
                 self.log.give_up()
         super()._tell(fact)
+
+    def _take_placed(self, pods: Sequence[Any]) -> bool:
+        return not self.log.is_open and super()._take_placed(pods)
 
     def _note(self, decision: Decision) -> None:
         self._touch(decision.pod.uid)

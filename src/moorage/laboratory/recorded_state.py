@@ -7,7 +7,7 @@ selector. Versions only grow, so cache entries for a reversed state are not used
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -125,6 +125,13 @@ class RecordedClusterState(ClusterState):
             undo = partial(self._unconfirm, pod.uid, before)
         self.log.add(undo)
         return known
+
+    def place_all(self, pods: Iterable[PodInfo]) -> None:
+        if self.log.is_open:
+            for pod in pods:
+                self.place(pod, pod.spec.node_name)
+        else:
+            super().place_all(pods)
 
     def _unconfirm(self, uid: str, before: _Placed) -> None:
         pod, node = before

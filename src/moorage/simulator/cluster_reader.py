@@ -39,6 +39,7 @@ from moorage.inputs.files import InputFile, open_sources
 from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
+from moorage.simulator.copy_reader import CopyReader
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
 from moorage.simulator.dump_record import DUMP_RECORD, DumpRecord, read_record
 from moorage.simulator.read_rules import USUAL_RULES, ReadRules, template_hint
@@ -153,7 +154,9 @@ class _Reader:
         self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
         self.pod_faults = PodValidator()
         self.pod_defaults = PodDefaults()
-        self._decoders = _DECODERS | {"pods": PodDecoder().decode}
+        decoder = PodDecoder()
+        self.copies = CopyReader(decoder, self.pod_faults if validated else None)
+        self._decoders = _DECODERS | {"pods": decoder.decode}
         self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
@@ -177,11 +180,22 @@ class _Reader:
                 self._count_unused(found)
             return
         try:
+            if kind.slot == "pods" and self._takes_copy(found, kind):
+                return
             if translated is None and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
             self._keep(kind, self._decode(found.payload, kind, found.where), found.where)
         except InputError as error:
             self._note_fault(error)
+
+    def _takes_copy(self, found: FoundObject, kind: Kind) -> bool:
+        """Add a pod if it is a copy of an earlier one; return False if it must be checked in full."""
+        if isinstance(found.payload, dict) or not self.fields.is_done_with(kind):
+            return False
+        pod = self.copies.read(found.payload)
+        if pod is not None:
+            self._hold(kind, pod, found.where)
+        return pod is not None
 
     def _decode(self, payload: Payload, kind: Kind, where: str) -> Any:
         if isinstance(payload, dict):
@@ -217,8 +231,7 @@ class _Reader:
 
     def _keep(self, kind: Kind, given: Any, where: str) -> None:
         slot = kind.slot
-        held = self.objects[slot]
-        known = _identified(given, kind, where, len(held))
+        known = _identified(given, kind, where, len(self.objects[slot]))
         defaulting = self.pod_defaults if slot == "pods" else _DEFAULTING.get(slot)
         if defaulting is not None:
             try:
@@ -227,8 +240,14 @@ class _Reader:
                 raise InputError(f"{where}: {_title(kind, known)}: {error}") from None
         if self.validated:
             self._validate(kind, known, where)
+        if slot == "pods":
+            self.copies.learn(known)
+        self._hold(kind, known, where)
+
+    def _hold(self, kind: Kind, known: Any, where: str) -> None:
+        slot = kind.slot
         key = (known.metadata.namespace, known.metadata.name)
-        before = held.setdefault(key, known)
+        before = self.objects[slot].setdefault(key, known)
         if before is known:
             self.places[slot][key] = where
             return

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from moorage.api.core import Pod
+from moorage.engine.scheduler import Scheduler
+from moorage.errors import CopyError
+from moorage.simulator.pod_collector import PodCollector
 from moorage.simulator.pod_record import PodRecord, State, bound_version
 from moorage.simulator.under_way import LastAttempt
 
@@ -14,18 +18,28 @@ __all__ = ["PodBooks"]
 class PodBooks:
     """The base of ``SimulatedCluster``, which fills the books and adds the fields without a value here."""
 
+    scheduler: Scheduler
+    now: float
     durations: dict[str, float]
     records: dict[str, PodRecord]
     victims: dict[str, PodRecord]
+    _collector: PodCollector
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
         #: UID → the number of the pod in order of arrival.
         self._came: dict[str, int] = {}
+        self._arrivals = 0
         self._named: dict[tuple[str, str], str] = {}
         self._last_attempts: dict[str, LastAttempt] = {}
         #: UID → how often its work waited until the deadline.
         self._timeouts: dict[str, int] = {}
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise CopyError(
+            "a simulation cannot be copied or pickled; call prepare(options) again and load the same objects: with the same"
+            " seed it runs the same way"
+        )
 
     @property
     def pods(self) -> Mapping[str, Pod]:
@@ -45,6 +59,24 @@ class PodBooks:
         namespace, _, name = key.partition("/")
         pod = self._pods.get(self._named.get((namespace, name), ""))
         return pod if pod is not None and pod.key == key else None
+
+    def _are_new(self, pods: Sequence[Pod]) -> bool:
+        """Return whether neither the UID nor the name of any of the pods is known."""
+        uids = [pod.metadata.uid for pod in pods]
+        names = [(pod.metadata.namespace, pod.metadata.name) for pod in pods]
+        return all(book.keys().isdisjoint(uids) for book in (self._pods, self.records)) and self._named.keys().isdisjoint(names)
+
+    def _take_placed(self, pods: Sequence[Any]) -> bool:
+        """Report pods on nodes together, which takes less time. Return False if one of them may concern more than its node."""
+        if self._collector.waits or not self._are_new(pods) or not self.scheduler.observe_placed(pods, self.now):
+            return False
+        for arrival, pod in enumerate(pods, self._arrivals + 1):
+            uid = pod.metadata.uid
+            self._pods[uid] = pod
+            self._came[uid] = arrival
+            self._named[pod.metadata.namespace, pod.metadata.name] = uid
+        self._arrivals += len(pods)
+        return True
 
     def _place(self, pod: Pod, node: str, now: float) -> Pod:
         """Record that a pod is bound. Return its bound version."""

@@ -7,7 +7,7 @@ from msgspec.structs import force_setattr
 
 from moorage.api.core import ENDED_PHASES, Pod, PodSpec
 
-__all__ = ["PodRecord", "State", "bound_version", "wants_a_node"]
+__all__ = ["PodRecord", "State", "bound_version", "is_placed", "wants_a_node"]
 
 
 class State:
@@ -23,6 +23,11 @@ class State:
 def wants_a_node(pod: Pod) -> bool:
     """Return True for a pod that a scheduler should place: without a node, neither finished nor terminating."""
     return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
+
+
+def is_placed(obj: object) -> bool:
+    """Return True for a pod that has a node and has not ended."""
+    return isinstance(obj, Pod) and bool(obj.spec.node_name) and obj.status.phase not in ENDED_PHASES
 
 
 class PodRecord(Struct):

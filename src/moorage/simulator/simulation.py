@@ -11,12 +11,13 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
+from itertools import groupby
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodCondition
+from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
@@ -25,7 +26,7 @@ from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, P
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.engine.scheduler import Scheduler
-from moorage.errors import CopyError, MoorageError, StateError
+from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import (
     Amend,
     BindPod,
@@ -43,7 +44,7 @@ from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.fast_placements import FastPlacements
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.pod_record import PodRecord, State, wants_a_node
+from moorage.simulator.pod_record import PodRecord, State, is_placed, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulated_time import timestamp
@@ -87,7 +88,6 @@ class SimulatedCluster(FastPlacements):
     def __post_init__(self) -> None:
         FastPlacements.__init__(self)
         self._serial = 0
-        self._arrivals = 0
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
         #: The time at which ``steps`` ends; None: it ends only when nothing more can happen.
@@ -102,18 +102,16 @@ class SimulatedCluster(FastPlacements):
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
         self._collector = PodCollector(self._pods, self._came, self.scheduler.cluster.pods_without_node, self._delete_orphan)
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise CopyError(
-            "a simulation cannot be copied or pickled; call prepare(options) again and load the same objects: with the same"
-            " seed it runs the same way"
-        )
-
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def load(self, objects: Iterable[Object]) -> None:
         """Report the objects that exist from the start to the engine."""
-        for obj in objects:
-            self._tell(Seen(obj))
+        with collector_paused():
+            for together, group in groupby(objects, key=is_placed):
+                found = [*group]
+                if not (together and self._take_placed(found)):
+                    for obj in found:
+                        self._tell(Seen(obj))
         self.devices.begin()
 
     def at(self, time_s: float, event: Event) -> None:

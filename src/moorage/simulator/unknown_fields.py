@@ -59,6 +59,10 @@ class FieldCheck:
         #: (type, field, JSON text) of parts without unknown fields. Pods of one template have equal parts.
         self._clean: set[tuple[str, str, bytes]] = set()
 
+    def is_done_with(self, kind: Kind) -> bool:
+        """Return True once no object of a kind that an API server printed is checked any more."""
+        return self._validation is Validation.IGNORE or self._printed[kind.slot] > _MOST_PRINTED
+
     def faults(self, found: FoundObject, kind: Kind, source: InputFile | None) -> list[str]:
         """Return a fault for each unknown field, unless only notes are wanted; ``source``: the object's file, if it has one."""
         if self._validation is Validation.IGNORE:

@@ -107,6 +107,21 @@ class ClusterState:
         self._put(pod, node)
         return before
 
+    def place_all(self, pods: Iterable[PodInfo]) -> None:
+        """Do the same as ``place`` for many pods with unknown UIDs whose requests can be parsed, each on its spec's node."""
+        row_of, found = self.table.row_of, []
+        for pod in pods:
+            node = pod.spec.node_name
+            self._placed[pod.uid] = (pod, node)
+            if self.groups is not None:
+                self.groups.put(pod, node)
+            row = row_of.get(node)
+            if row is None:
+                self._nowhere.setdefault(node, {})[pod.uid] = pod
+            else:
+                found.append((row, pod))
+        self.table.add_pods(found)
+
     def _confirm(self, pod: PodInfo, node: str) -> bool:
         """Replace the assumed pod by the confirmed one, if both have equal requests and rank equally as victims."""
         assumed = self._placed[pod.uid][0]

@@ -8,12 +8,12 @@ replaced when the space grows.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "has_any"]
+__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "add_at", "has_any"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -22,6 +22,19 @@ BoolArray = npt.NDArray[np.bool_]
 def has_any(values: npt.NDArray[Any]) -> bool:
     """Return whether a value, none of which is negative, is above zero. Several times faster than ``any()``."""
     return len(values) > 0 and bool(values.item(values.argmax()))
+
+
+#: From so many rows on, NumPy adds to them faster than a loop.
+_MANY_ROWS: Final = 16
+
+
+def add_at(column: Column, rows: list[int], count: int) -> None:
+    """Add a number to the values of rows, as often as each is named."""
+    if len(rows) >= _MANY_ROWS:
+        np.add.at(column.data, rows, count)
+        return
+    for row in rows:
+        column.data[row] += count
 
 
 class Column:

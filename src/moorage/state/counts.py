@@ -167,6 +167,15 @@ class PodCounts:
         label_class = self._classes[pod.label_class]
         return label_class.rows, label_class.counted_by
 
+    def add_all(self, rows: Iterable[int], key: LabelClassKey) -> None:
+        """Do the same as ``add`` for a pod of this class on each of these rows."""
+        label_class = self._classes.get(key) or self._open(key)
+        held = label_class.rows
+        for row in rows:
+            held[row] = held.get(row, 0) + 1
+            for counted in label_class.counted_by.values():
+                counted.shift(row, 1, self._labels)
+
     def remove(self, row: int, pod: PodInfo) -> None:
         """Undo one ``add`` of a pod with these labels on this row."""
         label_class = self._classes[pod.label_class]

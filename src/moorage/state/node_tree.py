@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, zip_longest
 
+from msgspec.structs import replace
+
 from moorage.api.core import Node
 
-__all__ = ["NodeTree", "zone_of"]
+__all__ = ["NodeTree", "is_heartbeat", "zone_of"]
 
 _OLD_ZONE, _ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
 _OLD_REGION, _REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
@@ -28,6 +30,14 @@ def zone_of(labels: Mapping[str, str]) -> Zone | None:
     """Return region and zone; deprecated labels override current ones. None for a node with neither region nor zone."""
     region, zone = labels.get(_OLD_REGION, labels.get(_REGION, "")), labels.get(_OLD_ZONE, labels.get(_ZONE, ""))
     return (region, zone) if region or zone else None
+
+
+def is_heartbeat(old: Node, new: Node) -> bool:
+    """Return True if an update changes at most the node's resource version."""
+    if old.spec != new.spec or old.status != new.status:
+        return False
+    mine, its = old.metadata, new.metadata
+    return mine == its or replace(its, resource_version=mine.resource_version) == mine
 
 
 class NodeTree:

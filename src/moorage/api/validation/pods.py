@@ -79,7 +79,7 @@ class PodValidator:
     def __call__(self, pod: Pod) -> Faults:
         spec, metadata = pod.spec, pod.metadata
         parts = (spec, metadata.labels, metadata.owner_references, metadata.namespace, metadata.finalizers)
-        if all(map(is_, parts, self._last_valid)) and self._is_plain(pod):
+        if all(map(is_, parts, self._last_valid)) and self.has_plain_fields(pod):
             return iter(())
         shape = self._encode(
             (
@@ -108,7 +108,7 @@ class PodValidator:
         )
         if shape in self._valid_shapes:
             self._last_valid = parts
-            return iter(()) if self._is_plain(pod) else self._own_faults(pod)
+            return iter(()) if self.has_plain_fields(pod) else self._own_faults(pod)
         faults = list(pod_faults(pod))
         if not faults:
             self._valid_shapes.add(shape)
@@ -116,11 +116,15 @@ class PodValidator:
             self._valid_nodes.add(spec.node_name)
         return iter(faults)
 
-    def _is_plain(self, pod: Pod) -> bool:
-        """Return True if a quick check finds the copy's own fields valid. False requires a full check."""
+    def has_plain_fields(self, pod: Pod) -> bool:
+        """Return True if a quick check finds valid what is a copy's own: name, node, annotations. False needs a full check."""
         metadata, spec = pod.metadata, pod.spec
-        if check_dns1123_subdomain(metadata.name) or spec.node_name not in self._valid_nodes:
+        if check_dns1123_subdomain(metadata.name):
             return False
+        if spec.node_name not in self._valid_nodes:
+            if check_dns1123_subdomain(spec.node_name):
+                return False
+            self._valid_nodes.add(spec.node_name)
         annotations = metadata.annotations
         if annotations and (
             not annotations.keys() <= self._valid_keys

@@ -48,7 +48,8 @@ class Requirement:
     def __post_init__(self) -> None:
         values = frozenset(self.values)
         compares = self.operator in {"Gt", "Lt"} and len(values) == 1
-        object.__setattr__(self, "values", tuple(sorted(values)))
+        if len(self.values) > 1:
+            object.__setattr__(self, "values", tuple(sorted(values)))
         object.__setattr__(self, "_known", values)
         object.__setattr__(self, "_bound", parse_int64(self.values[0]) if compares else None)
 

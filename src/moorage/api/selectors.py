@@ -82,7 +82,9 @@ class Selector:
     _by_key: _RequirementsByKey | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        requirements = () if self.matches_nothing else tuple(sorted(set(self.requirements)))
+        requirements = () if self.matches_nothing else self.requirements
+        if len(requirements) > 1:
+            requirements = tuple(sorted(set(requirements)))
         object.__setattr__(self, "requirements", requirements)
         object.__setattr__(self, "_by_key", _RequirementsByKey.of(requirements) if len(requirements) > _FEW else None)
         object.__setattr__(self, "_hash", hash((requirements, self.matches_nothing)))
@@ -139,7 +141,7 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
 
 def selector_from_map(labels: Mapping[str, str]) -> Selector:
     """Return the selector of a service, a replication controller or a ``nodeSelector``, without validating the labels."""
-    return Selector(tuple(Requirement(key, "In", (value,)) for key, value in labels.items()))
+    return Selector(tuple([Requirement(key, "In", (value,)) for key, value in labels.items()]))
 
 
 def parse_selector(text: str) -> Selector:

@@ -139,7 +139,7 @@ class OpenPlaces:
 
     def follow(self, closed: BoolArray) -> None:
         """Follow the domains that opened or closed."""
-        changed = np.flatnonzero(closed != self._closed).tolist()
+        changed = (closed != self._closed).nonzero()[0].tolist()
         if len(changed) > _FEW_CHANGES:
             self._write_all(closed)
             return

@@ -216,7 +216,7 @@ class _OpenRows:
     def cells_held(self, places: CountedPlaces) -> npt.NDArray[np.intp]:
         """Return the cells that have an open row."""
         held = np.bincount(places.cells[self.mask], minlength=len(places.open)) if self._closed else places.open
-        return np.flatnonzero(held)
+        return held.nonzero()[0]
 
     def only(self) -> int:
         """Return the single open row."""

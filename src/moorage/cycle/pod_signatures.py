@@ -10,14 +10,14 @@ pods of a shape until a log that it names changes (``Idle``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from moorage.errors import PluginError
 from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Step
-from moorage.framework.reuse import Idle, Versioned
+from moorage.framework.reuse import Idle, Signature, Versioned
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -34,6 +34,14 @@ class Signed(NamedTuple):
     key: Hashable
     asked: frozenset[str]
     on_nodes: Hashable = ()
+
+
+class _Signing(NamedTuple):
+    """A plugin's signature, and whether the plugin reads only nodes."""
+
+    plugin: str
+    signature: Callable[[PodInfo], Signature | None] | None
+    reads_nodes: bool
 
 
 class KnownShape(NamedTuple):
@@ -63,9 +71,9 @@ class Signer:
         signing = [step for step in steps if step.name not in always_asked]
         self._always_asked = always_asked
         self._on_nodes = on_nodes
-        self._by_shape = [step for step in signing if step.reuse.signature_reads is not None]
-        self._each = [step for step in signing if step.reuse.signature_reads is None]
-        self._kinds = sorted({kind for step in self._by_shape for kind in step.reuse.signature_reads or ()}, key=repr)
+        self._by_shape = [self._signing(step) for step in signing if step.reuse.signature_reads is not None]
+        self._each = [self._signing(step) for step in signing if step.reuse.signature_reads is None]
+        self._kinds = sorted({kind for step in signing for kind in step.reuse.signature_reads or ()}, key=repr)
         self._positions: list[int] = []
         self._may_idle = [
             Step(step.name, step.plugin, step.reuse.idle)
@@ -140,19 +148,22 @@ class Signer:
             number = self._numbers[signed.key] = self._given
         return signed._replace(key=number)
 
-    def _signed(self, steps: Iterable[Step], pod: PodInfo, before: Signed) -> Signed:
+    def _signing(self, step: Step) -> _Signing:
+        return _Signing(step.name, step.reuse.signature, step.name in self._on_nodes)
+
+    def _signed(self, steps: Iterable[_Signing], pod: PodInfo, before: Signed) -> Signed:
         """Add the signatures of these plugins to ``before``."""
         asked = before.asked
         on_nodes: dict[str, Hashable] = {}
         on_rows: dict[str, Hashable] = {}
-        for step in steps:
+        for name, sign, reads_nodes in steps:
             try:
-                signature = step.reuse.signature(pod) if step.reuse.signature is not None else None
+                signature = None if sign is None else sign(pod)
             except Exception as error:
-                raise PluginError(step.name, f"failed in signature: {failure_text(error)}") from error
-            if signature is None:
-                asked = asked | {step.name}
-            elif signature:
-                (on_nodes if step.name in self._on_nodes else on_rows).update(signature)
+                raise PluginError(name, f"failed in signature: {failure_text(error)}") from error
+            if signature:
+                (on_nodes if reads_nodes else on_rows).update(signature)
+            elif signature is None:
+                asked = asked | {name}
         key = before.on_nodes, tuple(on_nodes.items()), asked
         return Signed((before.key, tuple(on_rows.items()), key), asked, key)

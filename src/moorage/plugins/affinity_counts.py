@@ -177,11 +177,11 @@ def _own_terms(pod: PodInfo, snapshot: Snapshot) -> _OwnTerms:
     """Return the pod's terms; cached for equal pods until a namespace changes."""
 
     def compute() -> _OwnTerms:
-        affinity = tuple(resolved(term, snapshot) for term in pod.required_affinity)
-        anti_affinity = tuple(resolved(term, snapshot) for term in pod.required_anti_affinity)
-        all_of_them = PodMatcher(tuple(term.match for term in affinity))
-        wanted = tuple((all_of_them, key) for key in dict.fromkeys(term.topology_key for term in affinity))
-        refused = tuple((PodMatcher((match,)), key) for match, key in anti_affinity)
+        affinity = tuple([resolved(term, snapshot) for term in pod.required_affinity])
+        anti_affinity = tuple([resolved(term, snapshot) for term in pod.required_anti_affinity])
+        all_of_them = PodMatcher(tuple([term.match for term in affinity]))
+        wanted = tuple([(all_of_them, key) for key in dict.fromkeys([term.topology_key for term in affinity])])
+        refused = tuple([(PodMatcher((match,)), key) for match, key in anti_affinity])
         return _OwnTerms(affinity, anti_affinity, matches_all(affinity, pod), wanted, refused)
 
     namespaces = snapshot.changes_of(Namespace)

@@ -105,11 +105,12 @@ def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntA
 
 def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
     """Return idle for a pod without terms if no term of a placed pod selects it, until terms or namespaces change."""
-    logs = (*snapshot.table.held_terms, snapshot.changes_of(Namespace))
+    kinds = snapshot.table.held_terms
+    logs = (*kinds, snapshot.changes_of(Namespace))
     if pod.has_affinity:
         return Idle(now=False, until=logs)
     labels = snapshot.namespace_labels(pod.namespace)
-    return Idle(not any(True for terms in snapshot.table.held_terms for _ in terms.selecting(pod, labels)), logs)
+    return Idle(not any(terms.select(pod, labels) for terms in kinds), logs)
 
 
 class InterPodAffinity(

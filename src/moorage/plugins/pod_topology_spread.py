@@ -215,7 +215,7 @@ class PodTopologySpread(
 
     def _idle(self, pod: PodInfo, snapshot: Snapshot) -> Idle:
         """Return idle for a pod without constraints, own or default, until its services or owners change."""
-        logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS] if self._defaults else ()
+        logs = [log for log, _ in self._owners.of(snapshot)] if self._defaults else ()
         if pod.spec.topology_spread_constraints:
             return Idle(now=False, until=logs)
         return Idle(not self._defaults or self._selector(pod, snapshot).is_empty, logs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from moorage.api.core import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
@@ -72,9 +72,11 @@ def compile_affinity(namespace: str, affinity: Affinity | None) -> AffinityTerms
     near, apart = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
     faults: list[str] = []
 
-    def compiled(kind: str, terms: Iterable[T], compile_one: Callable[[T], C]) -> tuple[C, ...]:
+    def compiled(kind: str, terms: Sequence[T], compile_one: Callable[[T], C]) -> tuple[C, ...]:
+        if not terms:
+            return ()
         try:
-            return tuple(compile_one(term) for term in terms)
+            return tuple([compile_one(term) for term in terms])
         except SelectorError as error:
             faults.append(f"{kind}: {error}")
             return ()

@@ -93,7 +93,10 @@ class _LabelClass:
     def suits(self, matcher: PodMatcher) -> bool:
         if self.terminating and matcher.live_only:
             return False
-        return all(term.matches(self.namespace, self.labels) for term in matcher.terms)
+        for term in matcher.terms:  # noqa: SIM110 (a generator costs more than the comparing)
+            if not term.matches(self.namespace, self.labels):
+                return False
+        return True
 
 
 class PodCounts:
@@ -226,34 +229,33 @@ class PodCounts:
             if not at:
                 del self._classes_at[place]
 
-    def _suiting(self, matcher: PodMatcher) -> Iterator[_LabelClass]:
-        """Yield the label classes that a matcher counts."""
-        namespaces, selector = _filed_under(matcher)
-        if namespaces is None:
-            candidates: Iterable[_LabelClass] = self._classes.values()
-        else:
-            candidates = (c for place in places(namespaces, selector) for c in self._classes_at.get(place, {}).values())
-        for label_class in candidates:
-            if label_class.suits(matcher):
-                yield label_class
+    def _suiting(self, matcher: PodMatcher, filed: list[Place] | None) -> list[_LabelClass]:
+        """Return the label classes that a matcher counts. ``filed``: its keys in the index; None if it names no namespace."""
+        found: list[_LabelClass] = []
+        for classes in [self._classes] if filed is None else [self._classes_at[at] for at in filed if at in self._classes_at]:
+            found += [label_class for label_class in classes.values() if label_class.suits(matcher)]
+        return found
 
     # -- matchers -----------------------------------------------------------------------------------------------------
 
     def _count(self, matcher: PodMatcher) -> _Counted:
         if len(self._matchers) >= self._capacity:
             self._drop(next(iter(self._matchers)))
-        self._filed.add(matcher, *_filed_under(matcher))
+        namespaces, selector = _filed_under(matcher)
+        filed = places(namespaces, selector)
+        self._filed.add_at(matcher, filed)
         counted = _Counted(self._space.column(np.int32))
-        for label_class in self._suiting(matcher):
+        for label_class in self._suiting(matcher, None if namespaces is None else filed):
             label_class.counted_by[matcher] = counted
             for row, count in label_class.rows.items():
                 counted.column.data[row] += count
         return counted
 
     def _drop(self, matcher: PodMatcher) -> None:
-        for label_class in self._suiting(matcher):
+        namespaces, selector = _filed_under(matcher)
+        for label_class in self._suiting(matcher, None if namespaces is None else places(namespaces, selector)):
             del label_class.counted_by[matcher]
-        self._filed.remove(matcher, *_filed_under(matcher))
+        self._filed.remove(matcher, namespaces, selector)
         del self._matchers[matcher]
 
 
@@ -321,15 +323,21 @@ class HeldTerms:
             if self._held[held].total:
                 yield held, self._in_domains(held)
 
+    def select(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether a held term selects ``pod``, whose namespace has these labels."""
+        return bool(self._held) and any(self._held[held].total for held in self._terms_selecting(pod, namespace_labels))
+
     def _terms_selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> tuple[HeldTerm, ...]:
         """Return the terms that select ``pod``, held or not; cached for equal labels until terms or the namespace change."""
         if not self._held:
             return ()
         known = self._selecting.get(pod.label_class)
         if known is None or known[0] != self.position or known[1] is not namespace_labels:
-            by_label = self._filed_by_label.under(map(_label_name, namespace_labels.items()), pod.labels)
-            candidates = chain(self._filed.candidates(pod.namespace, pod.labels), by_label)
-            terms = tuple(held for held in candidates if held.term.matches(pod, namespace_labels))
+            candidates = self._filed.candidates(pod.namespace, pod.labels)
+            if self._filed_by_label:
+                names = map(_label_name, namespace_labels.items())
+                candidates = chain(candidates, self._filed_by_label.under(names, pod.labels))
+            terms = tuple([held for held in candidates if held.term.matches(pod, namespace_labels)])
             if len(self._selecting) >= _SELECTIONS_REMEMBERED:
                 self._selecting.clear()
             known = self._selecting[pod.label_class] = (self.position, namespace_labels, terms)

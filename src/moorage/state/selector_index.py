@@ -7,7 +7,7 @@ few pods have; selectors that require no label are indexed under their namespace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from moorage.api.selectors import Requirement, Selector
@@ -27,7 +27,9 @@ def places(namespaces: frozenset[str] | None, selector: Selector) -> list[Place]
     """Return the index keys of a selector; ``namespaces`` None means any. Empty if the selector matches nothing."""
     if selector.matches_nothing:
         return []
-    where = [ANYWHERE] if namespaces is None else sorted(namespaces)
+    where: Collection[str] = [ANYWHERE] if namespaces is None else namespaces
+    if len(where) > 1:
+        where = sorted(where)
     asked = narrowest(selector)
     if asked is None:
         return [(namespace, "", "") for namespace in where]
@@ -36,15 +38,16 @@ def places(namespaces: frozenset[str] | None, selector: Selector) -> list[Place]
 
 def narrowest(selector: Selector) -> Requirement | None:
     """Return the ``In`` requirement with the fewest values; None if the selector has none."""
+    if len(selector.requirements) == 1:
+        only = selector.requirements[0]
+        return only if only.operator == "In" else None
     listing = [asked for asked in selector.requirements if asked.operator == "In"]
     return min(listing, key=lambda asked: len(asked.values), default=None)
 
 
-def places_of_pod(namespace: str, labels: Mapping[str, str]) -> Iterator[Place]:
-    """Yield every index key that a selector of this namespace which matches these labels may have."""
-    yield namespace, "", ""
-    for key, value in labels.items():
-        yield namespace, key, value
+def places_of_pod(namespace: str, labels: Mapping[str, str]) -> list[Place]:
+    """Return every index key that a selector of this namespace which matches these labels may have."""
+    return [(namespace, "", ""), *[(namespace, key, value) for key, value in labels.items()]]
 
 
 class SelectorIndex(Generic[T]):
@@ -53,8 +56,16 @@ class SelectorIndex(Generic[T]):
     def __init__(self) -> None:
         self._filed: dict[Place, dict[T, None]] = {}
 
+    def __bool__(self) -> bool:
+        """Return whether any item is indexed."""
+        return bool(self._filed)
+
     def add(self, item: T, namespaces: frozenset[str] | None, selector: Selector) -> None:
-        for place in places(namespaces, selector):
+        self.add_at(item, places(namespaces, selector))
+
+    def add_at(self, item: T, filed: Iterable[Place]) -> None:
+        """Add an item under these keys, which are its ``places``."""
+        for place in filed:
             self._filed.setdefault(place, {})[item] = None
 
     def remove(self, item: T, namespaces: frozenset[str] | None, selector: Selector) -> None:
@@ -84,7 +95,7 @@ class SelectorIndex(Generic[T]):
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield the items that may select such a pod, each once. The caller must check each item."""
-        yield from self.under((namespace, ANYWHERE), labels)
+        return self.under((namespace, ANYWHERE), labels)
 
     def under(self, namespaces: Iterable[str], labels: Mapping[str, str]) -> Iterator[T]:
         """Yield the items indexed under these namespaces and labels, once for each namespace that an item is indexed under."""
@@ -93,4 +104,5 @@ class SelectorIndex(Generic[T]):
             return
         for where in namespaces:
             for place in places_of_pod(where, labels):
-                yield from filed.get(place, ())
+                if place in filed:
+                    yield from filed[place]

@@ -14,7 +14,7 @@ that the result is the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -53,7 +53,7 @@ from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.devices.binding import Binder, deallocated, deletion_of
 from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates
-from moorage.plugins.devices.claim_shapes import DeviceState, Shape
+from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
@@ -175,8 +175,13 @@ class DynamicResources(
         """Return whether a device class backs an extended resource that the pod requests."""
         if not self._gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
             return False
-        requests, backing = pod.needs_under(_FIT).requests, self.rules.backing
-        return any(count and backing.device_class(name, snapshot) is not None for name, count in requests.items())
+
+        def compute() -> bool:
+            requests, backing = pod.needs_under(_FIT).requests, self.rules.backing
+            return any(count and backing.device_class(name, snapshot) is not None for name, count in requests.items())
+
+        classes = snapshot.changes_of(DeviceClass)
+        return pod.keep((self, "by device"), (classes, classes.position), compute)
 
     # -- PreFilter --------------------------------------------------------------------------------------------------------
 
@@ -290,15 +295,14 @@ class DynamicResources(
             return
         refused: dict[tuple[str, bool], list[int]] = {}
         keys = [claim.key for claim in wanted.to_allocate]
-        known = nodes.take(wanted.known(shape))
-        if len(known) and known.item(known.argmax()) > 1:
+        column = wanted.known(shape)
+        if column is not None and column.refused:
+            known = nodes.take(column.answers)
             found_before = known if asked is None else known[asked]
             for number in np.unique(found_before[found_before > 1]).tolist():
-                yield (known == number) if asked is None else asked & (known == number), shape.reason(number), False
-        found = np.flatnonzero((known == 0) if asked is None else asked & (known == 0))
+                yield (known == number) if asked is None else asked & (known == number), column.reason(number), False
         every = nodes.table.nodes
-        numbers = found if nodes.is_whole else nodes.row_numbers[found]
-        for at, row in zip(found.tolist(), numbers.tolist(), strict=True):
+        for at, row in _unknown(column, nodes, asked):
             node = every[row]
             answer, effort = wanted.answer_to(shape, node, min(self._budget, budget))
             budget -= effort
@@ -432,3 +436,12 @@ class DynamicResources(
         if pod.uid != new.uid:
             return False
         return self._handle is None or not isinstance(self._claims_of(new, self._handle.snapshot), str)
+
+
+def _unknown(column: AnswerColumn | None, nodes: NodeView, asked: BoolArray | None) -> Iterable[tuple[int, int]]:
+    """Return the rows ``asked`` (None: all) without an answer in the column (None: all), and their numbers in the table."""
+    if column is not None and asked is None and nodes.is_whole:
+        return [(row, row) for row in sorted(column.unknown)]
+    unknown = ~nodes.false() if column is None else nodes.take(column.answers) == 0
+    found = np.flatnonzero(unknown if asked is None else asked & unknown)
+    return zip(found.tolist(), nodes.row_numbers[found].tolist(), strict=True)

@@ -298,6 +298,45 @@ def test_an_allocation_is_valid_and_found_if_one_exists(devices, claims, in_use)
         assert satisfies(devices, requests, kind, by_request)
 
 
+class SearchBySteps(DeviceSearch):
+    def _only_ask(self):
+        return None
+
+
+def outcome(searched):
+    try:
+        found = searched.run()
+    except (AskError, BudgetError, FlawedPoolsError) as error:
+        return type(error), str(error), searched.examined
+    return found, searched.examined
+
+
+extras_st = st.sampled_from([
+    {}, {}, {"taints": [{"key": "k", "effect": "NoSchedule"}]}, {"consumesCounters": [{"counterSet": "s", "counters": {}}]},
+    {"capacity": {"memory": {"value": "8Gi"}}},
+    {"capacity": {"memory": {"value": "8Gi"}}, "allowMultipleAllocations": True},
+])  # fmt: skip
+
+
+@settings(max_examples=75, deadline=None)
+@given(
+    st.lists(extras_st, max_size=6), st.sampled_from(["", *SIZES]), st.sets(st.integers(0, 5)), st.integers(0, 8),
+    st.sampled_from([{}, {"adminAccess": True}, {"capacity": {"requests": {"memory": "5Gi"}}}]),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_a_search_for_one_device_is_the_search_by_steps(extras, size, in_use, budget, request, consumable, undoes):
+    devices = [{"name": f"d{n}", **of_size(SIZES[n % 2]), **extra} for n, extra in enumerate(extras)]
+    slices = [a_slice(devices, sharedCounters=[{"name": "s", "counters": {}}])]
+    claim = a_claim([exactly(cel=f'device.attributes["{DRIVER}"].size == "{size}"' if size else "", **request)])
+    held = [holding(*[f"d{n}" for n in sorted(in_use) if n < len(devices)])] if in_use else []
+    options = DeviceGates(consumable_capacity=consumable, undoes_refusals=undoes)
+    quick = search(slices, [claim], held, budget, options)
+    assert quick._only_ask() is not None
+    steps = search(slices, [claim], held, budget, options)
+    steps.__class__ = SearchBySteps
+    assert outcome(quick) == outcome(steps)
+
+
 @settings(max_examples=50, deadline=None)
 @given(devices_st, claims_st, st.integers(0, 40))
 def test_the_search_stops_at_its_limit_of_devices(devices, claims, budget):

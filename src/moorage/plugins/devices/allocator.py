@@ -117,12 +117,34 @@ class DeviceSearch:
             raise AskError(self._pools.error)
         for at in range(len(self._claims)):
             self._prepare(at)
-        if self._drive(self._next_claim(0)) is _Outcome.DONE:
+        only = self._only_ask()
+        if self._take_first(only) if only is not None else self._drive(self._next_claim(0)) is _Outcome.DONE:
             met = tuple(tuple(self._met(c, r) for r in range(len(ask.requests))) for c, ask in enumerate(self._claims))
             return FoundDevices(tuple(map(tuple, self._devices)), met)
         if self._pools.any_flawed:
             raise FlawedPoolsError(INVALID_POOLS)
         return None
+
+    def _only_ask(self) -> Ask | None:
+        """Return the ask of a pod that wants one device and has no choice between requests; None for any other."""
+        if len(self._claims) != 1 or len(self._claims[0].requests) != 1 or self._claims[0].constraints:
+            return None
+        request = self._claims[0].requests[0]
+        ask = request.asks[0]
+        return None if request.has_alternatives or ask.takes_all or ask.number != 1 else ask
+
+    def _take_first(self, ask: Ask) -> bool:
+        """Take the first device that suits. For a pod that wants one device, this is the search by steps without the steps."""
+        for candidate in self._pools.candidates:
+            if self._in_use(ask, 0, candidate.offer):
+                self._skip()
+            elif (
+                self._is_selected(ask, 0, candidate.offer)
+                and self._has_room(ask, candidate.offer)
+                and self._take(_Position(0), ask, candidate, must=False)
+            ):
+                return True
+        return False
 
     def _met(self, claim: int, request: int) -> Ask:
         return self._claims[claim].requests[request].asks[self._chosen.get((claim, request), 0)]
@@ -202,7 +224,7 @@ class DeviceSearch:
 
     def _has_room(self, ask: Ask, offer: SliceDevice) -> bool:
         """Return whether the device has the requested capacity left; shares of the device reduce it."""
-        if not self._options.consumable_capacity:
+        if not self._options.consumable_capacity or not (ask.capacity or offer.device.capacity):
             return True
         taken = self._ledger.consumed(offer.id) or _NONE
         try:

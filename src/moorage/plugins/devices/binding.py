@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
 
 from moorage.api.core import ExtendedResourceClaimStatus, Pod
@@ -28,7 +27,6 @@ from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, Conta
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import is_reserved_for
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
 
 __all__ = ["FINALIZER", "MAX_USERS", "Binder", "deallocated", "deletion_of", "unprotected"]
 
@@ -70,7 +68,7 @@ class Binder:
     def reserve(self, wanted: PodDevices, pod: PodInfo, node: str, budget: int) -> None:
         """Hold the devices that the node provides for the pod's claims."""
         row = wanted.snapshot.table.row_of[node]
-        kind = next(wanted.kinds(NodeView(wanted.snapshot, np.array([row], dtype=np.intp))))
+        kind = wanted.kind_on(row)
         if kind.shape is None:
             return
         answer, _ = wanted.answer(kind, wanted.snapshot.table.nodes[row], budget)

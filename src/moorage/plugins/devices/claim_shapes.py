@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Final
 
 import msgspec
@@ -28,7 +29,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.table import NodeTable
 
-__all__ = ["CANNOT_ALLOCATE", "DeviceState", "Shape", "ShapeAnswer", "Shapes"]
+__all__ = ["CANNOT_ALLOCATE", "AnswerColumn", "DeviceState", "Shape", "ShapeAnswer", "Shapes"]
 
 # kube-scheduler's own texts.
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -69,28 +70,31 @@ class _CachedAnswer:
 class AnswerColumn:
     """The answers of a shape by row: 0 unknown, 1 the devices are there, from 2 on the number of a reason why not.
 
-    A row becomes unknown when its node or its pods change, and all rows do when a node is added or removed.
+    A row becomes unknown when its node or its pods change, and all rows do when a node is added or removed. ``unknown`` and
+    ``refused`` are the rows of these kinds; like ``answers`` they are for reading only.
     """
 
     def __init__(self) -> None:
         self._table: NodeTable | None = None
         self._layout = -1
         self._position = 0
-        self._answers: IntArray = np.zeros(0, dtype=np.int64)
+        self.answers: IntArray = np.zeros(0, dtype=np.int64)
+        self.unknown: set[int] = set()
+        self.refused: set[int] = set()
         self._numbers: dict[str, int] = {}
         self._reasons: list[str] = []
 
-    def of(self, table: NodeTable) -> IntArray:
-        """Return the column, which the caller must not change."""
+    def follow(self, table: NodeTable) -> None:
+        """Forget the answers of rows that changed since the last call."""
         changes = table.changes
         changed = changes.since(self._position)
         if table is not self._table or changes.layout != self._layout or changed is None:
             self._table, self._layout = table, changes.layout
-            self._answers = np.zeros(len(table), dtype=np.int64)
-        elif changed:
-            self._answers[changed] = 0
+            self.answers = np.zeros(len(table), dtype=np.int64)
+            self.unknown, self.refused = set(range(len(table))), set()
+        else:
+            self._forget(changed)
         self._position = changes.position
-        return self._answers
 
     def set(self, row: int, reason: str | None) -> None:
         """Keep the answer of a row; None: the devices are there."""
@@ -100,7 +104,9 @@ class AnswerColumn:
                 self._numbers[reason] = len(self._reasons) + 2
                 self._reasons.append(reason)
             number = self._numbers[reason]
-        self._answers[row] = number
+            self.refused.add(row)
+        self.answers[row] = number
+        self.unknown.discard(row)
 
     def reason(self, number: int) -> str:
         return self._reasons[number - 2]
@@ -111,7 +117,13 @@ class AnswerColumn:
             self._layout = -1
             return
         row_of = self._table.row_of
-        self._answers[[row_of[name] for name in nodes if name in row_of]] = 0
+        self._forget([row_of[name] for name in nodes if name in row_of])
+
+    def _forget(self, rows: list[int]) -> None:
+        for row in rows:
+            self.answers[row] = 0
+        self.unknown.update(rows)
+        self.refused.difference_update(rows)
 
 
 @dataclass(slots=True)
@@ -129,22 +141,26 @@ class Shape:
     _overspent: tuple[int, ShapeAnswer] | None = None
     _column: AnswerColumn = field(default_factory=AnswerColumn)
 
-    def known(self, table: NodeTable, catalog: Catalog, ledger: Ledger) -> IntArray:
-        """Return for each row of the table its answer as ``AnswerColumn`` numbers it; 0 where ``answer`` has to be called."""
+    def has_classes(self, classes: Mapping[str, DeviceClass]) -> bool:
+        """Return whether these are the classes of the shape."""
+        for name, known in self.classes.items():  # noqa: SIM110 (a generator costs more than the comparing)
+            if classes.get(name) is not known:
+                return False
+        return True
+
+    def known(self, table: NodeTable, catalog: Catalog, ledger: Ledger) -> AnswerColumn | None:
+        """Return the answers of the table's rows; ``answer`` has to be called where they are unknown. None: on every row."""
         if self._as_of != (catalog.version, ledger.tick):
             self._invalidate(catalog, ledger)
         if self._overspent is not None and self._overspent[0] == catalog.version:
-            return np.zeros(len(table), dtype=np.int64)
-        return self._column.of(table)
+            return None
+        self._column.follow(table)
+        return self._column
 
     def note(self, row: int, answer: ShapeAnswer) -> None:
         """Keep an answer that ``answer`` just gave for ``known``, if it does not depend on the budget."""
         if answer.error is None and not answer.out_of_budget:
             self._column.set(row, answer.reason if answer.found is None else None)
-
-    def reason(self, number: int) -> str:
-        """Return the reason of a number that ``known`` gives, above 1."""
-        return self._column.reason(number)
 
     def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[ShapeAnswer, int]:
         """Return a node's answer, and how many devices were examined for it now. ``meter`` pays for selectors."""
@@ -219,13 +235,15 @@ class Shapes:
     def __init__(self, capacity: int = 256) -> None:
         self._capacity = capacity
         self._shapes: dict[tuple[bytes, ...], Shape] = {}
+        #: The specs and gates of the last call with their key: pods of a template share their specs.
+        self._last: tuple[Sequence[ResourceClaimSpec], DeviceGates | None, tuple[bytes, ...]] = (), None, ()
 
     def of(self, specs: Sequence[ResourceClaimSpec], snapshot: Snapshot, options: DeviceGates) -> Shape:
         """Return the shape of claims with these specs and the present versions of their device classes."""
-        key = (*map(_encode, specs), _encode(options))
+        key = self._key(specs, options)
         classes = snapshot.objects(DeviceClass)
         shape = self._shapes.pop(key, None)
-        if shape is None or any(classes.get(name) is not known for name, known in shape.classes.items()):
+        if shape is None or not shape.has_classes(classes):
             asks = tuple([parse_claim(spec, classes, options) for spec in specs])
             shape = Shape(asks, {name: classes.get(name) for spec in specs for name in _class_names(spec)}, options)
             if len(self._shapes) >= self._capacity:
@@ -233,6 +251,13 @@ class Shapes:
         self._shapes[key] = shape
         shape.drop_deleted(snapshot)
         return shape
+
+    def _key(self, specs: Sequence[ResourceClaimSpec], options: DeviceGates) -> tuple[bytes, ...]:
+        before, gates, key = self._last
+        if gates is not options or len(before) != len(specs) or not all(map(is_, before, specs)):
+            key = (*map(_encode, specs), _encode(options))
+            self._last = specs, options, key
+        return key
 
 
 def _class_names(spec: ResourceClaimSpec) -> list[str]:

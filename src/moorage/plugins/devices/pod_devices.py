@@ -16,7 +16,7 @@ from moorage.api.devices import DeviceClaim, ResourceClaim, ResourceClaimSpec
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
 from moorage.plugins.devices.claim_requests import DeviceGates
-from moorage.plugins.devices.claim_shapes import DeviceState, Shape, ShapeAnswer
+from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape, ShapeAnswer
 from moorage.plugins.devices.extended_resource_claims import ExtendedRequests
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.resource_backing import ResourceBacking, unlisted
@@ -30,6 +30,7 @@ __all__ = ["MAX_ALTERNATIVES", "ExtendedResourceNodes", "PodDevices", "WrittenCl
 
 #: The maximum number of alternatives of a request (FirstAvailableDeviceRequestMaxSize); also the score of the first one.
 MAX_ALTERNATIVES: Final = 8
+_ONE_ROW: Final[BoolArray] = np.ones(1, dtype=bool)
 
 
 class ExtendedResourceNodes(NamedTuple):
@@ -135,6 +136,12 @@ class PodDevices:
             specs.append(ResourceClaimSpec(devices=DeviceClaim(requests=extended.requests)))
             yield ExtendedResourceNodes(rows, extended, self._shape(specs))
 
+    def kind_on(self, row: int) -> ExtendedResourceNodes:
+        """Return what the pod's claims request on one row of the table."""
+        if not self.has_special:
+            return ExtendedResourceNodes(_ONE_ROW, None, self.shape)
+        return next(self.kinds(NodeView(self.snapshot, np.array([row], dtype=np.intp))))
+
     @property
     def shape(self) -> Shape | None:
         """The shape of the claims to allocate, the same on all nodes if there are no extended resources; None if no claims."""
@@ -157,8 +164,8 @@ class PodDevices:
     def _shape(self, specs: list[ResourceClaimSpec]) -> Shape:
         return self.device_state.shapes.of(specs, self.snapshot, self.options)
 
-    def known(self, shape: Shape) -> IntArray:
-        """Return the answers to a shape that need not be computed again, by row of the table (see ``Shape.known``)."""
+    def known(self, shape: Shape) -> AnswerColumn | None:
+        """Return the answers to a shape that need not be computed again (see ``Shape.known``)."""
         return shape.known(self.snapshot.table, self.device_state.catalog, self.device_state.ledger)
 
     def answer(self, kind: ExtendedResourceNodes, node: Node, budget: int) -> tuple[ShapeAnswer, int]:

@@ -33,6 +33,12 @@ __all__ = [
 ]  # fmt: skip
 
 _NO_PROMISE: Final = Reuse()
+#: The module names of built-in plugins, whose classes do not change.
+_BUILT_IN: Final = "moorage."
+_POINT_METHODS: Final = frozenset(method for methods in POINTS.values() for method in methods)
+#: Built-in class → its extension points with their methods, and what reads its promises.
+_METHODS_OF_CLASS: Final[dict[type, Mapping[str, str]]] = {}
+_READERS_OF_CLASS: Final[dict[type, Callable[[Plugin], Reuse]]] = {}
 #: ``timer(point, plugin, seconds)`` receives the duration of each call.
 Timer = Callable[[str, str, float], None]
 
@@ -173,7 +179,28 @@ def _lone_scores(
 
 def points_of(plugin: object) -> tuple[str, ...]:
     """Return the extension points that a plugin, or a plugin's class, implements, in the order they run."""
-    return tuple(point for point, methods in POINTS.items() if any(callable(getattr(plugin, m, None)) for m in methods))
+    return tuple(_methods_of(plugin))
+
+
+def _methods_of(plugin: object) -> Mapping[str, str]:
+    """Return the extension points that a plugin implements, each with the method that does; found once for built-in classes."""
+    cls = type(plugin)
+    if cls.__module__.startswith(_BUILT_IN) and _POINT_METHODS.isdisjoint(_own(plugin)):
+        found = _METHODS_OF_CLASS.get(cls)
+        if found is None:
+            found = _METHODS_OF_CLASS[cls] = _find_methods(plugin)
+        return found
+    return _find_methods(plugin)
+
+
+def _find_methods(plugin: object) -> Mapping[str, str]:
+    found = {}
+    for point, methods in POINTS.items():
+        for method in methods:
+            if callable(getattr(plugin, method, None)):
+                found[point] = method
+                break
+    return found
 
 
 def declared_name(plugin: object) -> str | None:
@@ -211,14 +238,30 @@ def reuse_of(plugin: Plugin) -> Reuse:
 
     Raises  InputError if ``reuse`` is no Reuse, or cannot be read
     """
+    cls = type(plugin)
+    if not cls.__module__.startswith(_BUILT_IN) or not _PROMISES.isdisjoint(_own(plugin)):
+        return _reader_of_reuse(plugin)(plugin)
+    read = _READERS_OF_CLASS.get(cls)
+    if read is None:
+        read = _READERS_OF_CLASS[cls] = _reader_of_reuse(plugin)
+    return read(plugin)
+
+
+def _reader_of_reuse(plugin: Plugin) -> Callable[[Plugin], Reuse]:
+    """Return what reads a plugin's promises, which depends on the classes that define ``reuse`` and the methods it is about."""
     overridden = False
     for members in (_own(plugin), *_layers(plugin)):
         if "reuse" in members:
-            return _NO_PROMISE if overridden else _declared_reuse(plugin)
+            return _no_promise if overridden else _declared_reuse
         if not _OLD_NAMES.isdisjoint(members):
-            return _reuse_by_old_names(plugin)
+            return _reuse_by_old_names
         overridden = overridden or (members is not _own(plugin) and not _COVERED.isdisjoint(members))
-    return Reuse()
+    return _no_promise
+
+
+def _no_promise(plugin: Plugin) -> Reuse:
+    del plugin
+    return _NO_PROMISE
 
 
 def _declared_reuse(plugin: Plugin) -> Reuse:
@@ -250,7 +293,7 @@ _COVERED = frozenset([
 
 
 def _step(point: str, name: str, plugin: Plugin, reuse: Reuse) -> Step:
-    method = next(m for m in POINTS[point] if callable(getattr(plugin, m, None)))
+    method = _methods_of(plugin)[point]
     call = getattr(plugin, method)
     if point == "postFilter" and not _promises_post_filter(plugin):
         reuse = replace(reuse, signature=None)
@@ -366,6 +409,7 @@ _OLD_NAMES = frozenset([
     "depends", "sums_only", "sign", "signs_by", "scales_by_highest", "rests_when_skipped", "fails_alike", "closed_domains",
     "domain_scores", "idle", "idle_until", "narrows_to",
 ])  # fmt: skip
+_PROMISES = _OLD_NAMES | {"reuse"}
 
 
 def _reuse_by_old_names(plugin: Plugin) -> Reuse:

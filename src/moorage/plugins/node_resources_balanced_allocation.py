@@ -162,9 +162,10 @@ class NodeResourcesBalancedAllocation(
             capacity = node.allocatable(resource)
             if capacity:
                 requested = node.requested(resource)
-                divisor = float(max(capacity, 1))
-                shares.append(min(requested / divisor, 1.0))
-                shares_with_pod.append(min((requested + amount) / divisor, 1.0))
+                divisor = float(capacity) if capacity > 1 else 1.0
+                share, with_pod = requested / divisor, (requested + amount) / divisor
+                shares.append(share if share < 1.0 else 1.0)  # noqa: FURB136 (min() takes several times as long)
+                shares_with_pod.append(with_pod if with_pod < 1.0 else 1.0)  # noqa: FURB136
         return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
 
 

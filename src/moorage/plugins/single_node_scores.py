@@ -24,6 +24,8 @@ OneRowScore = Callable[[int, int], int]
 _Demand = tuple[str, int, int]
 
 _SIGN: Final = 1 << 63
+#: Amounts below this stay in int64 when they are multiplied by 100.
+_SAFE: Final = 1 << 56
 
 
 def _times_100(amount: int) -> int:
@@ -33,7 +35,10 @@ def _times_100(amount: int) -> int:
 
 def least_of(requested: int, capacity: int) -> int:
     """Return the score that ``least_allocated`` returns."""
-    return _times_100(capacity - requested) // capacity if requested < capacity else 0
+    left = capacity - requested
+    if left <= 0:
+        return 0
+    return (left * 100 if left < _SAFE else _times_100(left)) // capacity
 
 
 def most_of(requested: int, capacity: int) -> int:
@@ -75,14 +80,13 @@ def _requested(node: NodeInfo, resource: str) -> int:
 
 def balance_of(shares: Sequence[float]) -> int:
     """Return the score that ``balance`` gives a node with these requested shares, one for each resource it has."""
-    return int((1.0 - _deviation(shares)) * 100.0)
+    deviation = abs((shares[0] - shares[1]) / 2) if len(shares) == 2 else _deviation(shares)
+    return int((1.0 - deviation) * 100.0)
 
 
 def _deviation(shares: Sequence[float]) -> float:
     number = len(shares)
     if number < 2:
         return 0.0
-    if number == 2:
-        return abs((shares[0] - shares[1]) / 2)
     mean = reduce(add, shares) / number
     return sqrt(reduce(add, [(share - mean) * (share - mean) for share in shares]) / number)

@@ -11,7 +11,7 @@ from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
 from moorage.simulator.group_outcomes import pod_groups
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, State
-from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import pod_requests
 from moorage.state.table import NodeTable
 from moorage.wording import counted
 
@@ -76,7 +76,7 @@ def _pod(record: PodRecord, names: Mapping[str, str], simulation: SimulatedClust
         workload=names.get(pod.uid) or _controller(pod),
         scheduler_name=pod.spec.scheduler_name,
         priority=pod.priority,
-        requests={name: amount for name, amount in sorted(PodInfo(pod).requests.items()) if amount},
+        requests={name: amount for name, amount in sorted(pod_requests(pod).requests.items()) if amount},
         arrived_s=record.arrived_s,
         placed_s=record.placed_s,
         ended_s=record.ended_s,

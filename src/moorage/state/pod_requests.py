@@ -111,10 +111,8 @@ def is_plain(pod: Pod) -> bool:
 
 
 def _reports_resources(pod: Pod) -> bool:
-    status = pod.status
-    return any(s.resources is not None for s in status.container_statuses) or any(
-        s.resources is not None for s in status.init_container_statuses
-    )
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return bool(statuses) and any(status.resources is not None for status in statuses)
 
 
 class _Resized:

@@ -94,8 +94,9 @@ class NodeTable:
         self._divisors = DivisorColumns(space, self.allocatable)
         #: Returns the divisors for shares of a resource; valid until nodes are added or removed, or offer something else.
         self.divisors: Callable[[str], Divisors] = self._divisors.of
-        self._allocatable: dict[str, Column] = {}
-        self._requested: dict[str, Column] = {}
+        #: The columns that ``allocatable`` and ``requested`` return, by resource, as far as they exist. Read them only.
+        self.allocatable_columns: dict[str, Column] = {}
+        self.requested_columns: dict[str, Column] = {}
         #: for each row a number of its node's allocatable set; rows with equal numbers have equal sets
         self._offer = space.column()
         self._offers: dict[tuple[tuple[str, Quantity], ...], int] = {}
@@ -112,23 +113,23 @@ class NodeTable:
 
     def allocatable(self, resource: str) -> Column:
         """Return nodes' allocatable amounts of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
-        column = self._allocatable.get(resource)
+        column = self.allocatable_columns.get(resource)
         if column is None:
-            column = self._allocatable[resource] = self.space.column()
+            column = self.allocatable_columns[resource] = self.space.column()
         return column
 
     def requested(self, resource: str) -> Column:
         """Return the sum of the pods' requests on each row, in the same units."""
-        column = self._requested.get(resource)
+        column = self.requested_columns.get(resource)
         if column is None:
-            column = self._requested[resource] = self.space.column()
+            column = self.requested_columns[resource] = self.space.column()
             self._sums.append(column)
         return column
 
     @property
     def resources_requested(self) -> tuple[str, ...]:
         """Every resource that ``requested`` was called for or a pod has requested; new ones are last."""
-        return tuple(self._requested)
+        return tuple(self.requested_columns)
 
     @property
     def held_terms(self) -> tuple[HeldTerms, HeldTerms, HeldTerms, HeldTerms]:
@@ -222,7 +223,7 @@ class NodeTable:
         offers_else = node.status.allocatable != self.nodes[row].status.allocatable
         self.nodes[row] = node
         if offers_else:
-            for column in self._allocatable.values():
+            for column in self.allocatable_columns.values():
                 column.data[row] = 0
             self._offer_resources(row, node)
             self._divisors.clear()

@@ -393,11 +393,13 @@ class NodeInfo:
 
     def allocatable(self, resource: str) -> int:
         """Return the node's allocatable amount: cpu in millicores, memory and storage in bytes, others in counts."""
-        return self._table.allocatable(resource).cells[self.row]
+        column = self._table.allocatable_columns.get(resource)
+        return (self._table.allocatable(resource) if column is None else column).cells[self.row]
 
     def requested(self, resource: str) -> int:
         """Return the sum of the requests of the pods on the node, in the units of ``allocatable``."""
-        return self._table.requested(resource).cells[self.row]
+        column = self._table.requested_columns.get(resource)
+        return (self._table.requested(resource) if column is None else column).cells[self.row]
 
     @property
     def nonzero_cpu(self) -> int:

@@ -1,4 +1,4 @@
-"""Configurations of 1.27 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.26 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def default_profile(version):
 @pytest.mark.parametrize(
     ("version", "pre_enqueue", "limits", "devices"),
     [
+        ("1.26", "", DISKS, False),
         ("1.28", "SchedulingGates", DISKS, False),
         ("1.29", "SchedulingGates", DISKS, False),
         ("1.30", "SchedulingGates", DISKS, False),
@@ -58,8 +59,9 @@ def test_the_default_profile_is_the_release_s(version, pre_enqueue, limits, devi
     profile = default_profile(version)
     last = " DynamicResources" if devices else ""
     filters = FILTERS.format(limits) + last
-    assert " ".join(profile.points["preEnqueue"]) == pre_enqueue
-    assert " ".join(profile.points["preFilter"]) == filters
+    assert " ".join(profile.points.get("preEnqueue", ())) == pre_enqueue
+    later = () if version != "1.26" else ("EBSLimits", "GCEPDLimits", "NodeVolumeLimits", "AzureDiskLimits", "VolumeZone")
+    assert [*profile.points["preFilter"]] == [name for name in filters.split() if name not in later]
     assert " ".join(profile.points["filter"]) == f"NodeUnschedulable NodeName TaintToleration {filters}"
     assert " ".join(profile.points["postFilter"]) == f"{last} DefaultPreemption".strip()
     assert profile.weights == SCORES | ({"DynamicResources": 2} if version == "1.35" else {})
@@ -153,7 +155,7 @@ def test_an_upgrade_reports_the_changed_rules():
     ]
 
 
-@pytest.mark.parametrize("version", ["1.27", "1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
+@pytest.mark.parametrize("version", ["1.26", "1.27", "1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
 def test_an_upgraded_document_is_valid_in_1_36(version):
     found = converted(version, STRATEGY % GOOD)
     gates, registry, rules = of("1.36")
@@ -177,7 +179,7 @@ def test_v1beta3_ends_with_1_28(version, reads):
     assert profile.points["preEnqueue"] == ("SchedulingGates",)
 
 
-@pytest.mark.parametrize(("version", "reads"), [("1.27", True), ("1.28", False)])
+@pytest.mark.parametrize(("version", "reads"), [("1.26", True), ("1.27", True), ("1.28", False)])
 def test_v1beta2_ends_with_1_27(version, reads):
     source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "config.yaml", emulate=find_release(version).name)
     if not reads:
@@ -186,7 +188,7 @@ def test_v1beta2_ends_with_1_27(version, reads):
         return
     (profile,) = load_source(source).profiles
     assert profile.weights["NodeAffinity"] == 1
-    assert "SchedulingGates" in profile.points["preEnqueue"]
+    assert profile.points.get("preEnqueue", ()) == (("SchedulingGates",) if version == "1.27" else ())
 
 
 @pytest.mark.parametrize("compared", [True, False])
@@ -204,3 +206,24 @@ def test_volume_limits_have_no_pre_filter_in_1_27():
     assert pre_filters == FILTERS.format("").split()
     assert filters == ["NodeUnschedulable", "NodeName", "TaintToleration", *FILTERS.format(DISKS).split()]
     assert as_table(loaded.profiles, version=loaded.version).count("Limits") == len(DISKS.split())
+
+
+@pytest.mark.parametrize(("version", "known"), [("1.26", False), ("1.27", True)])
+def test_ignored_terms_of_placed_pods_begin_with_1_27(version, known):
+    args = "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {ignorePreferredTermsOfExistingPods: true}}]}]"
+    source = ConfigSource((HEAD + args).encode(), "c.yaml", emulate=version)
+    if known:
+        assert load_source(source).release == "1.27.16"
+    else:
+        with pytest.raises(ConfigError, match="ignorePreferredTermsOfExistingPods"):
+            load_source(source)
+
+
+@pytest.mark.parametrize(("version", "known"), [("1.26", True), ("1.27", False)])
+def test_other_locks_than_leases_end_with_1_26(version, known):
+    source = ConfigSource((HEAD + "leaderElection: {resourceLock: endpointsleases}").encode(), "c.yaml", emulate=version)
+    if known:
+        assert load_source(source).configuration.leader_election.resource_lock == "endpointsleases"
+    else:
+        with pytest.raises(ConfigError, match='resourceLock value must be "leases"'):
+            load_source(source)

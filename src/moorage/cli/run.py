@@ -159,9 +159,10 @@ def _leader(loaded: Loaded) -> LeaderSettings | None:
     if not election.leader_elect:
         return None
     lock = election.resource_lock
-    if lock != "leases" and not (loaded.version.is_old and lock in LOCKS):
-        removed = lock in LOCKS and not loaded.version.is_old
-        why = f"{lock} lock is removed, migrate to leases" if removed else f"Invalid lock-type {lock}"
+    allowed = LOCKS if loaded.version.is_old else loaded.gates.emulated.locks
+    if lock not in allowed:
+        instead = f"{lock}leases" if f"{lock}leases" in allowed else "leases"
+        why = f"{lock} lock is removed, migrate to {instead}" if lock in LOCKS else f"Invalid lock-type {lock}"
         raise InputError(f"couldn't create resource lock: {why}")
     if not election.resource_name:
         raise InputError("couldn't create resource lock: resource name may not be empty")

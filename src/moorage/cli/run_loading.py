@@ -64,7 +64,9 @@ def _load_current(given: Given, era: Era) -> Loaded:
     changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
     # Like kube-scheduler, validate leader election here only if it comes from a file, otherwise when the elector is created.
-    if given["config"] and (faults := list(leader_election_faults(configuration.leader_election, loaded.version))):
+    if given["config"] and (
+        faults := list(leader_election_faults(configuration.leader_election, loaded.version, loaded.gates.emulated))
+    ):
         raise _one_line_error(source.where, faults)
     return replace(loaded, configuration=configuration)
 

@@ -120,7 +120,7 @@ class V1Beta1Document(V1Beta2Document):
 
 
 class V1DocumentV135(_Document):
-    """v1 as 1.27 to 1.35 read it."""
+    """v1 as 1.26 to 1.35 read it."""
 
     profiles: tuple[_ProfileV135, ...] = ()
     delay_cache_until_active: bool = False

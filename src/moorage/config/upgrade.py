@@ -22,11 +22,16 @@ _RATIO: Final = "RequestedToCapacityRatio"
 #: Plugin → the last release with a rule → what the plugin does in later releases.
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
     "InterPodAffinity": {
+        "1.26": "counts the anti-affinity of a nominated pod only if a term concerns the pod",
         "1.27": "does not score pods that no term concerns",
         "1.33": "selects every namespace with a namespaceSelector that matches no labels",
     },
-    "PodTopologySpread": {"1.27": "does not score pods without constraints"},
+    "PodTopologySpread": {
+        "1.26": "counts no pods for a constraint with an empty selector",
+        "1.27": "does not score pods without constraints",
+    },
     "DefaultPreemption": {
+        "1.26": "waits only for victims of preemption that are terminating on the nominated node",
         "1.28": "compares victims by importance",
         "1.34.7": "does not delete victims again that are being deleted",
     },
@@ -36,13 +41,18 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.35": "counts image volumes",
         "1.36": "divides by the number of image volumes too",
     },
-    "NodeAffinity": {"1.29": "does not score pods without preferred terms"},
+    "NodeAffinity": {
+        "1.26": "accepts a term that contradicts itself beside others",
+        "1.29": "does not score pods without preferred terms",
+    },
     "NodePorts": {"1.33": "counts host ports of sidecars"},
     "NodeResourcesBalancedAllocation": {
+        "1.26": "counts CPU overhead in millicores",
         "1.32": "skips pods without requests",
         "1.35": "scores by how much the pod changes the balance, so 75 where it changes nothing",
     },
     _FIT: {
+        "1.26": "scores CPU overhead in millicores",
         "1.27": "ignores resources that the pod does not request",
         "1.31": "counts sidecars of placed pods in scores",
         "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
@@ -53,9 +63,19 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.35": "counts Portworx volumes for their CSI driver on every node with a CSINode",
     },
     "TaintToleration": {"1.34.1": "does not name the taint in its reason"},
-    "VolumeZone": {"1.28": "matches beta labels of volumes with stable labels of nodes"},
-    "VolumeBinding": {"1.32": "has another reason for volumes out of reach", "1.33": "matches VolumeAttributesClasses"},
-    "VolumeRestrictions": {"1.33": "has another reason for ReadWriteOncePod claims in use"},
+    "VolumeZone": {
+        "1.26": "looks up claims in PreFilter",
+        "1.28": "matches beta labels of volumes with stable labels of nodes",
+    },
+    "VolumeBinding": {
+        "1.26": "narrows the nodes to those of bound local volumes, up to 1.28",
+        "1.32": "has another reason for volumes out of reach",
+        "1.33": "matches VolumeAttributesClasses",
+    },
+    "VolumeRestrictions": {
+        "1.26": "tries preemption for a ReadWriteOncePod claim in use",
+        "1.33": "has another reason for ReadWriteOncePod claims in use",
+    },
     "DynamicResources": {
         "1.35": "takes different devices for one request",
         "1.36.2": "releases the counters of devices that it refuses",
@@ -69,6 +89,7 @@ _TRAITS: Final = (
     ("named_nodes_must_exist", "1.28", "a node that a plugin's PreFilter names need not exist"),
     ("preempted_text", "1.28", "the event of an evicted pod names the UID of the pod that it makes room for"),
     ("ends_with_two_periods", "1.28", "a message with the text of preemption ends with one period"),
+    ("quotes_pre_filter", "1.25", "a message quotes the reason of a PreFilter plugin without counting nodes"),
     ("narrowing_rejects", "1.30", "events that a plugin names wake pods whose nodes it narrowed"),
     ("names_nodes_left_out", "1.31", "messages count the nodes that a plugin's PreFilter left out"),
 )

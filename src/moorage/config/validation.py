@@ -18,6 +18,7 @@ from moorage.config.extender_validation import extender_faults
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
+from moorage.releases import CURRENT, Release
 
 __all__ = ["leader_election_faults", "validation_faults"]
 
@@ -29,7 +30,7 @@ def validation_faults(configuration: Configuration, gates: FeatureGates, version
 
 def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     yield from _client_connection(configuration.client_connection)
-    yield from leader_election_faults(configuration.leader_election, version)
+    yield from leader_election_faults(configuration.leader_election, version, gates.emulated)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
     yield from _profiles(configuration.profiles, gates, version)
@@ -48,7 +49,7 @@ def _client_connection(given: ClientConnection) -> Iterator[Fault]:
         yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", given.burst)
 
 
-def leader_election_faults(given: LeaderElection, version: ApiVersion = V1) -> Iterator[Fault]:
+def leader_election_faults(given: LeaderElection, version: ApiVersion = V1, release: Release = CURRENT) -> Iterator[Fault]:
     """Yield the faults of a configuration's leader election, after flags are applied."""
     if not given.leader_elect:
         return
@@ -63,7 +64,7 @@ def leader_election_faults(given: LeaderElection, version: ApiVersion = V1) -> I
             yield Fault("Invalid value", f"leaderElection.{name}", f"{name} is required", text)
         elif not text:
             yield Fault("Required value", f"leaderElection.{name}")
-    if given.resource_lock != "leases" and not version.is_old:
+    if given.resource_lock not in release.locks and len(release.locks) == 1 and not version.is_old:
         text = 'resourceLock value must be "leases"'
         yield Fault("Invalid value", "leaderElection.resourceLock", text, given.resource_lock)
 

@@ -348,7 +348,7 @@ class Cycle:
             post_filter=outcome,
             evaluated=count,
             among=count,
-            periods=1 + profile.ends_with_two_periods,
+            form=profile.message_form,
         )
 
 

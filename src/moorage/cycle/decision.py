@@ -8,7 +8,7 @@ from moorage.errors import PluginError
 from moorage.framework.plugin_runner import Scores
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.framework.verdict_table import Verdicts, fit_error
+from moorage.framework.verdict_table import NEWEST_FORM, MessageForm, Verdicts, fit_error
 from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo
 
@@ -29,7 +29,7 @@ class Decision(Struct, frozen=True):
     ``done_without``   errors of extenders that failed and were skipped
     ``refused_after``  the rejection by Reserve, Permit or binding, after a node had been chosen
     ``group``          the status of the pod's group, if the group is why the pod is not placed
-    ``periods``        with how many periods the message ends if it quotes ``post_filter``
+    ``form``           how the release words the message
     ``among``          the number of nodes in scope; None: all rows of ``verdicts``
     """
 
@@ -46,7 +46,7 @@ class Decision(Struct, frozen=True):
     done_without: tuple[PluginError, ...] = ()
     group: Status | None = None
     among: int | None = None
-    periods: int = 1
+    form: MessageForm = NEWEST_FORM
 
     @property
     def code(self) -> Code:
@@ -91,7 +91,7 @@ class Decision(Struct, frozen=True):
         if self.verdicts is None:
             return NO_NODES
         after = ", ".join(self.post_filter.reasons) if self.post_filter is not None else ""
-        return fit_error(self.verdicts, after and after + "." * (self.periods - 1), self.among)
+        return fit_error(self.verdicts, after, self.among, self.form)
 
     @staticmethod
     def _refusal(status: Status) -> str:

@@ -6,6 +6,7 @@ A dropped field counts neither for pending pods nor for placed ones:
 * host ports of sidecars, up to 1.33.3
 * the state of a resize that the kubelet reports, up to 1.32
 * inclusion policies of spread constraints up to 1.32, and ``minDomains`` up to 1.29, while their gates are off
+* ``matchLabelKeys`` of spread constraints, off up to 1.26, while their gate is off
 * sidecars, up to 1.27
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
@@ -13,13 +14,13 @@ Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.Calcul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
 from msgspec.structs import replace
 
-from moorage.api.core import ContainerStatus, Pod
+from moorage.api.core import ContainerStatus, Pod, TopologySpreadConstraint
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
 from moorage.framework.features import FeatureGates
 
@@ -60,6 +61,8 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_sidecar_ports
     if not gates.emulated.knows_sidecars:
         yield _without_sidecars
+    if not gates["MatchLabelKeysInPodTopologySpread"]:
+        yield _without_label_keys
     if _is_closed(gates, "MinDomainsInPodTopologySpread"):
         yield _without_min_domains
     if _is_closed(gates, "NodeInclusionPolicyInPodTopologySpread"):
@@ -118,6 +121,24 @@ def _with_init_containers(pod: Pod, **fields: Any) -> Pod:
     """Return the pod with these fields in all of its init containers."""
     init = tuple(replace(one, **fields) for one in pod.spec.init_containers)
     return replace(pod, spec=replace(pod.spec, init_containers=init))
+
+
+def _without_label_keys(pod: Pod) -> Pod:
+    """Drop the keys, and what the API server's defaults added to the selectors for them."""
+    constraints = pod.spec.topology_spread_constraints
+    if not any(one.match_label_keys for one in constraints):
+        return pod
+    kept = tuple(_without_keys(one, pod.metadata.labels) for one in constraints)
+    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))
+
+
+def _without_keys(one: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
+    added = {(key, "In", (labels[key],)) for key in one.match_label_keys if key in labels}
+    selector = one.label_selector
+    if selector is not None:
+        rest = tuple(asked for asked in selector.match_expressions if (asked.key, asked.operator, asked.values) not in added)
+        selector = replace(selector, match_expressions=rest)
+    return replace(one, match_label_keys=(), label_selector=selector)
 
 
 def _without_min_domains(pod: Pod) -> Pod:

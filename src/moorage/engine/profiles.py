@@ -14,6 +14,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Handle, Registry
+from moorage.framework.verdict_table import MessageForm
 from moorage.plugins.earlier.event_kinds import EVENT_KINDS
 from moorage.printable import clip
 
@@ -67,7 +68,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         rejection_ends_pre_filter=gates.emulated.rejection_ends_pre_filter,
         evicts_on_nodes_left_out=gates.emulated.evicts_on_nodes_left_out,
         named_nodes_must_exist=gates.emulated.named_nodes_must_exist,
-        ends_with_two_periods=gates.emulated.ends_with_two_periods,
+        message_form=MessageForm(1 + gates.emulated.ends_with_two_periods, gates.emulated.quotes_pre_filter),
         asks_hints=gates["SchedulerQueueingHints"],
         unhinted=EVENT_KINDS[gates.emulated.event_kinds],
         placement_weights=resolved.placement_weights,

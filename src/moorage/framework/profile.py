@@ -19,6 +19,7 @@ from moorage.framework.events import ClusterEvent, Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
+from moorage.framework.verdict_table import NEWEST_FORM, MessageForm
 from moorage.framework.verdicts import Hold, Reject
 from moorage.printable import clip
 from moorage.state.cluster import Snapshot
@@ -82,7 +83,7 @@ class Profile:
     ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
     ``evicts_on_nodes_left_out``  preemption may evict pods on nodes that a PreFilter plugin left out
     ``named_nodes_must_exist``    a PreFilter plugin that names a node which does not exist fails the attempt
-    ``ends_with_two_periods``     a message adds a period to the text of PostFilter, which already ends with one
+    ``message_form``       how the message of a failed attempt is worded
     ``rejection_ends_pre_filter``  the first PreFilter plugin that rejects the pod is the last one that runs
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     """
@@ -99,7 +100,7 @@ class Profile:
     rejection_ends_pre_filter: bool = False
     evicts_on_nodes_left_out: bool = False
     named_nodes_must_exist: bool = False
-    ends_with_two_periods: bool = False
+    message_form: MessageForm = NEWEST_FORM
     asks_hints: bool = True
     unhinted: Mapping[str, tuple[ClusterEvent, ...]] = field(default_factory=dict)
     placement_weights: Mapping[str, int] = field(default_factory=dict)

@@ -7,6 +7,7 @@ so that thousands of nodes with one reason cost one entry.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray
 
-__all__ = ["Verdicts", "fit_error"]
+__all__ = ["NEWEST_FORM", "MessageForm", "Verdicts", "fit_error"]
 
 
 class Verdicts:
@@ -85,15 +86,30 @@ class Verdicts:
         return counts
 
 
-def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None) -> str:
+class MessageForm(NamedTuple):
+    """How a release words the message of a failed attempt.
+
+    ``periods``           with how many periods the message ends if it quotes PostFilter, whose text has one
+    ``quotes_pre_filter``  a PreFilter plugin's reason stands alone; otherwise it counts as the reason of every node
+    """
+
+    periods: int = 1
+    quotes_pre_filter: bool = True
+
+
+#: The form of the newest release.
+NEWEST_FORM: Final = MessageForm()
+
+
+def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None, form: MessageForm = NEWEST_FORM) -> str:
     """Return kube-scheduler's message of a failed attempt: ``0/N nodes are available: …``.
 
     Source  framework/types.go, FitError.Error
     """
     text = f"0/{len(verdicts) if rows is None else rows} nodes are available:"
-    if verdicts.pre_filter is not None:
+    if verdicts.pre_filter is not None and form.quotes_pre_filter:
         text += f" {verdicts.pre_filter.message}." if verdicts.pre_filter.message else ""
     else:
         reasons = sorted(f"{count} {reason}" for reason, count in verdicts.histogram().items())
-        text += f" {', '.join(reasons)}." if reasons else ""
-    return f"{text} {post_filter}" if post_filter else text
+        text += f" {', '.join(reasons)}." if reasons or not form.quotes_pre_filter else ""
+    return f"{text} {post_filter}{'.' * (form.periods - 1)}" if post_filter else text

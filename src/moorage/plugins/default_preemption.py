@@ -205,8 +205,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if status is not None and status.code is Code.UNRESOLVABLE:
             return ""
         on_node = attempt.snapshot.table.pods[row].values()
-        leaving = any(other.priority < pod.priority and _was_preempted(other) for other in on_node)
+        leaving = any(other.priority < pod.priority and self.is_leaving(other) for other in on_node)
         return VICTIMS_TERMINATING if leaving else ""
+
+    @staticmethod
+    def is_leaving(other: PodInfo) -> bool:
+        """Return whether a pod that preempted before waits for this pod of its nominated node to terminate."""
+        return _was_preempted(other)
 
     def _ineligible_in_group(self, pod: PodInfo, attempt: Attempt) -> str:
         """Return why a pod of a group may not preempt by itself; empty if it may."""

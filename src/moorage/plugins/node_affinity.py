@@ -55,7 +55,7 @@ from moorage.state.node_matching import (
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAffinityArgs", "PreferredTerm"]
+__all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAffinityArgs", "PreferredTerm", "nodes_named"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 REASON = "node(s) didn't match Pod's node affinity/selector"

@@ -1,6 +1,6 @@
-"""Feature gates of 1.27 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
+"""Feature gates of 1.22 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
 
-Source  kubernetes 1.27 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
+Source  kubernetes 1.22 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
 """
 
 from __future__ import annotations
@@ -66,6 +66,29 @@ _LAST_IN: Final[Mapping[str, str]] = {
         MixedProtocolLBService NetworkPolicyStatus PodHasNetworkCondition PodSecurity ServiceIPStaticSubrange
         ServiceInternalTrafficPolicy UserNamespacesStatelessPodsSupport WatchFromStorageWithoutResourceVersion
         WindowsHostProcessContainers
+    """,
+    "1.26": """
+        CSIInlineVolume CSIMigration CSIMigrationAWS CSIMigrationAzureDisk ControllerManagerLeaderMigration
+        DaemonSetUpdateSurge EphemeralContainers ExpandCSIVolumes ExpandInUsePersistentVolumes ExpandPersistentVolumes
+        IdentifyPodOS LocalStorageCapacityIsolation NetworkPolicyEndPort StatefulSetMinReadySeconds
+    """,
+    "1.25": """
+        CSIMigrationOpenStack CSRDuration DefaultPodTopologySpread DynamicKubeletConfig IndexedJob NonPreemptingPriority
+        PodAffinityNamespaceSelector PodOverhead PreferNominatedNode ServiceLBNodePortControl ServiceLoadBalancerClass
+        SuspendJob
+    """,
+    "1.24": """
+        CSIServiceAccountToken CSIVolumeFSGroupPolicy ConfigurableFSGroupPolicy EndpointSlice EndpointSliceNodeName
+        EndpointSliceProxying GenericEphemeralVolume IPv6DualStack IngressClassNamespacedParams PodDisruptionBudget
+        SelectorIndex StorageObjectInUseProtection TTLAfterFinished VolumeSubpath WindowsEndpointSliceProxying
+    """,
+    "1.23": """
+        HugePageStorageMediumSize ImmutableEphemeralVolumes NamespaceDefaultLabelName RuntimeClass SetHostnameAsFQDN
+        StreamingProxyRedirects ValidateProxyRedirects WarningHeaders csiMigrationRBD
+    """,
+    "1.22": """
+        AllowInsecureBackendProxy BoundServiceAccountTokenVolume CronJobControllerV2 NodeLease
+        ServiceAccountIssuerDiscovery StartupProbe SupportNodePidsLimit SupportPodPidsLimit Sysctls
     """,
 }
 
@@ -149,11 +172,42 @@ _FIRST_IN: Final[Mapping[str, str]] = {
         PodReadyToStartContainersCondition SchedulerQueueingHints SeparateCacheWatchRPC SidecarContainers
         SkipReadOnlyValidationGCE UnknownVersionInteroperabilityProxy UserNamespacesSupport
     """,
+    "1.27": """
+        AdmissionWebhookMatchConditions CloudControllerManagerWebhook CloudDualStackNodeIPs ClusterTrustBundle
+        ElasticIndexedJob InPlacePodVerticalScaling KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+        MultiCIDRServiceAllocator NewVolumeManagerReconstruction NodeLogQuery SecurityContextDeny
+        ServiceNodePortStaticSubrange StableLoadBalancerNodeSet WatchFromStorageWithoutResourceVersion WatchList
+    """,
+    "1.26": """
+        APISelfSubjectReview AggregatedDiscoveryEndpoint ComponentSLIs ConsistentHTTPGetHandlers
+        CrossNamespaceVolumeDataSource DynamicResourceAllocation EventedPLEG LegacyServiceAccountTokenTracking
+        MinimizeIPTablesRestore PDBUnhealthyPodEvictionPolicy PodSchedulingReadiness StatefulSetStartOrdinal
+        TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
+        ValidatingAdmissionPolicy WindowsHostNetwork
+    """,
+    "1.25": """
+        CSINodeExpandSecret ContainerCheckpoint IPTablesOwnershipCleanup JobPodFailurePolicy KMSv2 KubeletTracing
+        LoggingAlphaOptions LoggingBetaOptions MatchLabelKeysInPodTopologySpread MultiCIDRRangeAllocator
+        NodeInclusionPolicyInPodTopologySpread PodDisruptionConditions PodHasNetworkCondition
+        RetroactiveDefaultStorageClass SELinuxMountReadWriteOncePod UserNamespacesStatelessPodsSupport
+    """,
+    "1.24": """
+        CSIMigrationRBD CronJobTimeZone LegacyServiceAccountTokenNoAutoGeneration MaxUnavailableStatefulSet
+        MinDomainsInPodTopologySpread NetworkPolicyStatus NodeOutOfServiceVolumeDetach ServiceIPStaticSubrange
+        UnauthenticatedHTTP2DOSMitigation
+    """,
+    "1.23": """
+        CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIMigrationPortworx CustomResourceValidationExpressions
+        DisableKubeletCloudCredentialProviders GRPCContainerProbe GracefulNodeShutdownBasedOnPodPriority
+        HonorPVReclaimPolicy IdentifyPodOS InTreePluginPortworxUnregister InTreePluginRBDUnregister
+        JobMutableNodeSchedulingDirectives JobReadyPods OpenAPIEnums OpenAPIV3 PodAndContainerStatsFromCRI
+        RecoverVolumeExpansionFailure ServerSideFieldValidation StatefulSetAutoDeletePVC csiMigrationRBD
+    """,
 }
 
 
 def inert_gates(minor: str) -> frozenset[str]:
-    """Return the gates that a release of 1.27 to 1.36 accepts without effect."""
+    """Return the gates that a release of 1.22 to 1.36 accepts without effect."""
     found = OTHER_GATES
     for last, first in zip(_LAST_IN, _FIRST_IN, strict=True):
         if first == minor:

@@ -1,6 +1,6 @@
-"""The metrics of 1.27 to 1.35: what differs from those of 1.36. Metrics that only an open gate shows are not listed.
+"""The metrics of 1.22 to 1.35: what differs from those of 1.36. Metrics that only an open gate shows are not listed.
 
-Source  kube-scheduler 1.27 to 1.36, pkg/scheduler/metrics/metrics.go
+Source  kube-scheduler 1.22 to 1.36, pkg/scheduler/metrics/metrics.go
 """
 
 from __future__ import annotations
@@ -80,8 +80,10 @@ _1_28: Final[_Changes] = {
     },
 }
 
+_1_26: Final[_Changes] = {**_1_28, **_hidden("plugin_evaluation_total")}
+
 #: Minor release → metric of 1.36 → what is different.
 METRICS: Final[Mapping[str, _Changes]] = {
     "1.35": _1_35, "1.34": _1_34, "1.33": _1_33, "1.32": _1_32, "1.31": _1_31, "1.30": _1_30,
-    "1.29": _1_29, "1.28": _1_28, "1.27": _1_28,
+    "1.29": _1_29, "1.28": _1_28, "1.27": _1_28, "1.26": _1_26,
 }  # fmt: skip

@@ -1,6 +1,6 @@
-"""Feature gates of 1.27 to 1.29 that change scheduling decisions: what differs from the next release.
+"""Feature gates of 1.26 to 1.29 that change scheduling decisions: what differs from the next release.
 
-Source  kubernetes 1.27 to 1.29, pkg/features/kube_features.go
+Source  kubernetes 1.26 to 1.29, pkg/features/kube_features.go
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from moorage.releases.earlier_gates import GATES_1_30, gates_before
 from moorage.releases.release import ALPHA, BETA, Gate
 
-__all__ = ["GATES_1_27", "GATES_1_28", "GATES_1_29"]
+__all__ = ["GATES_1_26", "GATES_1_27", "GATES_1_28", "GATES_1_29"]
 
 _ON: Final = Gate(True, BETA)
 _OFF: Final = Gate(False, ALPHA)
@@ -18,3 +18,13 @@ _OFF: Final = Gate(False, ALPHA)
 GATES_1_29: Final = gates_before(GATES_1_30, {"MinDomainsInPodTopologySpread": _ON, "PodSchedulingReadiness": _ON})
 GATES_1_28: Final = gates_before(GATES_1_29, {"ReadWriteOncePod": _ON, "SidecarContainers": _OFF}, "VolumeAttributesClass")
 GATES_1_27: Final = gates_before(GATES_1_28, {}, "SchedulerQueueingHints SidecarContainers")
+GATES_1_26: Final = gates_before(
+    GATES_1_27,
+    {
+        "MatchLabelKeysInPodTopologySpread": _OFF,
+        "MinDomainsInPodTopologySpread": Gate(False, BETA),
+        "PodSchedulingReadiness": _OFF,
+        "ReadWriteOncePod": _OFF,
+    },
+    "InPlacePodVerticalScaling",
+)

@@ -1,4 +1,4 @@
-"""The releases 1.27 to 1.29: how each differs from the one after it.
+"""The releases 1.26 to 1.29: how each differs from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.releases.older_gates import GATES_1_27, GATES_1_28, GATES_1_29
+from moorage.releases.older_gates import GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
 
 __all__ = ["OLDER"]
 
@@ -73,5 +73,35 @@ _1_27_16: Final = before_release(
     **of_minor("1.27", GATES_1_27),
 )
 
+_1_26_15: Final = before_release(
+    _1_27_16,
+    "1.26.15",
+    dict.fromkeys(
+        (
+            "DefaultPreemption",
+            "InterPodAffinity",
+            "NodeAffinity",
+            "NodeResourcesBalancedAllocation",
+            "NodeResourcesFit",
+            "PodTopologySpread",
+            "VolumeBinding",
+            "VolumeRestrictions",
+            "VolumeZone",
+        ),
+        "1.26",
+    ),
+    lacks_points={
+        **_1_27_16.lacks_points,
+        "NodeResourcesBalancedAllocation": "preScore",
+        "NodeResourcesFit": "preScore placementScore",
+        "VolumeZone": "preFilter",
+    },
+    documents=_1_27_16.documents,
+    locks=("leases", "endpointsleases", "configmapsleases"),
+    evicts_on_nodes_left_out=True,
+    named_nodes_must_exist=True,
+    **of_minor("1.26", GATES_1_26),
+)
+
 #: Newest first, as each builds on the one after it.
-OLDER: Final = (_1_29_14, _1_28_8, _1_27_16)
+OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15)

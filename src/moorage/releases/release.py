@@ -64,6 +64,8 @@ class Release:
     #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
     legacy_flags: bool = False
     default_lock: str = "leases"
+    #: The objects that leader election may lock.
+    locks: tuple[str, ...] = ("leases",)
     #: The default of --authorization-always-allow-paths.
     open_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     serves_resource_metrics: bool = True
@@ -95,6 +97,8 @@ class Release:
     named_nodes_must_exist: bool = False
     #: A message ends with a period after the text of PostFilter, which has its own.
     ends_with_two_periods: bool = False
+    #: A message quotes the reason of a PreFilter plugin alone; otherwise it counts it for every node.
+    quotes_pre_filter: bool = True
     #: The event of an evicted pod, with ``{uid}`` or ``{key}`` of the pod it makes room for, and the ``{node}``.
     preempted_text: str = "Preempted by pod {uid} on node {node}"
     #: A PreFilter plugin that rejects the pod ends PreFilter, even if eviction might help.

@@ -2,17 +2,19 @@
 
 Reads     requests of the pod; the nodes' allocatable and requested resources
 Scores    50 to 100 by the balance with the pod; up to 1.32 also for a pod that requests none of the resources. Up to 1.34
-          devices do not count
-Source    kube-scheduler 1.35, 1.34 and 1.32, plugins/noderesources/balanced_allocation.go
+          devices do not count. Up to 1.26 a pod's CPU overhead counts in whole cores, as if they were millicores
+Source    kube-scheduler 1.35, 1.34, 1.32 and 1.26, plugins/noderesources/balanced_allocation.go
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.verdicts import Skip
 from moorage.plugins import node_resources_balanced_allocation as today
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, without_devices
+from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores
 from moorage.plugins.scoring_strategies import Demand
 from moorage.plugins.single_node_scores import balance_of
 from moorage.state.cluster import Snapshot
@@ -21,7 +23,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesBalancedAllocationV132", "NodeResourcesBalancedAllocationV134", "NodeResourcesBalancedAllocationV135",
+    "NodeResourcesBalancedAllocationV126", "NodeResourcesBalancedAllocationV132", "NodeResourcesBalancedAllocationV134",
+    "NodeResourcesBalancedAllocationV135",
 ]  # fmt: skip
 
 
@@ -58,3 +61,18 @@ class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV134):
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands | Skip:
         return self.pre_score_disabled(pod, snapshot, feasible)
+
+
+class NodeResourcesBalancedAllocationV126(NodeResourcesBalancedAllocationV132):
+    """The plugin; see the module docstring."""
+
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.USAGE, self._signature, signature_reads=())
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
+        signature = super()._signature(pod)
+        return signature if signature is None else {**signature, "spec.overhead": overhead_of(pod)}
+
+    def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
+        return with_overhead_in_cores(without_devices(super().pre_score_disabled(pod, snapshot, feasible)), pod)

@@ -1,9 +1,10 @@
 """InterPodAffinity up to 1.35: pods that are only nominated wake no pod, and a deleted pod's anti-affinity does not count.
 
 Up to 1.33 the namespace selector of an incoming pod's term selects the namespaces that it matches, and no others. Up to 1.27
-every pod is scored; one that no term concerns scores 0.
+every pod is scored; one that no term concerns scores 0. Up to 1.26 Filter always runs, so the anti-affinity of a nominated pod
+counts even if no placed pod has any, and ``hardPodAffinityWeight`` is the only argument.
 
-Source    kube-scheduler 1.35, 1.33.3 and 1.27.16, plugins/interpodaffinity/plugin.go
+Source    kube-scheduler 1.35, 1.33.3, 1.27.16 and 1.26.15, plugins/interpodaffinity/plugin.go
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm
 from moorage.plugins.affinity_scores import AffinityWeights
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.selected_namespaces import with_namespaces, with_namespaces_found
-from moorage.plugins.inter_pod_affinity import InterPodAffinity, signature_of
+from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, signature_of
+from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinityArgsV121
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["InterPodAffinityV127", "InterPodAffinityV133", "InterPodAffinityV135"]
+__all__ = ["InterPodAffinityV126", "InterPodAffinityV127", "InterPodAffinityV133", "InterPodAffinityV135"]
 
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
@@ -61,3 +63,18 @@ class InterPodAffinityV127(InterPodAffinityV133):
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
         found = super().pre_score(pod, snapshot, feasible)
         return {} if isinstance(found, Skip) else found
+
+
+class InterPodAffinityV126(InterPodAffinityV127):
+    """The plugin; see the module docstring."""
+
+    Args = InterPodAffinityArgsV121
+    reuse = InterPodAffinityV127.reuse
+
+    def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
+        given = args or InterPodAffinityArgsV121()
+        super().__init__(InterPodAffinityArgs(hard_pod_affinity_weight=given.hard_pod_affinity_weight))
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Hold:
+        found = super().pre_filter(pod, snapshot)
+        return AffinityCounts(snapshot, (), (), False, {}, {}, {}) if isinstance(found, Skip) else found

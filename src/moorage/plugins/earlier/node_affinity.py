@@ -1,17 +1,20 @@
 """NodeAffinity up to 1.29: every pod is scored; without preferred terms it scores 0 everywhere.
 
-Source    kube-scheduler 1.29.14, plugins/nodeaffinity/node_affinity.go
+Up to 1.26 one required term that names no node, by contradicting itself, rejects the pod; other terms do not matter.
+
+Source    kube-scheduler 1.29.14 and 1.26.15, plugins/nodeaffinity/node_affinity.go
 """
 
 from __future__ import annotations
 
-from moorage.framework.verdicts import Skip
-from moorage.plugins.node_affinity import NodeAffinity, PreferredTerm
+from moorage.api.core import NodeSelector
+from moorage.framework.verdicts import Hold, Narrow, Skip
+from moorage.plugins.node_affinity import REASON_CONFLICT, NodeAffinity, PreferredTerm, nodes_named
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeAffinityV129"]
+__all__ = ["NodeAffinityV126", "NodeAffinityV129"]
 
 
 class NodeAffinityV129(NodeAffinity):
@@ -22,3 +25,24 @@ class NodeAffinityV129(NodeAffinity):
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
         found = super().pre_score(pod, snapshot, feasible)
         return () if isinstance(found, Skip) else found
+
+
+class NodeAffinityV126(NodeAffinityV129):
+    """The plugin up to 1.26."""
+
+    reuse = NodeAffinity.reuse
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
+        found = super().pre_filter(pod, snapshot)
+        return Hold.because(REASON_CONFLICT, unresolvable=True) if _contradicts_itself(pod) else found
+
+
+def _contradicts_itself(pod: PodInfo) -> bool:
+    """Return whether a required term names no node, and each term before it names some."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    for term in required.node_selector_terms if required is not None else ():
+        names = nodes_named(NodeSelector(node_selector_terms=(term,)))
+        if not names:
+            return names is not None
+    return False

@@ -7,10 +7,11 @@ Up to 1.33 every refusal can be cured by preemption, even where the request exce
 only nominated wake no pod, and pods with sidecars are rejected while the gate SidecarContainers is off. Up to 1.31 the usage
 that is scored counts only the largest init container of a placed pod, also if it is a sidecar. Up to 1.29 it is Filter that
 rejects pods with sidecars while their gate is off. Up to 1.27 a pod that requests anything does not fit where CPU, memory or
-ephemeral storage is overcommitted, even if it requests none of that.
+ephemeral storage is overcommitted, even if it requests none of that. Up to 1.26 scoring counts a pod's CPU overhead in whole
+cores, as if they were millicores, and of equal names in a strategy's resources the last one counts.
 
-Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.31.8, framework/types.go,
-          calculateResource
+Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.26.15, resource_allocation.go;
+          1.31.8, framework/types.go, calculateResource
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands, without_devices
 from moorage.plugins.devices.resource_backing import unlisted
+from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.resource_backing import backs_by_one_name
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
@@ -50,8 +52,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesFitArgsV135", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132",
-    "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
+    "NodeResourcesFitArgsV135", "NodeResourcesFitV126", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131",
+    "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -191,3 +193,20 @@ class NodeResourcesFitV127(NodeResourcesFitV129):
             return ()
         first = (wanted.pop(name, RequestedResource(name, 0)) for name in ALWAYS_COMPARED)
         return (*first, *wanted.values())
+
+
+class NodeResourcesFitV126(NodeResourcesFitV127):
+    """The plugin; see the module docstring."""
+
+    def __init__(self, args: NodeResourcesFitArgsV135 | None = None) -> None:
+        super().__init__(args)
+        self._resources = tuple({one.name: one for one in self._resources}.values())
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
+        signature = super()._signature(pod)
+        return signature if signature is None else {**signature, "spec.overhead": overhead_of(pod)}
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
+        return with_overhead_in_cores(without_devices(super().pre_score(pod, snapshot, feasible)), pod)
+
+    pre_score_disabled = pre_score

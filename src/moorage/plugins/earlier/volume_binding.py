@@ -6,16 +6,16 @@
   existing volumes count, fuller ones score higher by default, and pods for which no volume matches on any node are not scored.
 * Up to 1.29 every pod is scored; without volumes to match it scores 0.
 * Up to 1.28 PreFilter narrows the search to the nodes whose host names are in the node affinity of bound volumes, and claims
-  have no VolumeAttributesClass.
+  have no VolumeAttributesClass. Up to 1.26 it narrows nothing.
 
-Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14 and 1.28.8, plugins/volumebinding; component-helpers, storage/volume
+Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8 and 1.26.15, plugins/volumebinding; component-helpers, storage/volume
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from msgspec import structs
 
@@ -38,7 +38,14 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBindingArgsV132", "VolumeBindingV128", "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133"]
+__all__ = [
+    "VolumeBindingArgsV132",
+    "VolumeBindingV126",
+    "VolumeBindingV128",
+    "VolumeBindingV129",
+    "VolumeBindingV132",
+    "VolumeBindingV133",
+]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 UNSUPPORTED: Final = (
@@ -140,16 +147,25 @@ class VolumeBindingV128(VolumeBindingV129):
     """The plugin; see the module docstring."""
 
     reuse = BoundVolumes.reuse
+    #: PreFilter narrows the search to the nodes of local volumes.
+    narrows: ClassVar[bool] = True
 
     def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
         return BoundVolumes.claims_to_bind(self, claims, snapshot)
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> VolumeBindingState | Skip | Hold | Narrow[VolumeBindingState]:
         state = super().pre_filter(pod, snapshot)
-        if not isinstance(state, VolumeBindingState):
+        if not isinstance(state, VolumeBindingState) or not self.narrows:
             return state
         names = _nodes_of([volume for _, volume in state.wanted.bound])
         return state if names is None else Narrow(names, state)
+
+
+class VolumeBindingV126(VolumeBindingV128):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+    narrows = False
 
 
 def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:

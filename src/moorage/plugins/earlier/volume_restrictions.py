@@ -1,8 +1,9 @@
 """VolumeRestrictions up to 1.33: the reason for a ReadWriteOncePod claim in use has another text.
 
-Up to 1.28 claims do not matter while the gate ReadWriteOncePod is off.
+Up to 1.28 claims do not matter while the gate ReadWriteOncePod is off. Up to 1.26 a ReadWriteOncePod claim in use is beyond
+preemption: PreFilter rejects the pod.
 
-Source    kube-scheduler 1.33.3 and 1.28.8, plugins/volumerestrictions/volume_restrictions.go
+Source    kube-scheduler 1.33.3, 1.28.8 and 1.26.15, plugins/volumerestrictions/volume_restrictions.go
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from moorage.plugins.volume_restrictions import RestrictedVolumes, VolumeRestric
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["VolumeRestrictionsV128", "VolumeRestrictionsV133"]
+__all__ = ["VolumeRestrictionsV126", "VolumeRestrictionsV128", "VolumeRestrictionsV133"]
 
 
 class VolumeRestrictionsV133(VolumeRestrictions):
@@ -42,3 +43,15 @@ class VolumeRestrictionsV128(VolumeRestrictionsV133, Attachable):
             return super().pre_filter(pod, snapshot)
         disks = pod.volumes.disks if pod.volumes is not None else ()
         return RestrictedVolumes(disks, frozenset(), 0) if disks else SKIP
+
+
+class VolumeRestrictionsV126(VolumeRestrictionsV128):
+    """The plugin up to 1.26."""
+
+    reuse = VolumeRestrictions.reuse
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
+        found = super().pre_filter(pod, snapshot)
+        if isinstance(found, RestrictedVolumes) and found.uses:
+            return Hold.because(self.claim_taken, unresolvable=True)
+        return found

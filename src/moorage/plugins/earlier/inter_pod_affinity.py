@@ -68,7 +68,7 @@ class InterPodAffinityV127(InterPodAffinityV133):
 class InterPodAffinityV126(InterPodAffinityV127):
     """The plugin; see the module docstring."""
 
-    Args = InterPodAffinityArgsV121
+    Args = InterPodAffinityArgsV121  # type: ignore[assignment]  # without an argument that came later
     reuse = InterPodAffinityV127.reuse
 
     def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:

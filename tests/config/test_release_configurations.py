@@ -44,7 +44,6 @@ def default_profile(version):
 @pytest.mark.parametrize(
     ("version", "pre_enqueue", "limits", "devices"),
     [
-        ("1.26", "", DISKS, False),
         ("1.28", "SchedulingGates", DISKS, False),
         ("1.29", "SchedulingGates", DISKS, False),
         ("1.30", "SchedulingGates", DISKS, False),
@@ -59,9 +58,8 @@ def test_the_default_profile_is_the_release_s(version, pre_enqueue, limits, devi
     profile = default_profile(version)
     last = " DynamicResources" if devices else ""
     filters = FILTERS.format(limits) + last
-    assert " ".join(profile.points.get("preEnqueue", ())) == pre_enqueue
-    later = () if version != "1.26" else ("EBSLimits", "GCEPDLimits", "NodeVolumeLimits", "AzureDiskLimits", "VolumeZone")
-    assert [*profile.points["preFilter"]] == [name for name in filters.split() if name not in later]
+    assert " ".join(profile.points["preEnqueue"]) == pre_enqueue
+    assert " ".join(profile.points["preFilter"]) == filters
     assert " ".join(profile.points["filter"]) == f"NodeUnschedulable NodeName TaintToleration {filters}"
     assert " ".join(profile.points["postFilter"]) == f"{last} DefaultPreemption".strip()
     assert profile.weights == SCORES | ({"DynamicResources": 2} if version == "1.35" else {})
@@ -199,11 +197,13 @@ def test_a_release_that_was_not_compared_says_so(compared):
     assert ("by its source, not compared" in loaded.heading) is not compared
 
 
-def test_volume_limits_have_no_pre_filter_in_1_27():
-    loaded = load_source(ConfigSource(HEAD.encode(), "c.yaml", emulate="1.27.16"))
+@pytest.mark.parametrize(("version", "lacks"), [("1.27", ""), ("1.26", " VolumeZone")])
+def test_volume_limits_have_no_pre_filter_up_to_1_27(version, lacks):
+    loaded = load_source(ConfigSource(HEAD.encode(), "c.yaml", emulate=version))
     (profile,) = as_document(loaded.configuration, loaded.profiles, loaded.version)["profiles"]
     pre_filters, filters = ([one["name"] for one in profile["plugins"][point]["enabled"]] for point in ("preFilter", "filter"))
-    assert pre_filters == FILTERS.format("").split()
+    assert pre_filters == FILTERS.format("").replace(lacks, "").split()
+    assert loaded.profiles[0].points.get("preEnqueue", ()) == (() if lacks else ("SchedulingGates",))
     assert filters == ["NodeUnschedulable", "NodeName", "TaintToleration", *FILTERS.format(DISKS).split()]
     assert as_table(loaded.profiles, version=loaded.version).count("Limits") == len(DISKS.split())
 

@@ -58,6 +58,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
     },
     "NodeVolumeLimits": {
+        "1.26": "counts disks of AWS and Azure for their CSI drivers on every node with a CSINode",
         "1.27": "counts disks of Google Compute Engine for their CSI driver on every node with a CSINode",
         "1.31": "reads limits from CSINodes alone, and counts VolumeAttachments",
         "1.35": "counts Portworx volumes for their CSI driver on every node with a CSINode",

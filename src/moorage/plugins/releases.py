@@ -88,6 +88,7 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
 #: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them. The
 #: rules of releases after the newest are named for the release in which they begin.
 VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("AzureDiskLimits", "1.26"): earlier_disks.AzureDiskLimitsV126,
     ("AzureDiskLimits", "1.29"): earlier_disks.AzureDiskLimitsV129,
     ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
     ("CinderLimits", "1.29"): earlier_disks.CinderLimitsV129,
@@ -102,6 +103,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
     ("DynamicResources", "1.36.2"): earlier_devices.DynamicResourcesV1362,
     ("DynamicResources", "1.37"): later_devices.DynamicResourcesV137,
+    ("EBSLimits", "1.26"): earlier_disks.EBSLimitsV126,
     ("EBSLimits", "1.29"): earlier_disks.EBSLimitsV129,
     ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
     ("GCEPDLimits", "1.27"): earlier_disks.GCEPDLimitsV127,
@@ -130,6 +132,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeResourcesFit", "1.33"): earlier_fit.NodeResourcesFitV133,
     ("NodeResourcesFit", "1.34"): earlier_fit.NodeResourcesFitV134,
     ("NodeResourcesFit", "1.35"): earlier_fit.NodeResourcesFitV135,
+    ("NodeVolumeLimits", "1.26"): earlier_limits.NodeVolumeLimitsV126,
     ("NodeVolumeLimits", "1.27"): earlier_limits.NodeVolumeLimitsV127,
     ("NodeVolumeLimits", "1.29"): earlier_limits.NodeVolumeLimitsV129,
     ("NodeVolumeLimits", "1.31"): earlier_limits.NodeVolumeLimitsV131,

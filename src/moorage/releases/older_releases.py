@@ -78,11 +78,14 @@ _1_26_15: Final = before_release(
     "1.26.15",
     dict.fromkeys(
         (
+            "AzureDiskLimits",
             "DefaultPreemption",
+            "EBSLimits",
             "InterPodAffinity",
             "NodeAffinity",
             "NodeResourcesBalancedAllocation",
             "NodeResourcesFit",
+            "NodeVolumeLimits",
             "PodTopologySpread",
             "VolumeBinding",
             "VolumeRestrictions",

@@ -1,9 +1,9 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits up to 1.31: nodes with a CSINode leave these to CSI drivers.
 
 Claims of ephemeral volumes count, and a missing claim rejects the pod on every node; up to 1.29 it is an error. In 1.27 the
-CSINode must declare that disks of Google Compute Engine migrate.
+CSINode must declare that disks of Google Compute Engine migrate, and up to 1.26 those of AWS and Azure, too.
 
-Source    kube-scheduler 1.31.8, 1.29.14 and 1.27.16, plugins/nodevolumelimits/non_csi.go and utils.go
+Source    kube-scheduler 1.31.8, 1.29.14, 1.27.16 and 1.26.15, plugins/nodevolumelimits/non_csi.go and utils.go
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = [
-    "AzureDiskLimitsV129", "AzureDiskLimitsV131", "CinderLimitsV129", "CinderLimitsV131", "EBSLimitsV129", "EBSLimitsV131",
-    "GCEPDLimitsV127", "GCEPDLimitsV129", "GCEPDLimitsV131",
+    "AzureDiskLimitsV126", "AzureDiskLimitsV129", "AzureDiskLimitsV131", "CinderLimitsV129", "CinderLimitsV131",
+    "EBSLimitsV126", "EBSLimitsV129", "EBSLimitsV131", "GCEPDLimitsV127", "GCEPDLimitsV129", "GCEPDLimitsV131",
 ]  # fmt: skip
 
 
@@ -122,5 +122,17 @@ class CinderLimitsV129(CinderLimitsV131):
 
 class GCEPDLimitsV127(GCEPDLimitsV129):
     """Persistent disks of Google Compute Engine in 1.27."""
+
+    must_be_declared = True
+
+
+class EBSLimitsV126(EBSLimitsV129):
+    """Disks of AWS Elastic Block Store, up to 1.26."""
+
+    must_be_declared = True
+
+
+class AzureDiskLimitsV126(AzureDiskLimitsV129):
+    """Managed disks of Azure, up to 1.26."""
 
     must_be_declared = True

@@ -3,14 +3,14 @@
 Up to 1.35 Portworx volumes count for their CSI driver only on nodes whose CSINode declares that they migrate, and the gate
 VolumeLimitScaling concerns every driver that has a CSIDriver. Up to 1.32 hints are wider. Up to 1.31 nodes may state a limit
 themselves. Up to 1.29 a missing claim is an error, and its creation does not wake the pod. In 1.27 disks of Google Compute
-Engine count as Portworx volumes do.
+Engine count as Portworx volumes do, and up to 1.26 those of AWS and Azure, too.
 
 The node's allocatable resource ``attachable-volumes-csi-DRIVER`` limits a driver for which the CSINode states no limit. It does
 so also on a node without CSINode, where in-tree volumes do not count for a CSI driver. VolumeAttachments do not count.
 
 Reads     the pod's claims and inline volumes, and the volumes behind them; limits of CSINodes and nodes; volumes of placed pods
 Rejects   nodes at their limit (preemption may help); every node, while a claim is missing
-Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14 and 1.27.16, plugins/nodevolumelimits/csi.go and utils.go
+Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14, 1.27.16 and 1.26.15, plugins/nodevolumelimits/csi.go and utils.go
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, 
 from moorage.plugins.v1_21.node_volume_limits import limit_key
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
-from moorage.plugins.volumes.csi_migration import GCE_PD, PORTWORX
+from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX
 from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.volume_signature import volume_signature
@@ -42,7 +42,8 @@ from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
 __all__ = [
-    "NodeVolumeLimitsV127", "NodeVolumeLimitsV129", "NodeVolumeLimitsV131", "NodeVolumeLimitsV132", "NodeVolumeLimitsV135",
+    "NodeVolumeLimitsV126", "NodeVolumeLimitsV127", "NodeVolumeLimitsV129", "NodeVolumeLimitsV131", "NodeVolumeLimitsV132",
+    "NodeVolumeLimitsV135",
 ]  # fmt: skip
 
 _LIMITS: Final = "attachable-volumes-"
@@ -166,3 +167,10 @@ class NodeVolumeLimitsV127(NodeVolumeLimitsV129):
 
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     declared = frozenset([GCE_PD, PORTWORX])
+
+
+class NodeVolumeLimitsV126(NodeVolumeLimitsV127):
+    """The plugin up to 1.26."""
+
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
+    declared = frozenset([AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX])

@@ -21,6 +21,8 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeSpec
 from moorage.errors import InputError
 
 __all__ = [
+    "AWS_EBS",
+    "AZURE_DISK",
     "CURRENT_MIGRATION",
     "GCE_PD",
     "PORTWORX",
@@ -50,9 +52,9 @@ class MigratedVolume(NamedTuple):
 
 
 GCE_PD: Final = "kubernetes.io/gce-pd"
-_AWS: Final = "kubernetes.io/aws-ebs"
+AWS_EBS: Final = "kubernetes.io/aws-ebs"
 _CINDER: Final = "kubernetes.io/cinder"
-_AZURE_DISK: Final = "kubernetes.io/azure-disk"
+AZURE_DISK: Final = "kubernetes.io/azure-disk"
 _AZURE_FILE: Final = "kubernetes.io/azure-file"
 _VSPHERE: Final = "kubernetes.io/vsphere-volume"
 PORTWORX: Final = "kubernetes.io/portworx-volume"
@@ -60,9 +62,9 @@ PORTWORX: Final = "kubernetes.io/portworx-volume"
 #: Field of a volume's source → its in-tree plugin.
 _PLUGIN_OF: Final[Mapping[str, str]] = {
     "gce_persistent_disk": GCE_PD,
-    "aws_elastic_block_store": _AWS,
+    "aws_elastic_block_store": AWS_EBS,
     "cinder": _CINDER,
-    "azure_disk": _AZURE_DISK,
+    "azure_disk": AZURE_DISK,
     "azure_file": _AZURE_FILE,
     "vsphere_volume": _VSPHERE,
     "portworx_volume": PORTWORX,
@@ -71,9 +73,9 @@ _FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
 #: In-tree plugin → the CSI driver that serves its volumes.
 _DRIVER_OF: Final[Mapping[str, str]] = {
     GCE_PD: "pd.csi.storage.gke.io",
-    _AWS: "ebs.csi.aws.com",
+    AWS_EBS: "ebs.csi.aws.com",
     _CINDER: "cinder.csi.openstack.org",
-    _AZURE_DISK: "disk.csi.azure.com",
+    AZURE_DISK: "disk.csi.azure.com",
     _AZURE_FILE: "file.csi.azure.com",
     _VSPHERE: "csi.vsphere.vmware.com",
     PORTWORX: "pxd.portworx.com",
@@ -83,7 +85,7 @@ _NOT_TRANSLATED: Final = frozenset({_AZURE_FILE, _VSPHERE})
 #: In-tree plugin → the node label of its driver's zones.
 _ZONE_LABEL_OF: Final[Mapping[str, str]] = {
     GCE_PD: "topology.gke.io/zone",
-    _AWS: "topology.ebs.csi.aws.com/zone",
+    AWS_EBS: "topology.ebs.csi.aws.com/zone",
     _CINDER: "topology.cinder.csi.openstack.org/zone",
 }
 
@@ -169,13 +171,13 @@ CURRENT_MIGRATION: Final = Migration(frozenset(_FIELD_OF), translated)
 
 
 def _handle(plugin: str, source: Mapping[str, Any]) -> str:
-    if plugin == _AZURE_DISK:
+    if plugin == AZURE_DISK:
         kind = str(source.get("kind") or "Shared")
         if kind.lower() != "managed":
             raise MigrationError(f"kind({kind}) is not supported in csi migration")
         return str(source.get("diskURI") or "")
     volume_id = str(source.get("volumeID") or "")
-    return _ebs_volume_id(volume_id) if plugin == _AWS else volume_id
+    return _ebs_volume_id(volume_id) if plugin == AWS_EBS else volume_id
 
 
 def _ebs_volume_id(text: str) -> str:

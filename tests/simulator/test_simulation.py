@@ -73,6 +73,17 @@ def test_pods_are_scheduled_by_priority_then_creation():
     check_settled(simulation)
 
 
+def test_every_decision_of_a_run_is_reported_while_copies_are_placed_in_runs(monkeypatch):
+    attempts, decided = [], []
+    simulation, _ = prepare(Options(on_decision=lambda decision: decided.append((decision.pod.name, decision.node))))
+    monkeypatch.setattr(simulation, "_place_attempted", attempts.append)
+    copies = [pod(f"p{number}") for number in range(5)]
+    simulation.load([node("n", cpu="4"), *copies])
+    simulation.run()
+    assert decided == [("p0", "n"), ("p1", "n"), ("p2", "n"), ("p3", "n"), ("p4", None)]
+    assert attempts == []
+
+
 def test_a_pod_waits_for_a_helpful_event_and_its_backoff():
     _, seen = run([node("n", "1"), pod("big", "2")], later=[(0.2, Seen(node("m", "4")))])
     assert seen == [(0.0, "big", None), (0.2, "big", "m")]  # no other pod is ready, so backoff is cut short

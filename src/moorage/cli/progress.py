@@ -44,9 +44,14 @@ class Progress:
         self._painter = threading.Thread(target=self._paint, name="progress", daemon=True)
 
     def __enter__(self) -> Progress:
-        if self.shows or _listeners:
+        if self.is_watched:
             self._painter.start()
         return self
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the progress is shown, or passed to a listener."""
+        return self.shows or bool(_listeners)
 
     def say(self, text: str) -> None:
         """Show ``text`` and the time so far."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -30,6 +31,7 @@ from moorage.cli.progress import Progress
 from moorage.cli.question_options import what_if_options
 from moorage.cli.release_options import AUTO, emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.cli.terminal import output_style, print_styled
+from moorage.cycle.decision import Decision
 from moorage.report.comparison_text import gates_text
 from moorage.report.event_lines import EventLog
 from moorage.report.narrowing import Narrowing
@@ -125,7 +127,8 @@ def simulate(**given: Any) -> int:
     with Progress(quiet=given["quiet"] or is_live) as progress:
         progress.say("reading the input …")
         with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
-            whole = _run(given, options, progress, _on_attempt(progress, events, narrowing, given["output"]), measure)
+            counted = replace(options, on_decision=partial(_count, progress)) if progress.is_watched else options
+            whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"]), measure)
     if took is not None:
         click.echo(took.table(), err=True)
     run = whole.run if measure is None else measure.judged(whole.run)
@@ -175,7 +178,7 @@ class _Simulated(NamedTuple):
     scaled: str = ""
 
 
-_OnAttempt = Callable[[SimulatedAttempt], None]
+_OnAttempt = Callable[[SimulatedAttempt], None] | None
 
 
 def _simulated(
@@ -191,7 +194,7 @@ def _simulated(
 
 
 def _run_cluster(
-    cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None, measure: SimulationGates | None
+    cluster: ClusterInput, options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> Run:  # fmt: skip
     if measure is not None:
         return measure.run(cluster, options, on_attempt)
@@ -288,18 +291,20 @@ def _run_changed(
     return whole._replace(run=replace(whole.run, changes=asked.what_if.texts(), before=before))
 
 
-def _on_attempt(
-    progress: Progress, events: EventLog | None, narrowing: Narrowing, output: str
-) -> Callable[[SimulatedAttempt], None]:
-    live = events is not None and output in {"table", "wide"}
+def _count(progress: Progress, decision: Decision) -> None:
+    progress.count(placed=decision.node is not None)
+
+
+def _on_attempt(events: EventLog | None, narrowing: Narrowing, output: str) -> _OnAttempt:
+    if events is None:
+        return None
+    prints = output in {"table", "wide"}
 
     def note(attempt: SimulatedAttempt) -> None:
-        decision = attempt.decision
-        progress.count(placed=decision.node is not None)
-        pod = decision.pod
-        if events is not None and narrowing.keeps(pod.namespace, pod.name, pod.labels):
+        decision, pod = attempt.decision, attempt.decision.pod
+        if narrowing.keeps(pod.namespace, pod.name, pod.labels):
             line = events.note(attempt.time_s, attempt.number, decision)
-            if live:
+            if prints:
                 sys.stdout.write(line + "\n")
 
     return note

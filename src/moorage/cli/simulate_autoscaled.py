@@ -26,7 +26,7 @@ _DEFAULT_S = 3600.0
 
 def simulate_autoscaled(
     given: ClusterInput | Trace, options: Options, pools: str, expander: str, until_s: float | None,
-    on_attempt: Callable[[SimulatedAttempt], None],
+    on_attempt: Callable[[SimulatedAttempt], None] | None,
 ) -> tuple[Run, str]:  # fmt: skip
     """Return the run, and a table of the autoscaler's actions.
 
@@ -34,14 +34,8 @@ def simulate_autoscaled(
     """
     cluster = given if isinstance(given, ClusterInput) else read_given(list(given.nodes))
     simulation = Simulation(cluster, options, keep_records=True)
-    note = simulation.engine.on_attempt
-
-    def both(attempt: SimulatedAttempt) -> None:
-        if note is not None:
-            note(attempt)
-        on_attempt(attempt)
-
-    simulation.engine.on_attempt = both
+    if on_attempt is not None:
+        simulation.engine.on_attempt = _both(simulation.engine.on_attempt, on_attempt)
     known = read_pools(pools)
     scaler = ClusterAutoscaler(known, expander=expander)
     last_s = 0.0
@@ -56,6 +50,19 @@ def simulate_autoscaled(
     lines = _lines(scaler, known, before)
     told = [InputNote("Remark", f"autoscaler: {_sentence(line)}") for line in lines]
     return replace(run, notes=(*run.notes, *notes, *told)), _table(scaler, lines, simulation.now_s)
+
+
+def _both(
+    first: Callable[[SimulatedAttempt], None] | None, second: Callable[[SimulatedAttempt], None]
+) -> Callable[[SimulatedAttempt], None]:
+    if first is None:
+        return second
+
+    def both(attempt: SimulatedAttempt) -> None:
+        first(attempt)
+        second(attempt)
+
+    return both
 
 
 def _lines(scaler: ClusterAutoscaler, pools: list[NodePool], before: dict[str, int]) -> list[list[str]]:

@@ -13,6 +13,7 @@ from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
 from moorage.engine.builder import build_scheduler
 from moorage.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.engine.extenders import extenders_of
@@ -51,6 +52,7 @@ class Options:
     ``ask`` sends a question to an extender and returns the body of the reply; ``skip_extenders`` ignores the configured
     extenders. If there are extenders, one of the two is required.
     ``reconfigure`` changes the configuration after it is read.
+    ``on_decision`` is called with each decision after its effects, to show progress.
     ``quota`` enforces resource quotas and limit ranges; without it, the pods that they refuse are created.
     """
 
@@ -70,6 +72,7 @@ class Options:
     skip_extenders: bool = False
     quota: bool = True
     reconfigure: Callable[[Loaded], Loaded] | None = None
+    on_decision: Callable[[Decision], None] | None = None
 
     @property
     def source(self) -> ConfigSource:
@@ -138,7 +141,8 @@ def prepare(
         for name in scheduler.named_kinds.unusable
     ]
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
-    return simulation(scheduler, _on_decision(on_attempt, options.scores, scheduler), ask=options.ask), notes
+    noted = _noted(on_attempt, options.scores, scheduler)
+    return simulation(scheduler, noted, ask=options.ask, on_decision=options.on_decision), notes
 
 
 def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:
@@ -155,7 +159,7 @@ def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:
     return kind(options.seed, percentage, always_score=options.scores is not None, extenders=extenders)
 
 
-def _on_decision(
+def _noted(
     on_attempt: Callable[[SimulatedAttempt], None] | None, scores: ScoreLog | None, scheduler: Scheduler
 ) -> Callable[[SimulatedAttempt], None] | None:
     """Return the callback for decisions: it calls the log of scores, then ``on_attempt``."""

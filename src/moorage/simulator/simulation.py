@@ -84,6 +84,8 @@ class SimulatedCluster(FastPlacements):
     on_end: Callable[[PodRecord], None] | None = None
     #: Called with the next time before time passes.
     on_advance: Callable[[float], None] | None = None
+    #: Called with each decision of ``run`` after its effects. Copies are then still placed in runs, unlike with ``on_attempt``.
+    on_decision: Callable[[Decision], None] | None = None
 
     def __post_init__(self) -> None:
         FastPlacements.__init__(self)
@@ -122,14 +124,18 @@ class SimulatedCluster(FastPlacements):
     def run(self, until_s: float | None = None) -> None:
         """Run until nothing more can happen that would change an outcome; with ``until_s``, until that time."""
         self._until_s = until_s
-        for _ in self.steps():
-            pass
+        self._run_steps()
         if until_s is not None:
             self.now = max(self.now, until_s)
             return
         self._try_all_once()
         self.scheduler.end_waits(self.now)
         self._deliver()
+
+    def _run_steps(self) -> None:
+        for decision in self.steps():
+            if self.on_decision is not None:
+                self.on_decision(decision)
 
     def _try_all_once(self) -> None:
         """Retry the pending pods a last time. A pod that fits now was not woken by the event that helped it."""
@@ -142,8 +148,7 @@ class SimulatedCluster(FastPlacements):
         if not waiting:
             return
         self.scheduler.activate([PodInfo(pod) for pod in waiting])
-        for _ in self.steps():
-            pass
+        self._run_steps()
         self.overslept = [pod.key for pod in waiting if self.records[pod.metadata.uid].state != State.PENDING]
 
     def steps(self) -> Iterator[Decision]:

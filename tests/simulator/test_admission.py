@@ -47,8 +47,9 @@ def test_dumped_pods_without_a_priority_get_that_of_their_class():
     assert admitted.spec.tolerations == ()
 
 
-def test_copies_keep_sharing_their_spec_and_admission_is_idempotent():
-    first = pod("a", priorityClassName="high")
+@pytest.mark.parametrize("created", [None, "2024-01-01T00:00:00Z"])
+def test_copies_keep_sharing_their_spec_and_admission_is_idempotent(created):
+    first = pod("a", created=created, priorityClassName="high")
     second = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, name="b"))
     once = admit(ClusterInput(pods=(first, second), **CLUSTER))
     assert once.pods[0].spec is once.pods[1].spec

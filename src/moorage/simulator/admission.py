@@ -73,11 +73,13 @@ class _Admission:
             self._limits.setdefault(limit_range.metadata.namespace, []).append(limit_range)
         # The admitted spec is kept beside the outcome, so that its id is not reused.
         self._seen: dict[tuple[str, int], tuple[PodSpec, Admitted, tuple[str, ...]]] = {}
+        #: Spec of a pod from a dump that lacks a priority, by its id → that spec, and the spec with the priority.
+        self._resolved: dict[int, tuple[PodSpec, PodSpec]] = {}
         self._refused: dict[str, list[str]] = {}
 
     def pod(self, pod: Pod) -> Pod:
         if pod.metadata.creation_timestamp is not None:
-            return resolve_priority(pod, self._priorities).pod if pod.spec.priority is None else pod
+            return self._with_priority(pod) if pod.spec.priority is None else pod
         key = (pod.namespace, id(pod.spec))
         if key not in self._seen:
             self._seen[key] = (pod.spec, *self._admitted(pod))
@@ -88,6 +90,13 @@ class _Admission:
             self.out_of_bounds[pod.uid] = out_of_bounds
         spec = admitted.pod.spec
         return pod if spec is pod.spec else replace(pod, spec=spec)
+
+    def _with_priority(self, pod: Pod) -> Pod:
+        """Return a pod from a dump with the priority of its class, or of the default class."""
+        known = self._resolved.get(id(pod.spec))
+        if known is None:
+            known = self._resolved[id(pod.spec)] = (pod.spec, resolve_priority(pod, self._priorities).pod.spec)
+        return pod if known[0] is known[1] else replace(pod, spec=known[1])
 
     def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...]]:
         """Return a pod after admission; and its violations of limit ranges, empty unless ``bounds``."""

@@ -240,7 +240,7 @@ class KeptScores:
         before = self._in_ring_cells[place]
         if before == total:
             return
-        if (before >= 0) != (total >= 0):
+        if (before < 0 or total < 0) and (before >= 0) != (total >= 0):
             self._domains.clear()
             self._flips.note(self._ring.row_at[place])
         self._in_ring_cells[place] = total

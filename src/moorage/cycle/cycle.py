@@ -167,8 +167,10 @@ class Cycle:
         """Decide like ``decide_fast`` on a pod that the route suits. Call it only if all pods placed since have its shape."""
         if route.has_terms and not route.holds(snapshot):
             return None
-        route.share(pod)
         pod_class = route.pod_class
+        if pod_class.is_for_all:
+            return pod_class.decide_copy(pod.uid, route.first, snapshot, self.seed)
+        route.share(pod)
         return pod_class.decide(pod, snapshot, _NONE, self.seed) if pod_class.refresh(pod, snapshot) else None
 
     def follow(self, among: int, table: NodeTable) -> None:

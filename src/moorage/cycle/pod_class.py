@@ -203,7 +203,8 @@ class CachedClass:
 
     def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot, at: int | None = None) -> None:
         """Judge a row again; ``at`` is the row of its node now, if it is another."""
-        at = row if at is None else at
+        if at is None:
+            at = row
         if not self._nodes_allow_cells[row]:
             self._close(row, pod, snapshot)  # if its node was updated
             return
@@ -305,6 +306,18 @@ class CachedClass:
             if quick is not None:
                 return self._counted(quick, None) if quick.feasible else None
         return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
+
+    def decide_copy(self, uid: str, like: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Do ``refresh`` and ``decide`` while no pod is nominated. Call it only if the class ``is_for_all``.
+
+        ``uid``: the pod's; ``like``: any pod of the class, which plugins may read in its place
+        """
+        if not self.refresh(like, snapshot) or self._found_by_all is None:
+            return None
+        scores = self._scores
+        if self._refused or not scores.is_sound or not self._count or scores.in_ring is None:
+            return None
+        return Quick(scores.first_best(ring_position(uid, seed)), self._count, self._found_by_all)
 
     def _counted(self, quick: Quick | None, narrowed: BoolArray | None) -> Quick | None:
         """Return the decision with ``among`` set to the number of rows that PreFilter left."""

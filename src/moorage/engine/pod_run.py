@@ -15,7 +15,7 @@ from moorage.cycle.shape_routes import ShapeRoute
 from moorage.engine.engine_state import EngineState
 from moorage.engine.placement import Found
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.queue import ASSIGNED_POD_ADD, QueuedPod
+from moorage.queue import ASSIGNED_POD_ADD
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["PodRun", "is_copy"]
@@ -50,6 +50,7 @@ class PodRun:
         self._route = route
         self._copies = state.cluster.copies_of(first.pod)
         self._nodes = state.cluster.table.nodes
+        self._snapshot = state.cluster.snapshot
         #: The last results of PreFilter after which no plugin has work.
         self._quiet: PreFiltered | None = None
 
@@ -59,12 +60,14 @@ class PodRun:
         ``bind`` is called with the pod and its node, and returns the bound version; None ends the run.
         """
         state = self._state
+        queue, copies = state.queue, self._copies
         state.now = now
-        queued = state.queue.first_if_quiet(now)
+        queued = queue.first_if_quiet(now)
         if queued is None:
             return None
         pod = queued.pod
-        if not is_copy(pod, self._first) or pod.uid in state.bindings.by_uid or not self._copies.may_place(pod.uid):
+        uid = pod.uid
+        if not is_copy(pod, self._first) or uid in state.bindings.by_uid or not copies.may_place(uid):
             return None
         quick = self._decide(pod)
         if quick is None:
@@ -74,14 +77,23 @@ class PodRun:
         bound = bind(pod.pod, node)
         if bound is None:
             return None
-        self._count(queued, bound, node, quick)
+        queue.drop_first(uid)
+        info = self._route.bound(pod, bound)
+        copies.place(info, node, row)
+        if quick.among >= 0:
+            self.cycle.follow(quick.among, state.cluster.table)
+        state.outbox.tickets += 1
+        self.revision = state.revision = state.revision + 2
+        self.facts = state.facts = state.facts + 1
+        if queue.heeds_events:
+            queue.event(ASSIGNED_POD_ADD, None, info, now)
         evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
         return Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
 
     def _decide(self, pod: PodInfo) -> Quick | None:
         """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""
         try:
-            quick = self.cycle.decide_next(self._route, pod, self._state.cluster.snapshot)
+            quick = self.cycle.decide_next(self._route, pod, self._snapshot)
         except Exception:  # the attempt reports it
             return None
         if quick is not None and quick.found is not self._quiet:
@@ -89,18 +101,3 @@ class PodRun:
                 return None
             self._quiet = quick.found
         return quick
-
-    def _count(self, queued: QueuedPod, bound: Pod, node: str, quick: Quick) -> None:
-        """Take the pod out of the queue and count it on its node."""
-        state = self._state
-        queue = state.queue
-        queue.take_first(queued)
-        info = queued.pod.bound(bound)
-        self._copies.place(info, node, quick.row)
-        if quick.among >= 0:
-            self.cycle.follow(quick.among, state.cluster.table)
-        state.outbox.tickets += 1
-        self.revision = state.revision = state.revision + 2
-        self.facts = state.facts = state.facts + 1
-        if queue.heeds_events:
-            queue.event(ASSIGNED_POD_ADD, None, info, state.now)

@@ -216,10 +216,14 @@ class SchedulingQueue:
 
     def take_first(self, queued: QueuedPod) -> None:
         """Pop the pod that ``first_if_quiet`` returned, and end its attempt at once, as ``done`` does."""
-        self._active.pop()
+        self.drop_first(queued.pod.uid)
         queued.attempts += 1
         queued.place = QueuePlace.IN_FLIGHT
-        del self._pods[queued.pod.uid]
+
+    def drop_first(self, uid: str) -> None:
+        """Remove the pod that ``first_if_quiet`` returned. Its queue entry must not be used any more."""
+        self._active.pop()
+        del self._pods[uid]
 
     def _pop_early(self, state: int) -> QueuedPod | None:
         if not self._grouping:

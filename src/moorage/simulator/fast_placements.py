@@ -11,6 +11,7 @@ from moorage.engine.placement import Found
 from moorage.engine.pod_run import PodRun
 from moorage.engine.scheduler import Scheduler
 from moorage.simulator.pod_books import PodBooks
+from moorage.simulator.pod_record import State, bound_version
 from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.under_way import Event, LastAttempt, WaitingWork
 
@@ -48,11 +49,7 @@ class FastPlacements(PodBooks):
             found = scheduler.lane.find(scheduler.cycle, now)
             if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
                 return
-            run = None
-            if self.on_attempt is None:
-                run = self._place_found(found)
-            else:
-                self._place_attempted(found)
+            run = self._place_found(found)
             revision, facts = state.revision, state.facts
             yield found.decision
             if run is not None and revision == state.revision:
@@ -63,7 +60,7 @@ class FastPlacements(PodBooks):
 
     def _place_copies(self, run: PodRun) -> Iterator[Decision]:
         """Place the pods of a run and yield the decisions, until anything else happens."""
-        state, now, bind = self.scheduler.state, self.now, self._bind_copy
+        state, now, bind = self.scheduler.state, self.now, self._bind_now
         while (
             run.revision == state.revision
             and now == self.now
@@ -81,7 +78,11 @@ class FastPlacements(PodBooks):
     def _place_found(self, found: Found) -> PodRun | None:
         """Place a pod. Return the run that it begins, if its copies follow it in the queue."""
         lane = self.scheduler.lane
-        lane.place(found, self._bind_found(found.pod.pod, found.node))
+        bound = self._bind_now(found.pod.pod, found.node) if self.on_attempt is None else None
+        if bound is None:
+            self._place_attempted(found)
+            return None
+        lane.place(found, bound)
         return lane.begin_run(found, self.now)
 
     def _place_attempted(self, found: Found) -> None:
@@ -93,17 +94,21 @@ class FastPlacements(PodBooks):
         if facts == state.facts or self._pods.get(found.pod.uid) is pod:  # otherwise on_attempt changed the pod
             lane.confirm(found, self._bound(pod, found.node))
 
-    def _bind_copy(self, pod: Pod, node: str) -> Pod | None:
-        """Bind a pod that the engine places at once. Return its bound version; None if there is another version of it."""
-        return self._bind_found(pod, node) if self._pods.get(pod.metadata.uid) is pod else None
+    def _bind_now(self, pod: Pod, node: str) -> Pod | None:
+        """Record a pod's attempt and that it is bound, before the engine places it.
 
-    def _bind_found(self, pod: Pod, node: str) -> Pod:
-        """Record a pod's attempt and that it is bound, before the engine places it. Return its bound version."""
-        state = self.scheduler.state
-        record = self.records.get(pod.metadata.uid)
+        Return its bound version; None if another version of the pod exists.
+        """
+        uid = pod.metadata.uid
+        if self._pods.get(uid) is not pod:
+            return None
+        record = self.records.get(uid)
         if record is not None:
+            state = self.scheduler.state
             self._note_attempt(record, "", LastAttempt(state.revision + 1, state.facts, 1))
-        bound = self._place(pod, node, self.now)
+            if record.state == State.PENDING:
+                record.state, record.node, record.placed_s = State.PLACED, node, self.now
+        bound = self._pods[uid] = bound_version(pod, node)
         if self.durations:
             self._end_later(bound)
         return bound

@@ -92,10 +92,10 @@ class PodBooks:
         record.attempts += 1
         record.message = message
         uid = record.pod.metadata.uid
-        before = self._last_attempts.get(uid)
-        if before is not None and before.facts == attempt.facts:
-            attempt = LastAttempt(attempt.revision, attempt.facts, before.times + 1)
-        self._last_attempts[uid] = attempt
+        before = self._last_attempts.setdefault(uid, attempt)
+        if before is not attempt:
+            times = before.times + 1 if before.facts == attempt.facts else attempt.times
+            self._last_attempts[uid] = LastAttempt(attempt.revision, attempt.facts, times)
 
     def _forget(self, pod: Pod) -> None:
         uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)

@@ -264,7 +264,7 @@ def _spread_gain(scores: IntArray, weight: int, held: Domains, size: int) -> Int
 
 def _closes_nothing(domains: BoolArray, column: LabelColumn) -> bool:
     """Return whether no node is closed: only nodes without the label would be, and every node has it."""
-    return column.is_everywhere and np.count_nonzero(domains) == 1
+    return column.is_everywhere and domains.tobytes().find(1, 1) < 0
 
 
 def _all_alike(raw: IntArray) -> bool:

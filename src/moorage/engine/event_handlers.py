@@ -48,9 +48,9 @@ class EventHandlers:
 
         Raises  QuantityError for a placed pod whose requests cannot be parsed; the event is then ignored
         """
-        self._state.revision += 1
-        self._state.facts += 1
-        obj = fact.obj
+        state, obj = self._state, fact.obj
+        state.revision += 1
+        state.facts += 1
         if isinstance(obj, Pod):
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
                 self._pod_deleted(obj)
@@ -160,17 +160,20 @@ class EventHandlers:
             self._binding_cycle.end_held(self._bindings.held[pod.uid])
 
     def _unassigned(self, pod: PodInfo, as_of: str) -> None:
-        placed = self._cluster.pod(pod.uid)
+        uid = pod.uid
+        placed = self._cluster.pod(uid)
         if placed is not None and self._lost_its_node(placed, as_of or pod.pod.metadata.resource_version):
-            self._uid_deleted(pod.uid, placed)
-        binding = self._bindings.by_uid.get(pod.uid)
+            self._uid_deleted(uid, placed)
+        binding = self._bindings.by_uid.get(uid)
         if binding is not None:
             binding.latest = pod
             if binding.withdrawn and not pod.terminating:
                 binding.returned, binding.bound_to = True, ""
             if pod.terminating:
                 self._binding_cycle.withdraw(binding)
-        elif self._cluster.node_of(pod.uid) is None:  # otherwise an older version arrived late: a bound pod stays bound
+        elif (
+            placed is None or self._cluster.node_of(pod.uid) is None
+        ):  # otherwise an older version arrived late: a bound pod stays bound
             self._to_queue(pod)
 
     def _to_queue(self, pod: PodInfo) -> None:

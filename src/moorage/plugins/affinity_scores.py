@@ -46,7 +46,7 @@ def weigh_affinity(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Affini
     """
     table = snapshot.table
     held = (table.required_affinity, table.preferred_affinity, table.preferred_anti_affinity)
-    if not pod.has_affinity and not any(map(len, held)):
+    if not any(map(len, held)) and not (pod.preferred_affinity or pod.preferred_anti_affinity):
         return None
     weights: dict[str, IntArray] = {}
     for key, weight, pods in (*_own_terms(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):

@@ -105,17 +105,19 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self._args = args or DefaultPreemptionArgs()
         self._gates = FeatureGates()
+        self._is_async = self._for_groups = False
         self._handle: Handle | None = None
         self._ranking = Ranking()
 
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
+        self._is_async, self._for_groups = handle.gates["SchedulerAsyncPreemption"], handle.gates["WorkloadAwarePreemption"]
         self._handle = handle
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
-        if self._handle is None or not self._gates["SchedulerAsyncPreemption"]:
+        if self._handle is None or not self._is_async:
             return None
-        if pod.spec.scheduling_group is not None and self._gates["WorkloadAwarePreemption"]:
+        if self._for_groups and pod.spec.scheduling_group is not None:
             group = self._handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
             under_way = group is not None and self._handle.evicting_for(group.metadata.uid)
             return Hold.because(UNDER_WAY_FOR_GROUP, unresolvable=True) if under_way else None

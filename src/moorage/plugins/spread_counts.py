@@ -9,7 +9,8 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/filtering.go and common.g
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import compress
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -28,6 +29,8 @@ __all__ = ["CountedConstraint", "Spread", "count_spreads", "counted_constraints"
 
 #: The value from which upstream starts its search for the lowest count.
 _NO_LEAST = 2**31 - 1
+#: Up to this many domains are compared in plain Python: each NumPy call has a fixed cost.
+_FEW: Final = 32
 
 
 class Spread(Struct, frozen=True):
@@ -52,6 +55,9 @@ class Spread(Struct, frozen=True):
     @property
     def least(self) -> int:
         """The least count of a domain; 0 if there are fewer domains than ``minDomains``."""
+        if len(self.counts) <= _FEW:
+            few = list(compress(self.counts.tolist(), self.domains.tolist()))
+            return 0 if len(few) < self.constraint.min_domains else min(few, default=_NO_LEAST)
         held = self.counts[self.domains]
         if len(held) < self.constraint.min_domains:
             return 0

@@ -49,8 +49,9 @@ class LazyHeap(Generic[T]):
         self._serial += 1
         entry = [key, order, self._serial, item, name]
         self.entries[name] = entry
-        if not self._row or self._row[-1] < entry:
-            self._row.append(entry)
+        row = self._row
+        if not row or row[-1] < entry:
+            row.append(entry)
         else:
             heappush(self._heap, entry)
         if held is not None:

@@ -75,7 +75,8 @@ class Gates:
                 queued.gated_by, queued.gate = name, self._checked(name, answer, pod)
                 queued.unschedulable_plugins |= {name}
                 return True
-        queued.gated_by, queued.gate = "", None
+        if queued.gated_by:
+            queued.gated_by, queued.gate = "", None
         return False
 
     def _checked(self, name: str, answer: object, pod: PodInfo) -> Hold:

@@ -17,7 +17,7 @@ Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubern
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
@@ -94,7 +94,7 @@ class SchedulingQueue:
         self._no_early_pop_in = -1
         self._start = start
         self._next_scan = start
-        self.incoming: dict[tuple[str, str], int] = {}
+        self.incoming: dict[tuple[str, str], int] = defaultdict(int)
 
     # -- add, update and delete pods ----------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class SchedulingQueue:
         queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order(), initial_attempt=now)
         queued.initial_order = self._next_order()
         self._active.push(queued)
-        self._count("active", _POD_ADDED)
+        self.incoming["active", _POD_ADDED] += 1
 
     def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
         """Apply an update of a pod that is not assumed. Add the pod if it is not in the queue.
@@ -193,7 +193,7 @@ class SchedulingQueue:
             queued = self._pop_early(state)
             if queued is None:
                 return None
-            self._count("active", _POPPED_EARLY)
+            self.incoming["active", _POPPED_EARLY] += 1
         self._begin_attempt(queued)
         return queued
 
@@ -555,11 +555,10 @@ class SchedulingQueue:
         queued.place = QueuePlace.ACTIVE
         self._asleep.discard(queued.pod.uid)
         self._active.push(queued)
-        self._count("active", label)
-        if label in (_POD_ADDED, _POD_UPDATED) and (
-            queued.pod.status.nominated_node_name or self._nominator.node_of(queued.pod.uid) is not None
-        ):
-            self._nominator.nominate(queued.pod, None)
+        self.incoming["active", label] += 1
+        pod = queued.pod
+        if label in (_POD_ADDED, _POD_UPDATED) and (pod.status.nominated_node_name or pod.uid in self._nominator.node_by_uid):
+            self._nominator.nominate(pod, None)
         return QueuePlace.ACTIVE
 
     def _to_backoff(self, queued: QueuedPod, label: str) -> QueuePlace:
@@ -569,20 +568,16 @@ class SchedulingQueue:
         self._asleep.add(queued)
         self._no_early_pop_in = -1
         self._backoff.push(queued)
-        self._count("backoff", label)
+        self.incoming["backoff", label] += 1
         return QueuePlace.BACKOFF
 
     def _park(self, queued: QueuedPod, label: str) -> QueuePlace:
         if not queued.parked:
-            self._count("unschedulable", label)
+            self.incoming["unschedulable", label] += 1
         queued.place = QueuePlace.GATED if queued.gated else QueuePlace.UNSCHEDULABLE
         self._parked.add(queued)
         self._asleep.add(queued)
         return queued.place
-
-    def _count(self, queue: str, label: str) -> None:
-        kind = (queue, label)
-        self.incoming[kind] = self.incoming.get(kind, 0) + 1
 
 
 def _note_failure(queued: QueuedPod, rejected_by: frozenset[str], pending_on: frozenset[str]) -> None:

@@ -42,13 +42,13 @@ class ClaimController:
         if isinstance(fact, Done):
             return
         obj = fact.obj
-        if isinstance(obj, ResourceClaim):
-            self._file(obj.key, None if isinstance(fact, Gone) else obj)
-        elif isinstance(obj, Pod):
+        if isinstance(obj, Pod):
             if isinstance(fact, Gone) or is_done(obj):
                 self._removed[obj.uid] = obj
             elif obj.spec.resource_claims and is_active(obj) and not obj.spec.node_name:
                 self._added[obj.uid] = None
+        elif isinstance(obj, ResourceClaim):
+            self._file(obj.key, None if isinstance(fact, Gone) else obj)
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the set of pods to process. The index of claims is not restored."""

@@ -35,7 +35,8 @@ class PodCollector:
         self._came = came
         self._left_by = left_by
         self._lose = lose
-        self._gone: set[str] = set()
+        #: The nodes that are missing. Facts of pods need no ``note`` while there are none.
+        self.gone: set[str] = set()
         self._due: dict[str, float] = {}
 
     def note(self, fact: News, now: float) -> None:
@@ -45,19 +46,19 @@ class PodCollector:
         obj = fact.obj
         if isinstance(obj, Node):
             if isinstance(fact, Gone):
-                self._gone.add(obj.name)
+                self.gone.add(obj.name)
                 if self._left_by(obj.name):
                     self._due[obj.name] = now + QUARANTINE_S
             else:
-                self._gone.discard(obj.name)
+                self.gone.discard(obj.name)
                 self._due.pop(obj.name, None)
-        elif self._gone and isinstance(obj, Pod) and obj.spec.node_name in self._gone and not isinstance(fact, Gone):
+        elif self.gone and isinstance(obj, Pod) and obj.spec.node_name in self.gone and not isinstance(fact, Gone):
             self._due.setdefault(obj.spec.node_name, now + QUARANTINE_S)
 
     @property
     def waits(self) -> bool:
         """True while a node is missing that existed."""
-        return bool(self._gone)
+        return bool(self.gone)
 
     def due(self) -> float | None:
         """Return the time of the next deletion; None if there is none."""
@@ -65,10 +66,10 @@ class PodCollector:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the present list of missing nodes."""
-        gone, due = self._gone.copy(), self._due.copy()
+        gone, due = self.gone.copy(), self._due.copy()
 
         def restore() -> None:
-            self._gone, self._due = gone, due
+            self.gone, self._due = gone, due
 
         return restore
 

@@ -320,28 +320,31 @@ class SimulatedCluster(FastPlacements):
             return
         if isinstance(fact, Seen):
             self._seen(fact.obj)
-        elif self._pods.pop(fact.obj.metadata.uid, None) is None:
+        elif self._pods.pop(uid := fact.obj.metadata.uid, None) is None:
             return
         else:
-            del self._came[fact.obj.metadata.uid]
-            self._ended(fact.obj.metadata.uid)
+            del self._came[uid]
+            self._ended(uid)
         self.scheduler.observe(fact, self.now)
         self._claims.note(fact)
-        self._collector.note(fact, self.now)
+        if self._collector.gone:
+            self._collector.note(fact, self.now)
 
     def _seen(self, pod: Pod) -> None:
         """Record a pod that is new or changed. A pod with the name of another replaces it."""
-        uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)
-        holder = self._named.get(name, uid)
-        if holder != uid and holder in self._pods:
-            self._tell(Gone(self._pods[holder]))
-        self._named[name] = uid
-        if uid not in self._pods:
+        meta, pods = pod.metadata, self._pods
+        uid, name = meta.uid, (meta.namespace, meta.name)
+        holder = self._named.setdefault(name, uid)
+        if holder != uid:
+            if holder in pods:
+                self._tell(Gone(pods[holder]))
+            self._named[name] = uid
+        if uid not in pods:
             self._arrivals += 1
             self._came[uid] = self._arrivals
-        self._pods[uid] = pod
+        pods[uid] = pod
         record = self.records.get(uid)
-        if record is None and wants_a_node(pod) and pod.spec.scheduler_name in self.scheduler.profiles:
+        if record is None and wants_a_node(pod) and pod.spec.scheduler_name in self.scheduler.state.profiles:
             self.records[uid] = PodRecord(pod, self.now)
             self.arrived += 1
         elif record is not None and record.state == State.PENDING and pod.spec.node_name:

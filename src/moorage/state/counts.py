@@ -10,7 +10,7 @@ their labels (see ``selector_index``), so a new pod is compared only with the se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from moorage.api.selectors import Selector
 from moorage.state.change_log import RowLog
 from moorage.state.columns import Column, IntArray, RowSpace
-from moorage.state.labels import IdCounts, LabelColumns
+from moorage.state.labels import IdCounts, LabelColumn, LabelColumns
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.selector_index import Place, SelectorIndex, narrowest, places, places_of_pod
 
@@ -68,15 +68,16 @@ class _Counted:
 
     def __init__(self, column: Column) -> None:
         self.column = column
-        self.domains: dict[str, IdCounts] = {}
+        #: Topology key → the column of the label, and the counts by its ids.
+        self.domains: dict[str, tuple[LabelColumn, IdCounts]] = {}
         self.changes: RowLog | None = None
 
-    def shift(self, row: int, by: int, labels: LabelColumns) -> None:
+    def shift(self, row: int, by: int) -> None:
         self.column.cells[row] += by
         if self.changes is not None:
             self.changes.note(row)
-        for key, tally in self.domains.items():
-            tally.add(labels.column(key).id_at(row), by)
+        for column, tally in self.domains.values():
+            tally.add(column.id_at(row), by)
 
 
 class _LabelClass:
@@ -140,11 +141,12 @@ class PodCounts:
             return np.zeros(1, dtype=np.int64)
         counted = self._counted(matcher)
         labels = self._labels.column(key)
-        tally = counted.domains.get(key)
-        if tally is None:
+        known = counted.domains.get(key)
+        if known is None:
             self.keys.add(key)
-            tally = counted.domains[key] = IdCounts(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
-        counts = tally.copy(len(labels.values))
+            tally = IdCounts(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
+            known = counted.domains[key] = labels, tally
+        counts = known[1].copy(len(labels.values))
         counts[0] = 0
         return counts
 
@@ -163,7 +165,7 @@ class PodCounts:
             label_class = self._open(key)
         label_class.rows[row] = label_class.rows.get(row, 0) + 1
         for counted in label_class.counted_by.values():
-            counted.shift(row, 1, self._labels)
+            counted.shift(row, 1)
 
     def class_of(self, pod: PodInfo) -> tuple[dict[int, int], Mapping[PodMatcher, _Counted]]:
         """Return the number of pods on each row with the labels of a counted pod, and what counts them; both change."""
@@ -177,13 +179,13 @@ class PodCounts:
         for row in rows:
             held[row] = held.get(row, 0) + 1
             for counted in label_class.counted_by.values():
-                counted.shift(row, 1, self._labels)
+                counted.shift(row, 1)
 
     def remove(self, row: int, pod: PodInfo) -> None:
         """Undo one ``add`` of a pod with these labels on this row."""
         label_class = self._classes[pod.label_class]
         for counted in label_class.counted_by.values():
-            counted.shift(row, -1, self._labels)
+            counted.shift(row, -1)
         label_class.rows[row] -= 1
         if not label_class.rows[row]:
             del label_class.rows[row]
@@ -369,6 +371,17 @@ class HeldTerms:
             self._emptied.append(held)
             if not self._keeping:
                 self._drop_emptied()
+
+    def adder(self, held: HeldTerm) -> Callable[[int], None]:
+        """Return a function that does ``add`` for a term with a holder, given a row, while no pod or node is changed."""
+        holders, column = self._held[held], self._labels.column(held.term.topology_key)
+        domains = holders.domains
+
+        def add(row: int) -> None:
+            holders.total += 1
+            domains.add(column.id_at(row), 1)
+
+        return add
 
     def keep_empty(self, keep: bool) -> None:
         """While ``keep`` is set, keep terms without holders, because the pods will return. Then drop terms without holders."""

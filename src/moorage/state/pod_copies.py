@@ -17,8 +17,8 @@ class PodCopies:
     """
 
     __slots__ = (
-        "_changes", "_counted_by", "_labels", "_placed", "_pods", "_ports", "_position", "_rooms", "_rooms_after",
-        "_rows", "_sums", "_table", "_terms",
+        "_add_terms", "_changes", "_counted_by", "_placed", "_pods", "_ports", "_position", "_rooms", "_rooms_after", "_rows",
+        "_sums", "_table",
     )  # fmt: skip
 
     def __init__(self, table: NodeTable, placed: dict[str, tuple[PodInfo, str]], pod: PodInfo) -> None:
@@ -32,9 +32,8 @@ class PodCopies:
         self._rooms = table.rooms
         #: The room before a copy is added → the room after.
         self._rooms_after: dict[int, int] = {}
-        self._labels = table.labels
         self._rows, self._counted_by = table.pod_counts.class_of(pod)
-        self._terms = tuple(terms_held_by(table, pod))
+        self._add_terms = [terms.adder(held) for terms, held in terms_held_by(table, pod)]
         self._ports = pod.host_ports
 
     def may_place(self, uid: str) -> bool:
@@ -59,6 +58,6 @@ class PodCopies:
         rows = self._rows
         rows[row] = rows.get(row, 0) + 1
         for counted in self._counted_by.values():
-            counted.shift(row, 1, self._labels)
-        for terms, held in self._terms:
-            terms.add(row, held)
+            counted.shift(row, 1)
+        for add_term in self._add_terms:
+            add_term(row)

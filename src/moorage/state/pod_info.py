@@ -52,14 +52,15 @@ class PodInfo:
     """A pod and its derived data. Two infos are equal only if they are the same object; pods are identified by UID."""
 
     def __init__(self, pod: Pod) -> None:
+        meta, spec = pod.metadata, pod.spec
         self.pod = pod
-        self.uid = pod.metadata.uid
-        self.name = pod.metadata.name
-        self.namespace = pod.metadata.namespace
-        self.labels = pod.metadata.labels
-        self.spec: PodSpec = pod.spec
+        self.uid = meta.uid
+        self.name = meta.name
+        self.namespace = meta.namespace
+        self.labels = meta.labels
+        self.spec: PodSpec = spec
         self.status: PodStatus = pod.status
-        self.priority: int = pod.spec.priority or 0
+        self.priority: int = spec.priority or 0
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

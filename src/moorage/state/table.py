@@ -466,8 +466,9 @@ class NodeTable:
 
     def _uncount(self, row: int, pod: PodInfo) -> None:
         self.pod_counts.remove(row, pod)
-        for terms, held in terms_held_by(self, pod):
-            terms.remove(row, held)
+        if pod.has_affinity:
+            for terms, held in terms_held_by(self, pod):
+                terms.remove(row, held)
 
     def _account(self, row: int, pod: PodInfo, by: int) -> None:
         needs = pod.needs
@@ -589,8 +590,6 @@ class NodeTable:
 
 def terms_held_by(table: NodeTable, pod: PodInfo) -> Iterator[tuple[HeldTerms, HeldTerm]]:
     """Yield the affinity terms of a pod, each with the counts that a placed pod adds it to."""
-    if not pod.has_affinity:
-        return
     for term in pod.required_affinity:
         yield table.required_affinity, HeldTerm(term)
     for term in pod.required_anti_affinity:

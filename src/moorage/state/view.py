@@ -64,6 +64,8 @@ class Snapshot:
         self.table: NodeTable = cluster.table
         #: Pods that the group being tried has assumed and whose affinity and claims do not count yet.
         self.unheard = Unheard()
+        #: All nodes, as columns.
+        self.nodes = NodeView(self, slice(None))
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -75,11 +77,6 @@ class Snapshot:
     def objects_changed(self) -> int:
         """How often an object other than a node or a pod was added, updated or deleted."""
         return self._cluster.objects_changed
-
-    @property
-    def nodes(self) -> NodeView:
-        """All nodes, as columns."""
-        return NodeView(self, slice(None))
 
     def node(self, name: str) -> NodeInfo | None:
         """Return the node of this name; None if there is none."""

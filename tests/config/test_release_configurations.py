@@ -1,4 +1,4 @@
-"""Configurations of 1.26 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.25 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_an_upgrade_reports_the_changed_rules():
     ]
 
 
-@pytest.mark.parametrize("version", ["1.26", "1.27", "1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
+@pytest.mark.parametrize("version", ["1.25", "1.26", "1.27", "1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
 def test_an_upgraded_document_is_valid_in_1_36(version):
     found = converted(version, STRATEGY % GOOD)
     gates, registry, rules = of("1.36")
@@ -177,7 +177,7 @@ def test_v1beta3_ends_with_1_28(version, reads):
     assert profile.points["preEnqueue"] == ("SchedulingGates",)
 
 
-@pytest.mark.parametrize(("version", "reads"), [("1.26", True), ("1.27", True), ("1.28", False)])
+@pytest.mark.parametrize(("version", "reads"), [("1.25", True), ("1.26", True), ("1.27", True), ("1.28", False)])
 def test_v1beta2_ends_with_1_27(version, reads):
     source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "config.yaml", emulate=find_release(version).name)
     if not reads:
@@ -197,7 +197,7 @@ def test_a_release_that_was_not_compared_says_so(compared):
     assert ("by its source, not compared" in loaded.heading) is not compared
 
 
-@pytest.mark.parametrize(("version", "lacks"), [("1.27", ""), ("1.26", " VolumeZone")])
+@pytest.mark.parametrize(("version", "lacks"), [("1.27", ""), ("1.26", " VolumeZone"), ("1.25", " VolumeZone")])
 def test_volume_limits_have_no_pre_filter_up_to_1_27(version, lacks):
     loaded = load_source(ConfigSource(HEAD.encode(), "c.yaml", emulate=version))
     (profile,) = as_document(loaded.configuration, loaded.profiles, loaded.version)["profiles"]
@@ -227,3 +227,22 @@ def test_other_locks_than_leases_end_with_1_26(version, known):
     else:
         with pytest.raises(ConfigError, match='resourceLock value must be "leases"'):
             load_source(source)
+
+
+@pytest.mark.parametrize(
+    ("field", "since"),
+    [
+        ("delayCacheUntilActive: true", "1.28"),
+        ("profiles: [{percentageOfNodesToScore: 50}]", "1.26"),
+        ("profiles: [{plugins: {preEnqueue: {disabled: [{name: Mine}]}}}]", "1.26"),
+        ("profiles: [{plugins: {multiPoint: {enabled: [{name: SchedulingGates}]}}}]", "1.26"),
+    ],
+)
+def test_later_fields_are_refused(field, since):
+    for version in ("1.25", "1.26", "1.27", "1.28"):
+        source = ConfigSource((HEAD + field).encode(), "c.yaml", emulate=version)
+        if version >= since:
+            load_source(source)
+        else:
+            with pytest.raises(ConfigError):
+                load_source(source)

@@ -153,7 +153,8 @@ def _can_be_drawn(name: str, release: Release) -> bool:
     """
     gate = release.gates[name]
     is_of_devices = name.startswith("DRA") or name == "DynamicResourceAllocation"
-    has_devices = release.gates["DynamicResourceAllocation"].default
+    devices = release.gates.get("DynamicResourceAllocation")
+    has_devices = devices is not None and devices.default
     is_alpha = gate.stage == ALPHA and not gate.default
     return (
         not gate.locked

@@ -72,8 +72,12 @@ def without(release):
             yield f"{plugin} up to {ended}", replace(release, variants=held)
     if not release.names_nodes_left_out:
         yield "nodes left out are not named", replace(release, names_nodes_left_out=True)
+    if not release.quotes_pre_filter:
+        yield "reasons of PreFilter are counted", replace(release, quotes_pre_filter=True)
     if not release.gates.get("PodLevelResources", CURRENT.gates["PodLevelResources"]).default:
         yield "pod-level resources", with_gate(release, "PodLevelResources")
+    if "DynamicResources" in release.lacks:
+        return
     if "score" in release.lacks_points.get("DynamicResources", "") and release.gates["DynamicResourceAllocation"].default:
         yield "DynamicResources does not score", replace(release, lacks_points={})
     elif not release.gates["DynamicResourceAllocation"].default:

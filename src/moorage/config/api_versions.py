@@ -27,6 +27,8 @@ from moorage.config.legacy_document import (
     V1Beta2Document,
     V1Beta3Document,
     V1Beta3DocumentV128,
+    V1DocumentV125,
+    V1DocumentV127,
     V1DocumentV135,
 )
 from moorage.config.legacy_sets import appended, overlaid, settled
@@ -167,17 +169,26 @@ def v1_of(release: Release) -> ApiVersion:
     gone = ("SelectorSpread",) if "SelectorSpread" in release.removed_plugins else ()
     return replace(
         V1,
-        document=Configuration if release.has_placement_points else V1DocumentV135,
+        document=_v1_document(release),
         plugin_points=dict(_points_in(release)),
         removed=dict.fromkeys(gone, _INVALID) if release.limits_in_tree_disks else V1.removed,
     )
+
+
+def _v1_document(release: Release) -> type[msgspec.Struct]:
+    if release.has_placement_points:
+        return Configuration
+    if not release.has_pre_enqueue:
+        return V1DocumentV125
+    return V1DocumentV135 if release.delays_cache else V1DocumentV127
 
 
 def version_of(version: ApiVersion, release: Release) -> ApiVersion:
     """Return a version as a release reads it."""
     if version is V1 or (version is V1BETA3 and release.name in version.emulated):
         same = v1_of(release)
-        return same if version is V1 else replace(same, name=version.name, document=V1Beta3DocumentV128, removed={})
+        document = V1Beta3DocumentV128 if release.has_pre_enqueue else V1Beta3Document
+        return same if version is V1 else replace(same, name=version.name, document=document, removed={})
     return version
 
 

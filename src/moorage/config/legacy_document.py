@@ -29,8 +29,8 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32
 
 __all__ = [
-    "V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "V1Beta3DocumentV128", "V1DocumentV135", "address_faults",
-    "as_configuration",
+    "V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "V1Beta3DocumentV128", "V1DocumentV125", "V1DocumentV127",
+    "V1DocumentV135", "address_faults", "as_configuration",
 ]  # fmt: skip
 
 P = TypeVar("P", bound="_Plugins")
@@ -119,10 +119,19 @@ class V1Beta1Document(V1Beta2Document):
     """The same fields as v1beta2."""
 
 
-class V1DocumentV135(_Document):
-    """v1 as 1.26 to 1.35 read it."""
+class V1DocumentV125(V1Beta3Document):
+    """v1 as 1.25 reads it."""
+
+
+class V1DocumentV127(_Document):
+    """v1 as 1.26 and 1.27 read it."""
 
     profiles: tuple[_ProfileV135, ...] = ()
+
+
+class V1DocumentV135(V1DocumentV127):
+    """v1 as 1.28 to 1.35 read it."""
+
     delay_cache_until_active: bool = False
 
 
@@ -130,8 +139,8 @@ def as_configuration(document: msgspec.Struct) -> Configuration:
     """Return a document of any version as v1, without the addresses."""
     if isinstance(document, Configuration):
         return document
-    if isinstance(document, V1DocumentV135):
-        given = {name: getattr(document, name) for name in V1DocumentV135.__struct_fields__}
+    if isinstance(document, V1DocumentV127):
+        given = {name: getattr(document, name) for name in document.__struct_fields__}
         return structs.replace(Configuration(), **{**given, "profiles": tuple(map(_as_profile, document.profiles))})
     if not isinstance(document, V1Beta2Document | V1Beta3Document | V1Beta3DocumentV128):
         raise TypeError(f"{type(document).__name__} is no scheduler configuration")

@@ -111,4 +111,4 @@ def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
         found.append(PluginRef(name="GangScheduling"))
     if gates["TopologyAwareWorkloadScheduling"]:
         found += [PluginRef(name="TopologyPlacementGenerator"), PluginRef(name="PodGroupPodsCount", weight=1)]
-    return tuple(found)
+    return tuple(one for one in found if one.name not in gates.emulated.lacks)

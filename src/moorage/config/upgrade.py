@@ -52,6 +52,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.35": "scores by how much the pod changes the balance, so 75 where it changes nothing",
     },
     _FIT: {
+        "1.25": "lets requests of zero pass where an extended resource is overcommitted",
         "1.26": "scores CPU overhead in millicores",
         "1.27": "ignores resources that the pod does not request",
         "1.31": "counts sidecars of placed pods in scores",

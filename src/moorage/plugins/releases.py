@@ -124,6 +124,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,
     ("NodeResourcesBalancedAllocation", "1.34"): earlier_balance.NodeResourcesBalancedAllocationV134,
     ("NodeResourcesBalancedAllocation", "1.35"): earlier_balance.NodeResourcesBalancedAllocationV135,
+    ("NodeResourcesFit", "1.25"): earlier_fit.NodeResourcesFitV125,
     ("NodeResourcesFit", "1.26"): earlier_fit.NodeResourcesFitV126,
     ("NodeResourcesFit", "1.27"): earlier_fit.NodeResourcesFitV127,
     ("NodeResourcesFit", "1.29"): earlier_fit.NodeResourcesFitV129,

@@ -82,8 +82,19 @@ _1_28: Final[_Changes] = {
 
 _1_26: Final[_Changes] = {**_1_28, **_hidden("plugin_evaluation_total")}
 
+_PENDING: Final = (
+    "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in "
+    "backoffQ; 'unschedulable' means number of pods in "
+)
+_1_25: Final[_Changes] = {
+    **_1_26,
+    "scheduler_goroutines": {"name": "scheduler_scheduler_goroutines", "labels": ("work",), "stability": ALPHA},
+    "scheduler_pending_pods": {"help": f"{_PENDING}unschedulablePods."},
+    "scheduler_preemption_victims": {"buckets": tuple(float(bound) for bound in range(5, 55, 5))},
+}
+
 #: Minor release → metric of 1.36 → what is different.
 METRICS: Final[Mapping[str, _Changes]] = {
     "1.35": _1_35, "1.34": _1_34, "1.33": _1_33, "1.32": _1_32, "1.31": _1_31, "1.30": _1_30,
-    "1.29": _1_29, "1.28": _1_28, "1.27": _1_28, "1.26": _1_26,
+    "1.29": _1_29, "1.28": _1_28, "1.27": _1_28, "1.26": _1_26, "1.25": _1_25,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The releases 1.26 to 1.29: how each differs from the one after it.
+"""The releases 1.25 to 1.29: how each differs from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.releases.older_gates import GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
+from moorage.releases.older_gates import GATES_1_25, GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
 
 __all__ = ["OLDER"]
 
@@ -69,6 +69,7 @@ _1_27_16: Final = before_release(
     documents=frozenset(["v1", "v1beta2", "v1beta3"]),
     evicts_on_nodes_left_out=False,
     named_nodes_must_exist=False,
+    delays_cache=False,
     knows_sidecars=False,
     **of_minor("1.27", GATES_1_27),
 )
@@ -106,5 +107,17 @@ _1_26_15: Final = before_release(
     **of_minor("1.26", GATES_1_26),
 )
 
+_1_25_16: Final = before_release(
+    _1_26_15,
+    "1.25.16",
+    {"NodeResourcesFit": "1.25"},
+    lacks="DynamicResources SchedulingGates",
+    documents=_1_26_15.documents,
+    has_pre_enqueue=False,
+    quotes_pre_filter=False,
+    ends_with_two_periods=False,
+    **of_minor("1.25", GATES_1_25),
+)
+
 #: Newest first, as each builds on the one after it.
-OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15)
+OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15, _1_25_16)

@@ -113,6 +113,10 @@ class Release:
     queue_sort_differs: str = "must be the same for all profiles"
     #: The fault of a shape whose points are not sorted.
     unsorted_shape: str = "values must be sorted in increasing order"
+    #: A configuration in v1 has ``delayCacheUntilActive``.
+    delays_cache: bool = True
+    #: A configuration has the extension point ``preEnqueue``, and in v1 a percentage of nodes to score for each profile.
+    has_pre_enqueue: bool = True
     #: A configuration has the extension points of placements.
     has_placement_points: bool = True
 

@@ -9,9 +9,10 @@ that is scored counts only the largest init container of a placed pod, also if i
 rejects pods with sidecars while their gate is off. Up to 1.27 a pod that requests anything does not fit where CPU, memory or
 ephemeral storage is overcommitted, even if it requests none of that. Up to 1.26 scoring counts a pod's CPU overhead in whole
 cores, as if they were millicores, and of equal names in a strategy's resources the last one counts.
+Up to 1.25 a request of zero of an extended resource does not fit where that is overcommitted.
 
 Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.26.15, resource_allocation.go;
-          1.31.8, framework/types.go, calculateResource
+          1.25.16, fit.go; 1.31.8, framework/types.go, calculateResource
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesFitArgsV135", "NodeResourcesFitV126", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131",
-    "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
+    "NodeResourcesFitArgsV135", "NodeResourcesFitV125", "NodeResourcesFitV126", "NodeResourcesFitV127",
+    "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV134",
+    "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -210,3 +212,11 @@ class NodeResourcesFitV126(NodeResourcesFitV127):
         return with_overhead_in_cores(without_devices(super().pre_score(pod, snapshot, feasible)), pod)
 
     pre_score_disabled = pre_score
+
+
+class NodeResourcesFitV125(NodeResourcesFitV126):
+    """The plugin; see the module docstring."""
+
+    def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
+        nothing = (name for name, count in self._needs(pod).requests.items() if not count and name not in ALWAYS_COMPARED)
+        return (*super()._wants(pod, snapshot), *(RequestedResource(name, 0) for name in nothing if not self._is_ignored(name)))

@@ -56,8 +56,8 @@ LIMITS = [
     ALWAYS_TIED,
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0},
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
-    {**ALWAYS_TIED, "pod_class.FEW": 0, "pod_class._SMALL_TABLE": 0, "pinned_pods._FIRST_FEW": 0},
-    {"pod_class.FEW": 0, "pod_class._SMALL_TABLE": 0, "room_scores._MOST": 2},
+    {**ALWAYS_TIED, "pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0, "pinned_pods._FIRST_FEW": 0},
+    {"pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0, "room_scores._FEWEST": 2, "room_scores._MOST": 2},
     {"pinned_pods._FIRST_FEW": 0},
 ]
 step = st.one_of(

@@ -37,12 +37,21 @@ class History:
         if found is not None:
             self.found += 1
             assert (numbers[found.rows[found.which]] == numbers).all()
+            assert found.held.tolist() == np.bincount(found.which, minlength=len(found.rows)).tolist()
+            self.search(table, found)
         offered = table.allocatable("cpu").view
         amounts, everywhere, exact = table.divisors("cpu")
         assert (amounts.tolist(), everywhere) == (np.maximum(offered, 1).tolist(), bool(offered.all()))
         assert exact == (not (offered >= 1 << 46).any())
         ring, fresh = table.ring(), Ring.of(table.name_hash.view.copy())
         assert (ring.rows.tolist(), ring.place_of.tolist()) == (fresh.rows.tolist(), fresh.place_of.tolist())
+
+    def search(self, table, found):
+        """The first row with a marked room is the first of the best rows on the ring."""
+        for start in (0, 1 << 62, 1 << 63, (1 << 64) - 1):
+            for marked in (found.held > 0, found.held == found.held.max(), np.arange(len(found.rows)) == found.which[0]):
+                best = table.ring().first_best(marked[found.which][table.ring().rows].astype(np.int64), start)
+                assert table.distinct_rooms.first(marked, start) == best
 
     def pods(self, number, more):
         names = sorted(self.cluster.snapshot.table.row_of)

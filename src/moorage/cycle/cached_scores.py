@@ -8,7 +8,7 @@ scores are all equal (no taints, no preferences) adds one constant; only if they
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import FewRows, NodeInfo, NodeView
 
-__all__ = ["REFUSED", "KeptScores", "Representatives"]
+__all__ = ["REFUSED", "KeptScores"]
 
 #: The most ``CountedPlaces`` that one class caches, and the most rows in all of them together.
 _COUNTED_KEPT = 64
@@ -42,48 +42,49 @@ _FEW_PLACES = 64
 _FEW_DOMAINS = 32
 
 
-class Representatives(NamedTuple):
-    """One row for each distinct usage, to run plugins on that read only sums over pods.
-
-    ``view`` holds these rows. ``which`` has, for each row of the table, the index in ``view`` of the row with equal sums.
-    """
-
-    view: NodeView
-    which: npt.NDArray[np.intp]
-
-
 class KeptScores:
     """Totals over the plugins whose scores are cached.
 
-    ``allowed`` is the class's own array of rows that may be picked. ``is_sound`` turns False when a plugin scores out of
+    ``is_sound`` turns False when a plugin scores out of
     range: the caller then takes the full path, which reports the error.
     """
 
     def __init__(
-        self, steps: Steps, weights: Mapping[str, int], part: NodePart, found: Mapping[str, Any], pod: PodInfo,
-        view: NodeView, allowed: BoolArray, stand_in: Representatives | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        steps: Steps,
+        weights: Mapping[str, int],
+        part: NodePart,
+        found: Mapping[str, Any],
+        pod: PodInfo,
+        snapshot: Snapshot,
+    ) -> None:
+        """Run PreScore. Call ``score_all`` or ``take_worths`` before the scores are used."""
         self._part = part
         self.is_sound = part.is_sound
-        self._allowed = allowed
-        self._ring = view.table.ring()
         self._pre_score = steps.pre_score
-        states = self._ask_pre_score(found, pod, view.snapshot)
+        states = self._ask_pre_score(found, pod, snapshot)
         kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
         self._one_row = kept
+        self._weights = [weights.get(step.name, 1) for step, _ in kept]
         #: True if a plugin normalizes its scores.
         self.must_sum_up = any(step.normalize is not None for step, _ in kept)
-        # Copies if the arrays are written to below: a plugin may keep its own.
-        copies = self.must_sum_up
         #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
         self.by_room = not self.must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
-        #: The rows that the first raw scores belong to; None: all rows.
-        self._stand_in = stand_in if self.by_room and kept else None
-        view = view if self._stand_in is None else self._stand_in.view
-        raws = [scored(step, self._state(step, pod), view).astype(np.int64, copy=copies) for step, _ in kept]
-        #: Weight and raw scores; the raw scores are updated only if a plugin normalizes.
-        self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
+        self._raws: list[IntArray] = []
+
+    def score_all(self, pod: PodInfo, view: NodeView, allowed: BoolArray) -> None:
+        """Score all rows. ``allowed`` is the class's own array of rows that may be picked."""
+        self._allowed, self._ring = allowed, view.table.ring()
+        # Copies if the arrays are written to later: a plugin may keep its own.
+        copies = self.must_sum_up
+        self._raws = [scored(step, self._state(step, pod), view).astype(np.int64, copy=copies) for step, _ in self._one_row]
         self._sum_up(pod)
+
+    def take_worths(self, worths: IntArray, allowed: BoolArray, table: NodeTable) -> None:
+        """Set the scores of all rows to their ``worths``. ``allowed``: see ``score_all``. Call it only if ``by_room``."""
+        self._allowed, self._ring = allowed, table.ring()
+        self._varying = list(self._part.varying)
+        self._start(worths + self._part.everywhere)
 
     def _ask_pre_score(self, found: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Any]:
         states = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in self._pre_score}
@@ -112,7 +113,7 @@ class KeptScores:
         total: IntArray | None = None
         everywhere = self._part.everywhere
         self._varying = list(self._part.varying)
-        for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
+        for (step, _), weight, raw in zip(self._one_row, self._weights, self._raws, strict=True):
             if step.normalize is None:
                 self._check(raw)
                 weighted = raw if weight == 1 else raw * weight
@@ -121,12 +122,10 @@ class KeptScores:
                 everywhere += int(self._scaled(step, self._state(step, pod), raw[:1])[0]) * weight
             else:
                 self._varying.append(Varying(step, self._state(step, pod), raw, weight))
-        if total is None:
-            total = np.full(len(self._allowed), everywhere)
-        else:
-            total = total + everywhere
-            if self._stand_in is not None:
-                total, self._stand_in = total.take(self._stand_in.which), None
+        self._start(np.full(len(self._allowed), everywhere) if total is None else total + everywhere)
+
+    def _start(self, total: IntArray) -> None:
+        """Begin with these totals of all rows, which lack only the part of the nodes."""
         self._total: IntArray = total if self._part.total is None else total + self._part.total
         open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
         self._in_ring: IntArray = open_total.take(self._ring.rows)
@@ -211,7 +210,7 @@ class KeptScores:
     def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
         """Score one row again and return the weighted sum of the scores that depend on pods, for ``set_row``."""
         worth = 0
-        for (step, single), (weight, _) in () if self.must_sum_up else zip(self._one_row, self._weighed, strict=True):
+        for (step, single), weight in () if self.must_sum_up else zip(self._one_row, self._weights, strict=True):
             state = self._state(step, pod)
             if single is None:
                 score = int(scored(step, state, snapshot.nodes.at(row))[0])
@@ -257,7 +256,7 @@ class KeptScores:
         if not self.must_sum_up:
             self.set_rows(view.row_numbers, self.worths(view, allowed, pod), allowed)
             return
-        for (step, _), (_, raw) in zip(self._one_row, self._weighed, strict=True):
+        for (step, _), raw in zip(self._one_row, self._raws, strict=True):
             raw[view.row_numbers] = scored(step, self._state(step, pod), view)
         self._sum_up(pod)
 
@@ -276,8 +275,8 @@ class KeptScores:
 
     def _worths(self, view: NodeView, pod: PodInfo) -> IntArray:
         worths: IntArray | None = None
-        for (step, _), (weight, _) in zip(self._one_row, self._weighed, strict=True):
-            scores = scored(step, self._state(step, pod), view)
+        for (step, _), weight in zip(self._one_row, self._weights, strict=True):
+            scores = scored(step, self._state(step, pod), view).astype(np.int64, copy=False)
             self._check(scores)
             weighted = scores if weight == 1 else scores * weight
             worths = weighted if worths is None else worths + weighted

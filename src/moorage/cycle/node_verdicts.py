@@ -178,6 +178,11 @@ class NodePart:
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether all rows are open and have the same score."""
+        return self.total is None and not self.varying and not self.refused and bool(self.allowed.all())
+
+    @property
     def arrangement(self) -> int:
         """The arrangement of nodes that the part is computed for (see ``ChangeLog``)."""
         return self._seen.arrangement

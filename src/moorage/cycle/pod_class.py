@@ -14,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from moorage.cycle.cached_scores import KeptScores, Representatives
+from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.node_verdicts import FEW, NodePart, Steps, ask_pre_filters, both, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.removed_rows import GONE, moved_rows
-from moorage.cycle.room_scores import REFUSED_ROOM, RoomScores
+from moorage.cycle.room_scores import REFUSED_ROOM
+from moorage.cycle.row_judge import RoomLook, RowJudge, distinct_rooms
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
-from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, refuses, scored
+from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -73,18 +73,16 @@ class SplitSteps(NamedTuple):
     idle: frozenset[str]
 
 
-def _representatives(snapshot: Snapshot) -> Representatives | None:
-    """Return one row for each distinct room; None if there are too many."""
-    found = None if snapshot.table.rows_in_what_ifs else snapshot.table.distinct_rooms.find()
-    return None if found is None else Representatives(FewRows(snapshot, found.rows), found.which)
-
-
 class CachedClass:
-    """The cached verdicts and scores of one class. Arrays have one entry per row of the table."""
+    """The cached verdicts and scores of one class. Arrays have one entry per row of the table.
+
+    Many classes have a single pod. So where all plugins read only sums, the first pod is decided by the distinct rooms, and
+    the second one makes the arrays.
+    """
 
     def __init__(
-        self, profile: Profile, steps: SplitSteps, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot
-    ) -> None:
+        self, profile: Profile, steps: SplitSteps, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot,
+    ) -> None:  # fmt: skip
         self._profile = profile
         self._by_domain = by_domain
         self._asked = steps.asked
@@ -101,44 +99,60 @@ class CachedClass:
         self._nodes_seen, self._arrangement = snapshot.table.changes.nodes, snapshot.table.changes.arrangement
         self._updates_seen = snapshot.table.changes.updates.position
         self._position = snapshot.table.changes.position
-        view = snapshot.nodes
         self._narrowed = both(part.narrowed, found.narrowed)
-        #: The array of the part itself, which changes with it, unless PreFilter left fewer rows here.
-        self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
         self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
-        self.allowed: BoolArray = self._nodes_allow.copy()
-        self._nodes_allow_cells, self._allowed_cells = self._nodes_allow.data, self.allowed.data
-        reads_sums = all(step.reuse.scope is Scope.USAGE for step, _ in self._filters)
-        stand_in = _representatives(snapshot) if reads_sums else None
-        self._close_refused(pod, view, stand_in)
-        self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed, stand_in)
-        self._count = int(np.count_nonzero(self.allowed))
+        self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, snapshot)
+        self._judge = RowJudge(self._filters, self._states, self._scores)
         self._rows: npt.NDArray[np.intp] | None = None
         #: The scores by room; None if a plugin reads more than sums.
-        self._rooms = RoomScores(len(self.allowed)) if self._scores.by_room and reads_sums else None
+        self._rooms = self._judge.rooms
         #: (room, requests of the nominated pods) → whether the pod fits there.
         self._crowded: dict[Hashable, bool] = {}
         self._nominated_rows: NominatedRows | None = None
         #: The PreFilter results that all pods of the class share; None if a plugin runs for each of them.
         asks_none = not steps.asked and not steps.asked.pre_filter and self._narrowed is None
         self._found_by_all = PreFiltered(self._states, self._skips) if asks_none else None
+        #: For the first pod; while it is not None the class has no arrays.
+        self._look: RoomLook | None = None
+        if not asks_none or not part.is_plain or not self._look_at_rooms(pod, snapshot):
+            self._fill(pod, snapshot)
 
-    def _close_refused(self, pod: PodInfo, view: NodeView, stand_in: Representatives | None) -> None:
-        """Run the Filter plugins that read pods on all rows, or only on the representatives of all rows."""
-        filters = [step for step, _ in self._filters]
-        if stand_in is None:
-            close_refused(self.allowed, filters, self._states, pod, view)
-            return
-        allowed = np.ones(len(stand_in.view), dtype=bool)
-        close_refused(allowed, filters, self._states, pod, stand_in.view)
-        if not allowed.all():
-            self.allowed &= allowed.take(stand_in.which)
+    def _look_at_rooms(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the distinct rooms. Return False if a plugin reads more than sums, or there are too many."""
+        distinct = None if self._rooms is None else distinct_rooms(snapshot)
+        if distinct is None:
+            return False
+        worths = self._judge.of_view(FewRows(snapshot, distinct.rows), pod)
+        refused = worths < 0
+        feasible = len(snapshot.table) - (int(distinct.held[refused].sum()) if refused.any() else 0)
+        self._look = RoomLook(worths, distinct.held, feasible)
+        return True
+
+    def _fill(self, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Judge all rows, from now on in arrays."""
+        self._look, self._position = None, snapshot.table.changes.position
+        narrowed = self._own.narrowed
+        #: The array of the part itself, which changes with it, unless PreFilter left fewer rows here.
+        self._nodes_allow = self._part.allowed if narrowed is None else self._part.allowed & narrowed
+        self.allowed: BoolArray = self._nodes_allow.copy()
+        self._nodes_allow_cells, self._allowed_cells = self._nodes_allow.data, self.allowed.data
+        if self._rooms is None:
+            close_refused(self.allowed, (step for step, _ in self._filters), self._states, pod, snapshot.nodes)
+            self._scores.score_all(pod, snapshot.nodes, self.allowed)
+        else:
+            worths = self._judge.of_all(pod, snapshot, self._rooms)
+            self.allowed &= worths >= 0
+            self._scores.take_worths(worths, self.allowed, snapshot.table)
+        self._count = int(np.count_nonzero(self.allowed))
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge the rows that changed since the last pod of the class. False: the class must be computed again."""
         changes = snapshot.table.changes
+        if self._look is not None:
+            self.asked_again = True
+            return self.follows(pod, snapshot)
         if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot):
             return False
         behind = changes.position - self._position
@@ -153,7 +167,9 @@ class CachedClass:
     def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Follow the updates of nodes. False: the class must be computed again."""
         if snapshot.table.changes.nodes != self._nodes_seen:
-            self._is_current = self._is_current and self._follow_nodes(pod, snapshot)
+            self._is_current = self._is_current and self._look is None and self._follow_nodes(pod, snapshot)
+        if self._look is not None and self._is_current:
+            self._fill(pod, snapshot)
         return self._is_current
 
     def _follow_rows(self, behind: int, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -196,7 +212,7 @@ class CachedClass:
         before, found = self._own, ask_pre_filters(self._pre_filters, pod, snapshot)
         if not found.agrees_with(before.skipped, before.narrowed, refused=before.refused):
             return False
-        self._states = {**self._part.states, **found.states}
+        self._states = self._judge.states = {**self._part.states, **found.states}
         if self._found_by_all is not None:
             self._found_by_all = PreFiltered(self._states, self._skips)
         return self._scores.follow_nodes(self._states, pod, snapshot)
@@ -209,35 +225,17 @@ class CachedClass:
             self._close(row, pod, snapshot)  # if its node was updated
             return
         if self._rooms is None:
-            worth = self._asked_about(at, pod, snapshot)
+            worth = self._judge.one(at, pod, snapshot)
         else:
             found = self._rooms.get(snapshot.table.rooms.at(at))
             if found is None:
-                found = self._worth_of_room(at, pod, snapshot, self._rooms)
+                found = self._judge.of_room(at, pod, snapshot, self._rooms)
             worth = None if found == REFUSED_ROOM else found
         allowed = worth is not None
         if allowed is not self._allowed_cells[row]:
             self._count += 1 if allowed else -1
             self._allowed_cells[row] = allowed
         self._scores.set_row(row, worth, snapshot, pod)
-
-    def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int | None:
-        """Run the plugins that read pods on one row; return None if it is refused, else its weighted score."""
-        node = snapshot.nodes.one(row)
-        for step, single in self._filters:
-            if refuses(step, single, self._states.get(step.name, pod), node, snapshot.nodes):
-                return None
-        return self._scores.worth_of_row(row, node, snapshot, pod)
-
-    def _worth_of_room(self, row: int, pod: PodInfo, snapshot: Snapshot, rooms: RoomScores) -> int:
-        """Return the score of a row by the plugins that read its pods, ``REFUSED_ROOM`` if one refuses it."""
-        room = snapshot.table.rooms.at(row)
-        worth = rooms.get(room)
-        if worth is None:
-            found = self._asked_about(row, pod, snapshot)
-            worth = REFUSED_ROOM if found is None else found
-            rooms.keep(room, worth)
-        return worth
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         """Judge many rows. A row may be listed more than once."""
@@ -247,29 +245,12 @@ class CachedClass:
             close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
             self._scores.rescore(view, allowed, pod)
         else:
-            rooms = snapshot.table.rooms.followed().data[rows]
-            worths, unknown = self._rooms.find(rooms)
-            if len(unknown):
-                worths[unknown] = self._worths_of_rooms(rows[unknown], rooms[unknown], pod, snapshot, self._rooms)
+            worths = self._judge.of_rooms(rows, pod, snapshot, self._rooms)
             allowed = worths >= 0
             allowed &= self._nodes_allow[rows]
             self._scores.set_rows(rows, worths, allowed)
         self.allowed[rows] = allowed
         self._count = int(np.count_nonzero(self.allowed))
-
-    def _worths_of_rooms(
-        self, rows: npt.NDArray[np.intp], rooms: IntArray, pod: PodInfo, snapshot: Snapshot, known: RoomScores
-    ) -> IntArray | list[int]:
-        """Return the same as ``_worth_of_room`` for many rows with these rooms."""
-        if len(rows) <= FEW:
-            return [self._worth_of_room(row, pod, snapshot, known) for row in rows.tolist()]
-        view, allowed = FewRows(snapshot, rows), np.ones(len(rows), dtype=bool)
-        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
-        worths = self._scores.worths(view, allowed, pod)
-        if not allowed.all():
-            worths[~allowed] = REFUSED_ROOM
-        known.keep_all(rooms, worths)
-        return worths
 
     @property
     def is_for_all(self) -> bool:
@@ -286,14 +267,22 @@ class CachedClass:
             return None
         self.asked_again = True
         if self._rooms is None:
-            return found if self._asked_about(row, pod, snapshot) is not None else None
-        return found if self._worth_of_room(row, pod, snapshot, self._rooms) != REFUSED_ROOM else None
+            return found if self._judge.one(row, pod, snapshot) is not None else None
+        return found if self._judge.of_room(row, pod, snapshot, self._rooms) != REFUSED_ROOM else None
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path."""
-        if self._refused or not self._scores.is_sound or not self._count:
+        if self._refused or not self._scores.is_sound:
+            return None
+        look = self._look
+        if look is not None and self._found_by_all is not None and not nominated:
+            start = ring_position(pod.uid, seed)
+            return Quick(look.best(snapshot, start), look.feasible, self._found_by_all) if look.feasible else None
+        if look is not None:
+            self._fill(pod, snapshot)
+        if not self._count:
             return None
         if self._found_by_all is not None and not nominated and self._scores.in_ring is not None:
             return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, self._found_by_all)
@@ -349,7 +338,9 @@ class CachedClass:
         The rows of the removed nodes are refused, and the arrays keep their values for when the nodes return.
         """
         changes, scores = snapshot.table.changes, self._scores
-        if self._found_by_all is None or self._refused or scores.in_ring is None or scores.must_sum_up:
+        if self._look is not None or self._found_by_all is None or self._refused:
+            return None
+        if scores.in_ring is None or scores.must_sum_up:
             return None
         noted = changes.since(self._position)
         moved = moved_rows(changes.removals, self._arrangement)
@@ -386,6 +377,8 @@ class CachedClass:
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
         """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
+        if self._look is not None:
+            self._fill(pod, snapshot)
         found = None if self._refused else self._found(pod, snapshot)
         if found is None or found[0] is None:
             return Feasible(np.zeros(len(self.allowed), dtype=bool), 0, PreFiltered(self._states, self._skips))

@@ -19,6 +19,8 @@ __all__ = ["REFUSED_ROOM", "RoomScores"]
 REFUSED_ROOM: Final = -1
 #: The most rooms that one class caches, a power of two.
 _MOST: Final = 4096
+#: The length of the array at first, a power of two. It grows.
+_FEWEST: Final = 16
 #: An entry is the room's number, and in the lower bits its score plus one.
 _BITS: Final = 24
 _LOW: Final = (1 << _BITS) - 1
@@ -32,9 +34,10 @@ class RoomScores:
 
     __slots__ = ("_cells", "_entries", "_mask")
 
-    def __init__(self, rows: int) -> None:
-        """``rows``: the number of rows of the table."""
-        size = min(_MOST, 1 << (2 * rows).bit_length())
+    def __init__(self) -> None:
+        self._make(_FEWEST)
+
+    def _make(self, size: int) -> None:
         self._entries: IntArray = np.zeros(size, dtype=np.int64)
         self._cells: memoryview = self._entries.data
         self._mask = size - 1
@@ -46,8 +49,19 @@ class RoomScores:
 
     def keep(self, room: int, score: int) -> None:
         """Cache a room's score."""
-        if score < _LOW:
-            self._cells[room & self._mask] = room << _BITS | score + 1
+        if score >= _LOW:
+            return
+        if self._cells[room & self._mask]:
+            self._grow()
+        self._cells[room & self._mask] = room << _BITS | score + 1
+
+    def _grow(self, rooms: int = 0) -> None:
+        """Make place for so many more rooms, or for twice as many as now."""
+        before, size = self._entries, self._mask + 1
+        if size < _MOST:
+            self._make(min(_MOST, max(2 * size, 1 << (8 * rooms).bit_length())))
+            known = before[before != 0]
+            self._entries[known >> _BITS & self._mask] = known
 
     def find(self, rooms: IntArray) -> tuple[IntArray, npt.NDArray[np.intp]]:
         """Return the scores of many rooms, and the indexes of those that are unknown, whose scores mean nothing."""
@@ -60,4 +74,6 @@ class RoomScores:
     def keep_all(self, rooms: IntArray, scores: IntArray) -> None:
         """Cache the scores of many rooms."""
         if scores.item(scores.argmax()) < _LOW:
+            if 2 * len(rooms) > self._mask:
+                self._grow(len(rooms))
             self._entries[rooms & self._mask] = rooms << _BITS | scores + 1

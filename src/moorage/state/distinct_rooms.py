@@ -7,13 +7,15 @@ only changed rows are read again. While most rooms differ, no rooms are tracked.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.state.change_log import ChangeLog
-from moorage.state.columns import RowSpace
+from moorage.state.columns import BoolArray, RowSpace
+from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
 
 __all__ = ["DistinctRooms", "RoomRows"]
@@ -23,34 +25,41 @@ _WORTH_IT: Final = 1024
 #: All rows are read again, by a few array operations, after more than this many changes and more than one in so many rows.
 _FEW: Final = 64
 _MANY: Final = 16
+#: How many places of the ring are searched first; then four times as many, and so on.
+_FIRST_SEARCHED: Final = 256
 
 
 class RoomRows(NamedTuple):
     """``rows`` has a row for each distinct room; ``which`` has, for each row of the table, its room's index in ``rows``.
 
-    ``rows`` may contain rows that no entry of ``which`` refers to.
+    ``held``: how many rows have the room. If none has, ``rows`` has a row with another room there.
 
-    Shapes  rows (rooms,); which (rows,)
+    Shapes  rows, held (rooms,); which (rows,)
     """
 
     rows: npt.NDArray[np.intp]
+    held: npt.NDArray[np.int64]
     which: npt.NDArray[np.intp]
 
 
 class DistinctRooms:
     """The distinct rooms of one table. Each has an index, which is reused for another room once no row has this one."""
 
-    def __init__(self, space: RowSpace, changes: ChangeLog, rooms: Rooms) -> None:
+    def __init__(self, space: RowSpace, changes: ChangeLog, rooms: Rooms, ring: Callable[[], Ring]) -> None:
         self._space = space
         self._changes = changes
         self._rooms = rooms
+        self._ring_now = ring
+        #: The index of the room at each place of ``_ring``; None until a search needs it.
+        self._at_place: npt.NDArray[np.int32] | None = None
+        self._ring: Ring | None = None
         #: The index of each row's room, up to date for the first ``_followed`` rows.
         self._index = space.column(np.intp)
         self._followed = 0
         #: By a room's index: one of its rows, the room's number, and the number of its rows.
         self._rows = array("q")
-        self._number_of: list[int] = []
-        self._held: list[int] = []
+        self._number_of = array("q")
+        self._held = array("q")
         self._index_of: dict[int, int] = {}
         self._free: list[int] = []
         self._position = 0
@@ -73,18 +82,35 @@ class DistinctRooms:
         if len(self._rows) > rows // 2:
             self._paused_until, self._moved = changes.position + rows, -1
             return None
-        return RoomRows(np.array(self._rows, dtype=np.intp), self._index.view)
+        return RoomRows(np.array(self._rows), np.array(self._held), self._index.view)
+
+    def first(self, marked: BoolArray, start: int) -> int:
+        """Return the first row at or after ``start`` on the ring whose room is marked. One must be; call ``find`` before.
+
+        ``marked`` has one entry for each distinct room.
+        """
+        ring, at_place = self._ring_now(), self._at_place
+        if at_place is None or self._ring is not ring:
+            at_place = self._at_place = self._index.view[ring.rows].astype(np.int32)
+            self._ring = ring
+        after, rooms = ring.place_after(start), np.flatnonzero(marked)
+        place = _first_of(at_place, after, len(at_place), rooms, marked)
+        if place < 0:
+            place = _first_of(at_place, 0, after, rooms, marked)
+        return int(ring.row_at[place])
 
     def _start(self, numbers: npt.NDArray[np.int64]) -> None:
         distinct, first, index, held = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
         self._index.view[:] = index
-        self._rows = array("q", first.tolist())
-        self._number_of, self._held = distinct.tolist(), held.tolist()
+        self._at_place = None
+        self._rows, self._number_of, self._held = (array("q", values.tolist()) for values in (first, distinct, held))
         self._index_of = {number: at for at, number in enumerate(self._number_of)}
         self._free.clear()
 
     def _follow(self, changed: list[int], numbers: memoryview) -> None:
         index, without_row = self._index.cells, set[int]()
+        places = None if self._at_place is None else self._at_place.data
+        place_at = None if self._ring is None else self._ring.place_at
         for row in dict.fromkeys(changed):
             number = numbers[row]
             at = self._index_of.get(number)
@@ -97,6 +123,8 @@ class DistinctRooms:
                 if self._rows[before] == row and before != at:
                     without_row.add(before)
             index[row] = at
+            if places is not None and place_at is not None and row < len(place_at):
+                places[place_at[row]] = at
         for at in without_row:
             if self._held[at] and index[self._rows[at]] != at:
                 self._rows[at] = int((self._index.view == at).argmax())
@@ -120,3 +148,16 @@ class DistinctRooms:
         if not self._held[at]:
             del self._index_of[self._number_of[at]]
             self._free.append(at)
+
+
+def _first_of(at_place: npt.NDArray[np.int32], begin: int, end: int, rooms: npt.NDArray[np.intp], marked: BoolArray) -> int:
+    """Return the first place from ``begin`` to ``end`` with one of the marked rooms, whose indexes are ``rooms``; -1: none."""
+    length = _FIRST_SEARCHED
+    while begin < end:
+        part = at_place[begin : min(begin + length, end)]
+        hits = part == rooms[0] if len(rooms) == 1 else marked.take(part)
+        found = int(hits.argmax())
+        if hits[found]:
+            return begin + found
+        begin, length = begin + length, 4 * length
+    return -1

@@ -106,7 +106,7 @@ class NodeTable:
         self._sums = [self._offer, self.pod_count, self.nonzero_cpu, self.nonzero_memory]
         #: A number for all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
         self.rooms = Rooms(space, self.changes, self._sums)
-        self.distinct_rooms = DistinctRooms(space, self.changes, self.rooms)
+        self.distinct_rooms = DistinctRooms(space, self.changes, self.rooms, self.ring)
 
     def __len__(self) -> int:
         return self.space.rows

@@ -276,6 +276,21 @@ def test_batched_nodes_without_pods_that_count_equal_single_nodes(crowd, facts, 
         for row, answer in zip(rows.tolist(), together, strict=True):
             with failed.what_if(row) as one:
                 assert select_victims(pod, one, Budgets([])) == answer
+    before, pods = sums(cluster.table), [list(held.values()) for held in cluster.table.pods]
+    quickly = victims_on_each(failed, pod, every)
+    assert (sums(cluster.table), [list(held.values()) for held in cluster.table.pods]) == (before, pods)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("moorage.cycle.what_if.FailedAttempt._is_ignored", lambda self, other: False)
+        assert quickly == victims_on_each(failed_attempt(plugins, pod, cluster.snapshot), pod, every)
+
+
+def victims_on_each(failed, pod, rows):
+    """Return the victims on each row, tried one row at a time."""
+    found = []
+    for row in rows.tolist():
+        with failed.what_if(row) as one:
+            found.append(select_victims(pod, one, Budgets([])))
+    return found
 
 
 def test_a_nominated_pod_with_an_unknown_resource_is_added_separately():

@@ -51,11 +51,15 @@ class OneNode:
 
     ``rest`` is the profile without the Filter plugins that do not read pods. Once the pod has fitted, only ``rest`` runs.
     If it is None, all plugins run every time.
+
+    Pods that are ``ignored`` by all plugins except those that read sums only leave the sums of the node, and nothing else.
+    ``summing`` is the profile with the Filter plugins that read sums: once the pod has fitted, only they run after such a pod
+    was added.
     """
 
     def __init__(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo],
-        rest: Profile | None = None,
+        rest: Profile | None = None, summing: Profile | None = None, ignored: Callable[[PodInfo], bool] | None = None,
     ) -> None:  # fmt: skip
         self._profile = profile
         self._found = found
@@ -64,6 +68,12 @@ class OneNode:
         self._row = row
         self._nominated = contenders(nominated, pod)
         self._rest = rest
+        self._summing = summing
+        self._ignored = ignored
+        #: The ignored pods that are out of the sums.
+        self._out: dict[str, PodInfo] = {}
+        #: True while only sums have changed since the pod last fitted.
+        self._fitted = False
         self._view = NodeView(snapshot, np.array([row], dtype=np.intp))
         self._block = snapshot.table.what_if(row)
 
@@ -72,6 +82,8 @@ class OneNode:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for pod in self._out.values():
+            self._snapshot.table.account(self._row, pod, 1)
         self._block.__exit__(kind, error, trace)
 
     @property
@@ -80,11 +92,20 @@ class OneNode:
 
     def add(self, pod: PodInfo) -> None:
         """Add a pod to the node."""
+        if self._out.pop(pod.uid, None) is not None:
+            self._snapshot.table.account(self._row, pod, 1)
+            return
+        self._fitted = False
         self._snapshot.table.add_pod(self._row, pod)
         self._found = shifted(self._profile, self._found, self._pod, [("add_pod", pod)], self.node)
 
     def remove(self, pod: PodInfo) -> None:
         """Remove a pod from the node."""
+        if self._ignored is not None and self._ignored(pod):
+            self._out[pod.uid] = pod
+            self._snapshot.table.account(self._row, pod, -1)
+            return
+        self._fitted = False
         self._snapshot.table.remove_pod(self._row, pod)
         self._found = shifted(self._profile, self._found, self._pod, [("remove_pod", pod)], self.node)
 
@@ -93,17 +114,20 @@ class OneNode:
         status = self._crowded(OneNode.refused_by) or self._judge()
         if status is None and self._rest is not None:
             self._profile = self._rest
+            self._fitted = True
         return status
 
     def fits(self) -> bool:
         """Return whether ``refused_by`` would be None; faster."""
         if self._crowded(lambda node: not node.fits()):
             return False
-        for step in self._profile.at("filter"):
+        profile = self._summing if self._fitted and self._summing is not None else self._profile
+        for step in profile.at("filter"):
             if step.name not in self._found.skipped:
                 for reject in drained(step, self._found.state_of(step, self._pod), self._view):
                     if reject.rows[0]:
                         return False
+        self._fitted = True
         return True
 
     def _crowded(self, ask: Callable[[OneNode], T]) -> T | None:
@@ -285,7 +309,17 @@ class FailedAttempt:
 
     def what_if(self, row: int) -> OneNode:
         """Open a what-if on one row; use it as a context manager."""
-        return OneNode(self._moving, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
+        ignored = None if any(step.reuse.ignores is None for step in self._following) else self._is_ignored
+        nominated = self.nominated(row)
+        return OneNode(self._moving, self.found, self.pod, self.snapshot, row, nominated, self._rest, self._summing, ignored)
+
+    def _is_ignored(self, other: PodInfo) -> bool:
+        """Return whether a pod is of lower priority, and all plugins that follow pods ignore it."""
+        if other.priority >= self.pod.priority:
+            return False
+        return all(
+            ask(_ignoring(step), "ignores", self.found.state_of(step, self.pod), self.pod, other) for step in self._following
+        )
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
         """Open what-ifs on many rows at once; None if a plugin has to see the pods themselves.
@@ -304,10 +338,9 @@ class FailedAttempt:
     def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
         """Return a mask of the rows on which all plugins that follow pods ignore pods of lower priority; shape of ``rows``."""
         found = np.ones(len(rows), dtype=bool)
-        asked = [(self.found.state_of(step, self.pod), _ignoring(step)) for step in self._following]
-        for at, row in enumerate(rows.tolist() if asked else ()):
+        for at, row in enumerate(rows.tolist() if self._following else ()):
             lesser = [other for other in self.snapshot.table.pods[row].values() if other.priority < self.pod.priority]
-            found[at] = all(ask(one, "ignores", state, self.pod, other) for other in lesser for state, one in asked)
+            found[at] = all(map(self._is_ignored, lesser))
         return found
 
     def _rivals(self, rows: npt.NDArray[np.intp]) -> IntArray | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,11 @@ class RowLog:
         if len(self._rows) >= 2 * self.keep:
             del self._rows[: self.keep]
             self._dropped += self.keep
+
+    def note_each(self, rows: Iterable[int]) -> None:
+        """Note several rows, each once."""
+        for row in dict.fromkeys(rows):
+            self.note(row)
 
     def since(self, position: int) -> list[int] | None:
         """Return the rows changed since ``position``, with repeats; None if some of them have been dropped."""

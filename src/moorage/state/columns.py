@@ -8,6 +8,7 @@ replaced when the space grows.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -28,13 +29,14 @@ def has_any(values: npt.NDArray[Any]) -> bool:
 _MANY_ROWS: Final = 16
 
 
-def add_at(column: Column, rows: list[int], count: int) -> None:
-    """Add a number to the values of rows, as often as each is named."""
-    if len(rows) >= _MANY_ROWS:
-        np.add.at(column.data, rows, count)
-        return
-    for row in rows:
-        column.data[row] += count
+def add_at(columns: Iterable[tuple[Column, int]], rows: list[int]) -> None:
+    """Add to each column its number on these rows, as often as each row is named."""
+    for column, count in columns:
+        if len(rows) >= _MANY_ROWS:
+            np.add.at(column.data, rows, count)
+        else:
+            for row in rows:
+                column.data[row] += count
 
 
 class Column:

@@ -432,7 +432,7 @@ class NodeTable:
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Add a pod to a row. Its UID must be new to the row."""
         self.pods[row][pod.uid] = pod
-        self._account(row, pod, 1)
+        self.account(row, pod, 1)
         self._acquire(row, pod)
 
     def add_pods(self, placed: Iterable[tuple[int, PodInfo]]) -> None:
@@ -446,17 +446,15 @@ class NodeTable:
             if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                 self._acquire_own(row, pod)
         for pod, rows in by_needs.values():
-            for column, count in self.shifts_of(pod.needs):
-                add_at(column, rows, count)
-            for row in dict.fromkeys(rows):
-                self.changes.note(row)
+            add_at(self.shifts_of(pod.needs), rows)
+            self.changes.note_each(rows)
         for key, rows in by_labels.items():
             self.pod_counts.add_all(rows, key)
 
     def remove_pod(self, row: int, pod: PodInfo) -> None:
         """Undo ``add_pod``; ``pod`` must be the same object that was added."""
         del self.pods[row][pod.uid]
-        self._account(row, pod, -1)
+        self.account(row, pod, -1)
         self._release(row, pod)
 
     def _count(self, row: int, pod: PodInfo) -> None:
@@ -470,7 +468,8 @@ class NodeTable:
             for terms, held in terms_held_by(self, pod):
                 terms.remove(row, held)
 
-    def _account(self, row: int, pod: PodInfo, by: int) -> None:
+    def account(self, row: int, pod: PodInfo, by: int) -> None:
+        """Add a pod to a row's sums (``by`` 1), or take it out of them (-1); nothing else changes."""
         needs = pod.needs
         known = self._shifts.get(needs.key)
         for column, count in known[1] if known is not None and known[0] is needs else self.shifts_of(needs):

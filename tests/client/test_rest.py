@@ -174,13 +174,13 @@ def test_posts_that_need_no_waiting_are_sent_together():
 
     async def main():
         async with serving(handler, credentials=FixedCredentials(Identity("secret"))) as rest:
-            assert not rest.post_soon([("/a", b"1")], lambda at, error: None)  # the credentials are not known yet
+            assert not rest.post_soon([("/a", b"1")], lambda which, error: None)  # the credentials are not known yet
             with pytest.raises(ClusterError):
                 await rest.send("GET", "/")
             found, ended = {}, asyncio.Event()
 
-            def done(at, error):
-                found[at] = None if error is None else (error.status, error.reason, error.retry_after_s)
+            def done(which, error):
+                found.update(dict.fromkeys(which, error and (error.status, error.reason, error.retry_after_s)))
                 if len(found) == 3:
                     ended.set()
 
@@ -202,7 +202,7 @@ def test_posts_wait_for_the_rate_limit_elsewhere():
         async with serving(handler) as rest:
             rest._throttle = Throttle(1.0, 2, asyncio.get_running_loop().time)
             await rest.send("GET", "/")
-            return [rest.post_soon([("/a", b"")] * count, lambda at, error: None) for count in (2, 1, 1)]
+            return [rest.post_soon([("/a", b"")] * count, lambda which, error: None) for count in (2, 1, 1)]
 
     assert asyncio.run(main()) == [False, True, False]
 
@@ -439,7 +439,7 @@ def test_time_spent_waiting_for_the_throttle_is_reported():
         waits = []
         async with serving(handler) as unlimited:
             server = unlimited.endpoint.server
-            waited = lambda method, seconds: waits.append((method, seconds))  # noqa: E731
+            waited = lambda method, seconds, count: waits.append((method, seconds))  # noqa: E731
             async with Rest(Endpoint(server), qps=5, burst=1, on_throttled=waited) as rest:
                 for method in ("GET", "POST"):
                     await rest.send(method, "/x")

@@ -109,8 +109,8 @@ async def run_process(process: Process) -> int:
                 burst=int(connection.burst or 100),
                 agent=user_agent(__version__),
                 bind_s=BIND_S if process.leader is None else process.leader.timing.spare_s,
-                on_response=lambda method, status, seconds: meter.requested(method, host, status, seconds),
-                on_throttled=lambda method, seconds: meter.waited(method, host, seconds),
+                on_response=lambda method, *of: meter.requested(method, host, *of),
+                on_throttled=lambda method, *of: meter.waited(method, host, *of),
             )
         )
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -11,13 +11,13 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from moorage.client.pooled_connection import NEVER, Answer, PooledConnection, Reply, UnsentError
+from moorage.client.pooled_connection import NEVER, Answers, Pending, PooledConnection, Reply, UnsentError
 from moorage.errors import ClusterError, MoorageError
 
-__all__ = ["ConnectionPool", "Reply", "UnsentError"]
+__all__ = ["Answers", "ConnectionPool", "Reply", "RequestBatch", "UnsentError"]
 
 #: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
 _MAX_CONNECTIONS: Final = 32
@@ -33,18 +33,52 @@ _SESSION_S: Final = 300.0
 _TOGETHER: Final = 8
 
 
-class _Queued(NamedTuple):
-    """Requests that wait for a connection; see ``ConnectionPool.send_soon``."""
+@dataclass(frozen=True, slots=True)
+class RequestBatch:
+    """Requests to send soon, with the same limits. ``answers`` get the responses by the requests' indexes.
 
-    requests: bytes
-    answers: Sequence[Answer]
+    ``apart``: the requests may go over several connections, in any order. Otherwise they go over one, in their order.
+    ``check`` is called right before sending and may raise a MoorageError, which ``answers`` get.
+    """
+
+    requests: Sequence[bytes]
+    answers: Answers
     most: int
     timeout_s: float
-    check: Callable[[], None]
+    check: Callable[[], None] = lambda: None
+    apart: bool = False
+
+
+class _Queued(NamedTuple):
+    """Requests that wait for a connection: those of a batch with these indexes."""
+
+    batch: RequestBatch
+    which: range
 
     def fail(self, error: MoorageError) -> None:
-        for answer in self.answers:
-            answer(error)
+        for at in self.which:
+            self.batch.answers.ended(at, error)
+
+
+class _Response:
+    """The answer to one request, as a future."""
+
+    is_brief = False
+
+    def __init__(self, future: asyncio.Future[Reply]) -> None:
+        self._future = future
+
+    def succeeded(self, which: Sequence[int], status: int) -> None:
+        """Do nothing: the answer is not brief."""
+
+    def ended(self, at: int, answer: Reply | MoorageError) -> None:
+        del at
+        if self._future.done():  # cancelled
+            return
+        if isinstance(answer, Reply):
+            self._future.set_result(answer)
+        else:
+            self._future.set_exception(answer)
 
 
 class ConnectionPool:
@@ -75,56 +109,41 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         connection = self._idle_connection(loop.time()) or await self._acquire(loop)
         response: asyncio.Future[Reply] = loop.create_future()
-        self._send(connection, request, [partial(_resolve, response)], most, timeout_s, check, loop)
+        self._send(connection, request, (_Response(response), 0), most, timeout_s, check, loop)
         try:
             return await response
         except asyncio.CancelledError:
             connection.close()
             raise
 
-    def send_soon(
-        self, requests: bytes, answers: Sequence[Answer], most: int, timeout_s: float, check: Callable[[], None]
-    ) -> None:
-        """Send requests together, at once or when a connection becomes idle. ``answers``: see ``PooledConnection.send``.
-
-        ``check`` is called right before sending and may raise a MoorageError. If the requests had to wait, ``answers`` get it.
-
-        Raises  what ``check`` raises, if the requests can be sent at once
-        """
+    def send_soon(self, batch: RequestBatch) -> None:
+        """Send requests at once, or when a connection becomes idle."""
+        count = len(batch.requests)
+        if batch.apart:
+            self._queue.extend([_Queued(batch, range(at, at + 1)) for at in range(count)])
+        else:
+            self._queue.append(_Queued(batch, range(count)))
         loop = asyncio.get_running_loop()
-        one = _Queued(requests, answers, most, timeout_s, check)
-        connection = self._idle_connection(loop.time())
-        if connection is None:
-            self._queue.append(one)
-            self._open_for_queue(loop)
-            return
-        try:
-            self._send(connection, requests, answers, most, timeout_s, check, loop)
-        except OSError as error:
-            one.fail(ClusterError(str(error)))
+        now = loop.time()
+        while self._queue:
+            connection = self._idle_connection(now)
+            if connection is None:
+                self._open_for_queue(loop)
+                return
+            self._release(connection)
 
     def _send_queued(self, connection: PooledConnection) -> bool:
-        """Send waiting requests over a connection that has become idle, several if many wait. Return whether any was sent."""
+        """Send waiting requests over an idle connection, several if many wait. Return whether any was sent."""
         loop = asyncio.get_running_loop()
-        most_now = min(_TOGETHER, 1 + len(self._queue) // self._count)
-        sent: list[_Queued] = []
-        while self._queue and len(sent) < most_now:
-            one = self._queue.popleft()
-            try:
-                one.check()
-            except MoorageError as error:
-                one.fail(error)
-            else:
-                sent.append(one)
+        sent = self._next_in_queue()
         if not sent:
             return False
-        answers = [answer for one in sent for answer in one.answers]
-        timeout_s = min(one.timeout_s for one in sent)
+        timeout_s = min([one.batch.timeout_s for one in sent])
         deadline = loop.time() + timeout_s
+        requests = [one.batch.requests[at] for one in sent for at in one.which]
+        pending = [(one.batch.answers, at) for one in sent for at in one.which]
         try:
-            connection.send(
-                b"".join([one.requests for one in sent]), answers, max(one.most for one in sent), deadline, timeout_s
-            )
+            connection.send(b"".join(requests), pending, max([one.batch.most for one in sent]), deadline, timeout_s)
         except OSError as error:
             connection.close()
             for one in sent:
@@ -132,6 +151,23 @@ class ConnectionPool:
             return False
         self._arm_timer(deadline, loop)
         return True
+
+    def _next_in_queue(self) -> list[_Queued]:
+        """Remove and return waiting requests to send together. Those whose check fails end with its error."""
+        most_now = min(_TOGETHER, 1 + len(self._queue) // self._count)
+        sent: list[_Queued] = []
+        checked: RequestBatch | None = None
+        while self._queue and len(sent) < most_now:
+            one = self._queue.popleft()
+            if one.batch is not checked:
+                try:
+                    one.batch.check()
+                except MoorageError as error:
+                    one.fail(error)
+                    continue
+                checked = one.batch
+            sent.append(one)
+        return sent
 
     def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open another connection, unless enough are being opened for the waiting requests or the maximum is reached."""
@@ -158,8 +194,8 @@ class ConnectionPool:
     def _send(
         self,
         connection: PooledConnection,
-        requests: bytes,
-        answers: Sequence[Answer],
+        request: bytes,
+        pending: Pending,
         most: int,
         timeout_s: float,
         check: Callable[[], None],
@@ -169,7 +205,7 @@ class ConnectionPool:
             check()
             deadline = loop.time() + timeout_s
             try:
-                connection.send(requests, answers, most, deadline, timeout_s)
+                connection.send(request, [pending], most, deadline, timeout_s)
             except BaseException:
                 connection.close()
                 raise
@@ -304,12 +340,3 @@ class ConnectionPool:
 
 def _as_cluster_error(error: Exception) -> ClusterError:
     return error if isinstance(error, ClusterError) else ClusterError(str(error) or type(error).__name__)
-
-
-def _resolve(response: asyncio.Future[Reply], answer: Reply | MoorageError) -> None:
-    if response.done():  # cancelled
-        return
-    if isinstance(answer, Reply):
-        response.set_result(answer)
-    else:
-        response.set_exception(answer)

@@ -10,21 +10,26 @@ from __future__ import annotations
 import re
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from moorage.client.channel import Channel
 from moorage.errors import ClusterError, MoorageError
 
-__all__ = ["NEVER", "Answer", "PooledConnection", "Reply", "UnsentError"]
+__all__ = ["NEVER", "Answers", "Pending", "PooledConnection", "Reply", "UnsentError"]
 
 _MAX_HEAD: Final = 1 << 16
 #: The headers that are parsed; all others are ignored.
 _HEADERS: Final = re.compile(
     rb"\r\n(connection|content-length|retry-after|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)", re.IGNORECASE
 )
-#: Start of a response with a body.
-_STATUS: Final = re.compile(rb"HTTP/1\.1 (?!204|304)([2-9]\d\d) ([^\r\n]*)").match
+#: The start of a response; the status codes of responses without a body; and the length of a body, in lower case.
+_VERSION: Final = b"HTTP/1.1 "
+_BODILESS: Final = frozenset([b"204", b"304"])
+_LENGTH: Final = b"\r\ncontent-length:"
+_MOST_DIGITS: Final = 15
+#: The statuses of the usual success.
+_SUCCESS: Final = frozenset([200, 201])
 NEVER: Final = float("inf")
 
 
@@ -37,12 +42,27 @@ class Reply(NamedTuple):
     body: bytes
 
 
+class Answers(Protocol):
+    """Gets the responses to requests, each of which has an index. The methods must not raise.
+
+    ``is_brief``: only the fact of a usual success matters, not its body.
+    """
+
+    @property
+    def is_brief(self) -> bool: ...
+    def succeeded(self, which: Sequence[int], status: int) -> None:
+        """Requests of brief answers have succeeded with a status of 200 or 201."""
+
+    def ended(self, at: int, answer: Reply | MoorageError) -> None:
+        """A request has any other response, or there is none."""
+
+
+#: A request whose response is pending.
+Pending: TypeAlias = tuple[Answers, int]
+
+
 class UnsentError(ClusterError):
     """The server closed an idle connection without a response, most likely before it received the request."""
-
-
-#: Called once with the response to a request, or with the error if there is none. It must not raise.
-Answer: TypeAlias = Callable[[Reply | MoorageError], None]
 
 
 class PooledConnection(Channel):
@@ -67,7 +87,7 @@ class PooledConnection(Channel):
         self.used = False
         #: True once a part of a response has arrived since the connection was idle.
         self._has_data = False
-        self._pending: deque[Answer] = deque()
+        self._pending: deque[Pending] = deque()
         self._received = bytearray()
         self._most = 0
         self._head: tuple[int, str, dict[str, str]] | None = None
@@ -84,19 +104,19 @@ class PooledConnection(Channel):
         self._keep_alive = False
         super().close()
 
-    def send(self, requests: bytes, answers: Sequence[Answer], most: int, deadline: float, timeout_s: float) -> None:
-        """Send the bytes of one or more requests. ``answers`` has a callback for each, which gets its response.
+    def send(self, requests: bytes, pending: Iterable[Pending], most: int, deadline: float, timeout_s: float) -> None:
+        """Send the bytes of one or more requests; ``pending`` has an item for each.
 
-        A callback gets a ClusterError instead if the connection ends first, ``deadline`` passes, or the response is longer than
+        A request ends with a ClusterError if the connection ends first, ``deadline`` passes, or the response is longer than
         ``most`` bytes or not HTTP. Call this only while the connection is idle.
 
-        Raises  OSError if the requests cannot be sent; no callback is called then
+        Raises  OSError if the requests cannot be sent; no answers are called then
         """
         self.deadline, self._timeout_s, self._most = deadline, timeout_s, most
         self._has_data = False
         self._forget_response()
         self.send_message(requests)
-        self._pending.extend(answers)
+        self._pending.extend(pending)
 
     def time_out(self) -> None:
         """Fail the pending requests, because their deadline has passed."""
@@ -108,15 +128,15 @@ class PooledConnection(Channel):
         pending, self._pending = self._pending, deque()
         if pending:
             self._end_use()
-        for answer in pending:
-            answer(error)
+        for answers, at in pending:
+            answers.ended(at, error)
 
     def _answer(self, reply: Reply) -> None:
         """Pass on the response to the oldest request."""
-        answer = self._pending.popleft()
+        answers, at = self._pending.popleft()
         if not self._pending:
             self._end_use()
-        answer(reply)
+        answers.ended(at, reply)
 
     def _end_use(self) -> None:
         self.deadline, self.used = NEVER, True
@@ -146,17 +166,28 @@ class PooledConnection(Channel):
 
     def _take_simple(self, data: bytes) -> int:
         """Pass on the complete responses in the usual form at the start of the data; return the index of the rest."""
-        at = 0
-        while self._pending and at < len(data):
-            found = _simple_reply(data, at, self._most)
+        at, size, pending = 0, len(data), self._pending
+        ended: list[tuple[Answers, list[int], Reply | int]] = []
+        while pending and at < size:
+            found = _usual(data, at, self._most)
             if found is None:
-                return at
-            reply, at = found
-            if at < len(data) and len(self._pending) == 1:
+                break
+            status, body_at, end = found
+            answers, index = pending.popleft()
+            if not (answers.is_brief and status in _SUCCESS):
+                ended.append((answers, [index], _simple_reply(data, at, body_at, end)))
+            elif ended and ended[-1][0] is answers and ended[-1][2] == status:
+                ended[-1][1].append(index)
+            else:
+                ended.append((answers, [index], status))
+            at = end
+        if ended and not pending:
+            if at < size:
                 self._received += data[at:]  # unsolicited: the connection is not used again
                 self.close()
-                at = len(data)
-            self._answer(reply)
+                at = size
+            self._end_use()
+        _pass_on(ended)
         return at
 
     def _take_others(self) -> None:
@@ -259,23 +290,43 @@ class PooledConnection(Channel):
         return b"".join(self._parts)
 
 
-def _simple_reply(data: bytes, at: int, most: int) -> tuple[Reply, int] | None:
-    """Return a response in the usual form (complete, with Content-Length, keep-alive), and the index of its end.
+def _pass_on(ended: Sequence[tuple[Answers, list[int], Reply | int]]) -> None:
+    """Pass on responses in order: a status for several successes of the same answers, or a reply."""
+    for answers, which, found in ended:
+        if isinstance(found, Reply):
+            answers.ended(which[0], found)
+        else:
+            answers.succeeded(which, found)
 
-    Return None for any other response, which ``_read`` parses.
+
+def _usual(data: bytes, at: int, most: int) -> tuple[int, int, int] | None:
+    """Return the status of a response in the usual form, and the indexes of its body and its end.
+
+    The usual form is complete, with one Content-Length, and keeps the connection. None for any other, which ``_read`` parses.
     """
-    begins, end = _STATUS(data, at), data.find(b"\r\n\r\n", at)
-    if begins is None or end < 0:
+    end = data.find(b"\r\n\r\n", at)
+    if end < 0 or not data.startswith(_VERSION, at):
         return None
-    found = _HEADERS.findall(data, at, end)
-    if len(found) != 1 or found[0][0].lower() != b"content-length":
+    head = data[at : end + 2].lower()
+    status, start = head[9:12], head.find(_LENGTH)
+    if start < 0 or head.find(_LENGTH, start + 1) >= 0 or not status.isdigit() or status < b"200" or status in _BODILESS:
         return None
-    length = found[0][1]
-    if not length.isdigit() or len(length) > 15 or int(length) > most or len(data) < end + 4 + int(length):
+    if head[12:13] != b" " or b"\r\nconnection" in head or b"\r\ntransfer-" in head or b"\r\nretry-" in head:
         return None
-    ends = end + 4 + int(length)
-    headers = {"content-length": length.decode()}
-    return Reply(int(begins[1]), begins[2].decode("latin-1"), headers, data[end + 4 : ends]), ends
+    start += len(_LENGTH)
+    length = head[start : head.find(b"\r\n", start)].strip(b" \t")
+    if not length.isdigit() or len(length) > _MOST_DIGITS:
+        return None
+    size = int(length)
+    body_at = end + 4
+    return None if size > most or len(data) < body_at + size else (int(status), body_at, body_at + size)
+
+
+def _simple_reply(data: bytes, at: int, body_at: int, end: int) -> Reply:
+    """Return a response in the usual form, with the indexes that ``_usual`` found."""
+    line_end = data.find(b"\r\n", at)
+    phrase = data[at + 13 : line_end].decode("latin-1")
+    return Reply(int(data[at + 9 : at + 12]), phrase, {"content-length": str(end - body_at)}, data[body_at:end])
 
 
 def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
@@ -292,7 +343,7 @@ def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
 
 
 def _number(text: str, base: int) -> int:
-    if not text.isalnum() or not text.isascii() or len(text) > 15:
+    if not text.isalnum() or not text.isascii() or len(text) > _MOST_DIGITS:
         raise ValueError(f"{text[:40]!r} is no length")
     return int(text, base)
 

@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,7 +22,7 @@ import msgspec
 
 from moorage.api.json_tree import UNREADABLE
 from moorage.client.endpoint import Endpoint, Identity, tls_context
-from moorage.client.exchange import ConnectionPool, Reply, UnsentError
+from moorage.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError
 from moorage.client.throttle import BINDING, OTHER, Throttle
 from moorage.errors import UNREACHABLE, ClusterError, InputError, MoorageError
 
@@ -58,8 +57,8 @@ class Rest:
     """A session with one API server; use it as an async context manager.
 
     ``bind_s`` limits a bind, as another scheduler may already lead when a slower one takes effect. ``on_response`` is
-    called for every request with its method, response status (0 for none) and duration in seconds; ``on_throttled`` with
-    the time it waited for the throttle.
+    called with the method, response status (0 for none) and duration in seconds of requests, and their number;
+    ``on_throttled`` with the method, the time that each waited for the throttle, and their number.
     """
 
     def __init__(
@@ -70,8 +69,8 @@ class Rest:
         burst: int = 100,
         agent: str = "moorage",
         bind_s: float = BIND_S,
-        on_response: Callable[[str, int, float], None] = lambda method, status, seconds: None,
-        on_throttled: Callable[[str, float], None] = lambda method, seconds: None,
+        on_response: Callable[[str, int, float, int], None] = lambda method, status, seconds, count: None,
+        on_throttled: Callable[[str, float, int], None] = lambda method, seconds, count: None,
     ) -> None:
         self.endpoint = endpoint
         where = urlsplit(endpoint.server)
@@ -120,7 +119,7 @@ class Rest:
     async def _wait_for_throttle(self, method: str, lane: int) -> None:
         began = time.monotonic()
         await self._throttle.take(lane)
-        self._on_throttled(method, time.monotonic() - began)
+        self._on_throttled(method, time.monotonic() - began, 1)
 
     async def send(
         self,
@@ -161,16 +160,17 @@ class Rest:
     def post_soon(
         self,
         posts: Sequence[tuple[str, bytes]],
-        done: Callable[[int, MoorageError | None], None],
+        done: Callable[[Sequence[int], MoorageError | None], None],
         *,
         lane: int = OTHER,
         check: Callable[[], None] = lambda: None,
+        apart: bool = False,
     ) -> bool:
         """Send POST requests, each a path and a body, together on one connection. The server answers in order.
 
-        ``done`` is called with the index of each request and its error, None for success. Nothing is retried. ``check`` is
-        called right before sending and may raise a MoorageError. This method raises it if the requests are sent at once; if
-        they wait for a connection, ``done`` gets it.
+        ``done`` is called with the indexes of requests that ended in the same way and their error, None for success. Nothing
+        is retried. ``check`` is called right before sending; ``done`` gets the MoorageError that it raises. ``apart``: the
+        requests may go over several connections, in any order.
 
         Return True; or False, and send nothing, if the rate limit or the credentials would require waiting.
         """
@@ -179,12 +179,11 @@ class Rest:
             return False
         if not self._throttle.take_now(len(posts)):
             return False
-        requests = b"".join([self._post(path, body) for path, body in posts])
-        answers = [partial(self._posted, path, began, partial(done, at)) for at, (path, _) in enumerate(posts)]
+        requests = [self._post(path, body) for path, body in posts]
         timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
-        self._pools[lane].send_soon(requests, answers, _MAX_OBJECT, timeout_s, check)
-        for _ in posts:
-            self._on_throttled("POST", 0.0)
+        self._on_throttled("POST", 0.0, len(posts))
+        answers = _Posts(posts, began, self._posted, done)
+        self._pools[lane].send_soon(RequestBatch(requests, answers, _MAX_OBJECT, timeout_s, check, apart))
         return True
 
     def _post(self, path: str, body: bytes) -> bytes:
@@ -193,21 +192,12 @@ class Rest:
             target = quote(target, safe=_PATH_CHARACTERS)
         return b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (target.encode(), self._post_head, len(body), body)
 
-    def _posted(
-        self, path: str, began: float, done: Callable[[MoorageError | None], None], answer: Reply | MoorageError
-    ) -> None:
-        if not isinstance(answer, Reply | ClusterError):  # ``check`` raised the error, and nothing was sent
-            done(answer)
-            return
-        status = answer.status if isinstance(answer, Reply) else 0
-        self._on_response("POST", status, time.monotonic() - began)
-        if not isinstance(answer, Reply):
-            done(_transport_error(f"POST {path}", answer))
-            return
+    def _posted(self, status: int, seconds: float, count: int) -> None:
+        """Record responses to requests of ``post_soon``."""
+        self._on_response("POST", status, seconds, count)
         if status == 401:
             self.endpoint.credentials.invalidate()
             self._identity_until = 0.0
-        done(None if status < 300 else _reply_error("POST", path, answer))
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -220,7 +210,7 @@ class Rest:
             async with session.get(
                 self.endpoint.server + path, headers=auth, timeout=timeout, **self._options(params)
             ) as response:
-                self._on_response("GET", response.status, time.monotonic() - began)
+                self._on_response("GET", response.status, time.monotonic() - began, 1)
                 if response.status != 200:
                     raise _status_error("watch", path, response, await _bounded(response, _MAX_OBJECT))
                 yield _lines(response)
@@ -255,7 +245,7 @@ class Rest:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _transport_error(f"{method} {path}", error) from error
         finally:
-            self._on_response(method, status, time.monotonic() - began)
+            self._on_response(method, status, time.monotonic() - began, 1)
 
     async def _send_pooled(
         self,
@@ -291,7 +281,7 @@ class Rest:
             raise _transport_error(f"{method} {path}", error) from error
         finally:
             if began:
-                self._on_response(method, status, time.monotonic() - began)
+                self._on_response(method, status, time.monotonic() - began, 1)
         if status >= 300:
             raise _reply_error(method, path, reply)
         return reply.body
@@ -359,6 +349,37 @@ class Rest:
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
         return ConnectionPool(where.hostname or "", port, tls, self.endpoint.server_name)
+
+
+class _Posts:
+    """The answers to the requests of one ``post_soon``. ``record`` gets status, seconds and number of responses."""
+
+    is_brief = True
+
+    def __init__(
+        self,
+        posts: Sequence[tuple[str, bytes]],
+        began: float,
+        record: Callable[[int, float, int], None],
+        done: Callable[[Sequence[int], MoorageError | None], None],
+    ) -> None:
+        self._posts, self._began, self._record, self._done = posts, began, record, done
+
+    def succeeded(self, which: Sequence[int], status: int) -> None:
+        self._record(status, time.monotonic() - self._began, len(which))
+        self._done(which, None)
+
+    def ended(self, at: int, answer: Reply | MoorageError) -> None:
+        self._done([at], self._error(self._posts[at][0], answer))
+
+    def _error(self, path: str, answer: Reply | MoorageError) -> MoorageError | None:
+        if not isinstance(answer, Reply | ClusterError):  # ``check`` raised the error, and nothing was sent
+            return answer
+        status = answer.status if isinstance(answer, Reply) else 0
+        self._record(status, time.monotonic() - self._began, 1)
+        if not isinstance(answer, Reply):
+            return _transport_error(f"POST {path}", answer)
+        return None if status < 300 else _reply_error("POST", path, answer)
 
 
 def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:

@@ -7,6 +7,8 @@ Source  kube-scheduler, schedule_one.go, bindingCycle and handleBindingCycleErro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from moorage.api.durations import format_duration
@@ -116,6 +118,15 @@ class BindingCycle:
             self._bind(binding)
         else:
             self._fail(binding, failure_of(binding, fact))
+
+    def accepted(self, tickets: Iterable[int]) -> None:
+        """Take the successful answers to binds."""
+        by_ticket, by_uid = self._bindings.by_ticket, self._bindings.by_uid
+        for ticket in tickets:
+            _, uid = by_ticket.pop(ticket, (None, ""))
+            binding = by_uid.get(uid)
+            if binding is not None and binding.ticket == ticket:
+                self._bound(binding)
 
     def _pre_bind(self, binding: Binding) -> None:
         self._state.queue.done(binding.pod.uid)

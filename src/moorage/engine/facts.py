@@ -7,7 +7,7 @@ a question for an extender with ``Answered``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from moorage.state.pod_info import PodInfo
 __all__ = [
     "NO_LONGER_WANTED",
     "Answered",
+    "BindsDone",
     "Done",
     "Fact",
     "Gone",
@@ -60,6 +61,12 @@ class Done(Struct, frozen=True):
     effect: int = -1
 
 
+class BindsDone(Struct, frozen=True):
+    """The API server accepted the binds of this work: all of it is done, without an error."""
+
+    tickets: Sequence[int]
+
+
 class Answered(Struct, frozen=True):
     """An extender replied with ``body``, or the request failed with ``error``."""
 
@@ -89,7 +96,7 @@ class WriteLost(Struct, frozen=True):
 
 #: Object events and the outcomes of work.
 News = Seen | Gone | Done
-Fact = News | Answered | Wrote | WriteLost
+Fact = News | BindsDone | Answered | Wrote | WriteLost
 
 
 class Query(Struct, frozen=True):

@@ -17,7 +17,7 @@ from moorage.cycle.pod_class import Quick
 from moorage.cycle.what_if import Nominated
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
-from moorage.engine.facts import Phase
+from moorage.engine.facts import Phase, Work
 from moorage.engine.outbox import Decided
 from moorage.engine.placement import Found
 from moorage.engine.pod_run import PodRun, is_copy
@@ -131,13 +131,23 @@ class FastLane:
 
     def order_bind(self, found: Found) -> None:
         """Assume the pod, report the decision and order the binding, as an attempt does."""
+        self.begin_bind(found)
+        outbox, pod = self._state.outbox, found.pod
+        outbox.put(Decided(found.decision))
+        outbox.put(Work(outbox.tickets, Phase.BIND, pod, found.node, (BindPod(pod, found.node),)))
+
+    def begin_bind(self, found: Found) -> Binding:
+        """Assume the pod and return its binding, whose ``ticket`` is the bind. The caller reports the decision and binds."""
         self.assume(found)
-        state, pod, node, decision = self._state, found.pod, found.node, found.decision
-        binding = Binding(found.queued, found.profile, decision, node, False, state.alert, authors=_AUTHORS)
-        state.outbox.put(Decided(decision))
-        state.bindings.by_uid[pod.uid] = binding
-        binding.ticket = state.outbox.order(Phase.BIND, pod, node, (BindPod(pod, node),))
-        state.bindings.by_ticket[binding.ticket] = (Phase.BIND, pod.uid)
+        state, uid = self._state, found.pod.uid
+        state.outbox.tickets += 1
+        ticket = state.outbox.tickets
+        binding = Binding(
+            found.queued, found.profile, found.decision, found.node, False, state.alert, ticket=ticket, authors=_AUTHORS
+        )
+        state.bindings.by_uid[uid] = binding
+        state.bindings.by_ticket[ticket] = (Phase.BIND, uid)
+        return binding
 
     def confirm(self, found: Found, bound: Pod) -> None:
         """Record that the assumed pod is bound. It replaces the driver's two facts: the bound pod and the end of the bind."""

@@ -24,7 +24,7 @@ from moorage.engine.custom_kinds import NamedKinds, named_kinds, write_pods
 from moorage.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
-from moorage.engine.facts import NO_LONGER_WANTED, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
+from moorage.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Output, Skipped
@@ -182,6 +182,8 @@ class Scheduler:
                 self._session.take(fact)
         elif isinstance(fact, Done):
             self._done(fact)
+        elif isinstance(fact, BindsDone):
+            self.binding_cycle.accepted(fact.tickets)
         elif isinstance(fact, Wrote):
             self.event_handlers.wrote(fact)
         elif isinstance(fact, WriteLost):
@@ -219,6 +221,26 @@ class Scheduler:
             attempt = self._next_attempt()
             return attempt is not None and self._make(attempt)
         return self._resume(attempt)
+
+    def place_run(self, now: float, most: int) -> list[Binding]:
+        """Place up to ``most`` pods that the fast lane takes, as as many ``step`` calls would, and return their bindings.
+
+        The driver reports the decision of each binding and answers the bind of its ``ticket``. The outbox holds neither. The
+        list is empty if the next pod needs ``step``.
+        """
+        self.state.now = now
+        run: list[Binding] = []
+        if self._session.attempt is not None or self.state.outbox:
+            return run
+        found = self.lane.find(self.cycle, now)
+        while found is not None:
+            try:
+                run.append(self.lane.begin_bind(found))
+            except Exception as error:
+                self._abort(self._attempt_of(found.queued, EVERYWHERE), error)
+                break
+            found = self.lane.find(self.cycle, now, found) if len(run) < most else None
+        return run
 
     def attempt(self, pod: PodInfo, now: float, scope: SearchScope = EVERYWHERE) -> bool:
         """Make one attempt for this pod before all others, or for its group; ``scope`` applies to a pod without a group.

@@ -7,11 +7,13 @@ Source  kube-scheduler, schedule_one.go and eventhandlers.go
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.cycle.decision import NO_NODES, Decision
-from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Work, WriteLost, Wrote
+from moorage.engine.binding import Binding
+from moorage.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Work, WriteLost, Wrote
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource
@@ -19,7 +21,7 @@ from moorage.framework.verdicts import Code
 from moorage.printable import clip
 from moorage.queue import object_events
 from moorage.queue.queued_pod import QueuedPod
-from moorage.runtime.observer import Log, Measures, Ref, ref
+from moorage.runtime.observer import BoundPod, Log, Measures, Ref, ref
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["AttemptObserver"]
@@ -38,6 +40,10 @@ _WORDS = {
 }
 
 
+#: The record of work that is not under way.
+_NO_WORK: tuple[Phase, PodInfo | None, str, float] = (Phase.BIND, None, "", 0.0)
+
+
 @dataclass(slots=True)
 class _Trip:
     """A pod between its decision and its binding. ``held_since`` is set while Permit holds it."""
@@ -54,14 +60,15 @@ class AttemptObserver:
     def __init__(self, scheduler: Scheduler, log: Log, measures: Measures | None) -> None:
         self._scheduler, self._log, self._measures = scheduler, log, measures
         self._trips: dict[str, _Trip] = {}
-        self._works: dict[int, tuple[Work, float]] = {}
+        #: Ticket → phase, pod, node and start of the work under way.
+        self._works: dict[int, tuple[Phase, PodInfo, str, float]] = {}
 
     @property
     def under_way(self) -> dict[Phase, int]:
         """The number of pieces of work under way, by phase."""
         counts: dict[Phase, int] = {}
-        for work, _ in self._works.values():
-            counts[work.phase] = counts.get(work.phase, 0) + 1
+        for phase, *_ in self._works.values():
+            counts[phase] = counts.get(phase, 0) + 1
         return counts
 
     @property
@@ -86,6 +93,21 @@ class AttemptObserver:
         binding = self._scheduler.binding_of(pod.uid)
         if binding is not None:
             self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.waits else None)
+
+    def placed(self, run: Sequence[Binding], began: float, now: float) -> None:
+        """Record pods that the fast lane placed together and whose binds start now; each counts for an equal part."""
+        trips, works = self._trips, self._works
+        for binding in run:
+            decision, pod = binding.decision, binding.decision.pod
+            trips[pod.uid] = _Trip(decision, binding.queued, began, None)
+            works[binding.ticket or 0] = (Phase.BIND, pod, binding.node, now)
+        if self._log.shows(3):
+            for binding in run:
+                self._log.info(3, "Attempting to schedule pod", pod=ref(binding.pod))
+                if self._log.shows(5):
+                    self._log_details(binding.decision)
+        if self._measures is not None:
+            self._measures.placed([binding.decision for binding in run], (now - began) / len(run))
 
     def _log_details(self, decision: Decision) -> None:
         """Log details at high verbosity: the PostFilter status at level 5, scores at level 10."""
@@ -152,7 +174,7 @@ class AttemptObserver:
 
     def started(self, work: Work, now: float) -> None:
         """Record the start of work."""
-        self._works[work.ticket] = (work, now)
+        self._works[work.ticket] = (work.phase, work.pod, work.node, now)
         trip = self._trips.get(work.pod.uid)
         if trip is not None:
             self._permitted(trip, Code.SUCCESS.value, now)
@@ -164,32 +186,51 @@ class AttemptObserver:
 
     def done(self, fact: Done, now: float) -> None:
         """Record the end of work, after the engine has processed the fact."""
-        work, since = self._works.pop(fact.ticket, (None, 0.0))
-        if work is None:
+        phase, pod, node, since = self._works.pop(fact.ticket, _NO_WORK)
+        if pod is None:
             return
-        uid = work.pod.uid
+        uid = pod.uid
         # The pod may already be deleted when its bind is answered.
-        bound = work.phase is Phase.BIND and (fact.error is None or self._scheduler.cluster.node_of(uid) == work.node)
+        bound = phase is Phase.BIND and (fact.error is None or self._scheduler.cluster.node_of(uid) == node)
         if self._measures is not None:
-            profile = work.pod.spec.scheduler_name
-            self._measures.worked(work.phase, profile, now - since, None if bound else fact.error)
+            self._measures.worked(phase, pod.spec.scheduler_name, now - since, None if bound else fact.error)
         if bound and self._scheduler.binding_of(uid) is None:
             trip = self._trips.pop(uid, None)
             if trip is not None:
                 self._bound(trip, now)
 
+    def binds_done(self, tickets: Sequence[int], now: float) -> None:
+        """Record binds that succeeded, after the engine has processed the fact."""
+        bindings, ended = self._scheduler.state.bindings.by_uid, list[BoundPod]()
+        for ticket in tickets:
+            _, pod, _, since = self._works.pop(ticket, _NO_WORK)
+            trip = None if pod is None or pod.uid in bindings else self._trips.pop(pod.uid, None)
+            if trip is not None:
+                first = trip.queued.initial_attempt
+                ended.append(
+                    BoundPod(trip.decision, trip.queued, now - trip.began, None if first is None else now - first, now - since)
+                )
+                if self._log.shows(2):
+                    self._log_bound(trip)
+        if self._measures is not None and ended:
+            self._measures.all_bound(ended)
+
+    def _log_bound(self, trip: _Trip) -> None:
+        decision, queued = trip.decision, trip.queued
+        self._log.info(
+            2, "Successfully bound pod to node", pod=ref(decision.pod), node=decision.node,
+            evaluatedNodes=decision.evaluated, feasibleNodes=decision.feasible,
+        )  # fmt: skip
+        if queued.was_flushed:
+            plugins = sorted(queued.unschedulable_plugins)
+            self._log.info(
+                4, "Pod scheduled after flush from unschedulablePods", pod=ref(decision.pod), unschedulablePlugins=plugins
+            )
+
     def _bound(self, trip: _Trip, now: float) -> None:
         decision, queued = trip.decision, trip.queued
         if self._log.shows(2):
-            self._log.info(
-                2, "Successfully bound pod to node", pod=ref(decision.pod), node=decision.node,
-                evaluatedNodes=decision.evaluated, feasibleNodes=decision.feasible,
-            )  # fmt: skip
-            if queued.was_flushed:
-                plugins = sorted(queued.unschedulable_plugins)
-                self._log.info(
-                    4, "Pod scheduled after flush from unschedulablePods", pod=ref(decision.pod), unschedulablePlugins=plugins
-                )
+            self._log_bound(trip)
         if self._measures is not None:
             waited = None if queued.initial_attempt is None else now - queued.initial_attempt
             self._measures.bound(decision, queued, now - trip.began, waited)
@@ -198,7 +239,9 @@ class AttemptObserver:
 
     def label_of(self, fact: Fact) -> str:
         """Log a fact and return its event label, before the engine processes it; "" for facts that no metric counts."""
-        if isinstance(fact, Done | Answered | Wrote | WriteLost) or (self._measures is None and not self._log.shows(3)):
+        if isinstance(fact, Done | BindsDone | Answered | Wrote | WriteLost) or (
+            self._measures is None and not self._log.shows(3)
+        ):
             return ""
         gone = isinstance(fact, Gone)
         obj = fact.obj

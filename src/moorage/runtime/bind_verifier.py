@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from moorage.api.core import Pod
@@ -87,12 +88,18 @@ class Confirmer:
         #: The last change of each pod or object; and a heap of all of them by due time.
         self._taken: dict[tuple[str, bool], _Taken | _Answered] = {}
         self._due: list[tuple[float, int, _Taken | _Answered]] = []
+        #: Binds that were accepted together, with their due time, oldest first. Few are still unconfirmed by then.
+        self._bound: deque[tuple[float, Sequence[tuple[PodInfo, str]]]] = deque()
         self._serial = 0
         self._news = asyncio.Event()
 
-    def bound(self, pod: PodInfo, node: str) -> None:
-        """Record a bind that the API server has just accepted."""
-        self._look_after(_Taken(pod, node, None))
+    def bound(self, binds: Sequence[tuple[PodInfo, str]]) -> None:
+        """Record binds that the API server has just accepted."""
+        if self._taken:
+            for pod, _ in binds:
+                self._taken.pop((pod.uid, False), None)
+        self._bound.append((self._clock() + _FIRST_S, binds))
+        self._news.set()
 
     def evicted(self, victim: PodInfo, preemptor: PodInfo) -> None:
         """Record an eviction that the API server has just accepted."""
@@ -102,19 +109,24 @@ class Confirmer:
         """Record an object that the API server has just returned for a write."""
         self._look_after(_Answered(obj))
 
-    def _look_after(self, taken: _Taken | _Answered) -> None:
+    def _look_after(self, taken: _Taken | _Answered, pause_s: float | None = None) -> None:
         self._serial += 1
         self._taken[taken.key] = taken
-        heapq.heappush(self._due, (self._clock() + taken.pause_s, self._serial, taken))
+        due = self._clock() + (taken.pause_s if pause_s is None else pause_s)
+        heapq.heappush(self._due, (due, self._serial, taken))
         self._news.set()
 
     async def run(self) -> None:
         """Confirm the recorded changes until cancelled."""
         while True:
-            while not self._due:
+            now = self._clock()
+            self._look_after_binds(now)
+            times = [waiting[0][0] for waiting in (self._due, self._bound) if waiting]
+            if not times:
                 self._news.clear()
                 await self._news.wait()
-            wait_s = self._due[0][0] - self._clock()
+                continue
+            wait_s = min(times) - now
             if wait_s > 0:
                 await asyncio.sleep(min(max(wait_s, _LEAST_S), _FIRST_S))
                 continue
@@ -124,6 +136,13 @@ class Confirmer:
                 await asyncio.sleep(_BETWEEN_S)
             elif self._taken.get(taken.key) is taken:
                 del self._taken[taken.key]
+
+    def _look_after_binds(self, now: float) -> None:
+        """Look after the binds that are due and that no watch has delivered."""
+        while self._bound and self._bound[0][0] <= now:
+            for pod, node in self._bound.popleft()[1]:
+                if self._scheduler.is_bound_unconfirmed(pod.uid) and self._scheduler.node_of(pod.uid) == node:
+                    self._look_after(_Taken(pod, node, None), 0.0)
 
     def _is_open(self, taken: _Taken | _Answered) -> bool:
         if self._taken.get(taken.key) is not taken:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from uuid import UUID
@@ -65,19 +65,32 @@ class Recorder:
 
     def note(self, note: EventNote) -> None:
         """Queue an event. Does not wait."""
-        key, now = _key(note), self._clock()
-        series = self._series.get(key)
-        if series is None:
-            began, text = self._wall(), shortened(note.text)
-            kept = note if text is note.text else replace(note, text=text)
-            event = EventRecord(kept, _name_of(note, (*key, began, str(now))), began)
-            if self._put(event):
-                self._series[key] = _Series(event, now)
-                self._forget_some()
-            return
+        self.note_all([note])
+
+    def note_all(self, notes: Iterable[EventNote]) -> None:
+        """Queue events. Does not wait."""
+        now, wall = self._clock(), self._wall()
+        for note in notes:
+            key = _key(note)
+            series = self._series.get(key)
+            if series is None:
+                self._begin(note, key, now, wall)
+            else:
+                self._repeat(series, key, now, wall)
+
+    def _begin(self, note: EventNote, key: tuple[str, ...], now: float, wall: str) -> None:
+        text = shortened(note.text)
+        kept = note if text is note.text else replace(note, text=text)
+        event = EventRecord(kept, _name_of(note, (*key, wall, str(now))), wall)
+        if self._put(event):
+            self._series[key] = _Series(event, now)
+            if len(self._series) > _REMEMBERED:
+                self._end(self._series.popitem(last=False)[1])
+
+    def _repeat(self, series: _Series, key: tuple[str, ...], now: float, wall: str) -> None:
         first_repeat = series.event.count == 1
         series.last_s = now
-        series.event = replace(series.event, count=series.event.count + 1, last=self._wall())
+        series.event = replace(series.event, count=series.event.count + 1, last=wall)
         self._series.move_to_end(key)
         if first_repeat:
             self._put(series.event)
@@ -88,13 +101,11 @@ class Recorder:
             return False
         self._waiting += 1
         lane = crc32(event.note.regarding.uid.encode()) % _WRITERS  # events of one pod stay in order
-        self._lanes[lane].append(event)
-        self._news[lane].set()
+        waiting = self._lanes[lane]
+        if not waiting:
+            self._news[lane].set()
+        waiting.append(event)
         return True
-
-    def _forget_some(self) -> None:
-        while len(self._series) > _REMEMBERED:
-            self._end(self._series.popitem(last=False)[1])
 
     def _end(self, series: _Series) -> None:
         """Queue the last count of a series that has ended; a count of up to two is already written."""
@@ -156,11 +167,11 @@ class Recorder:
         failed: list[tuple[EventRecord, ClusterError | None]] = []
         left = len(events)
 
-        def done(at: int, error: MoorageError | None) -> None:
+        def done(which: Sequence[int], error: MoorageError | None) -> None:
             nonlocal left
-            left -= 1
+            left -= len(which)
             if error is not None:
-                failed.append((events[at], error if isinstance(error, ClusterError) else None))
+                failed.extend((events[at], error if isinstance(error, ClusterError) else None) for at in which)
             if not left and not ended.done():
                 ended.set_result(None)
 
@@ -209,8 +220,8 @@ def _wait_s(error: ClusterError) -> float | None:
 
 def _key(note: EventNote) -> tuple[str, ...]:
     """Return the key of a series: every field of a note except its text."""
-    pod, related = note.regarding, note.related
-    about = (pod.uid, pod.namespace, pod.name, pod.metadata.resource_version)
+    pod, related = note.regarding.metadata, note.related
+    about = (pod.uid, pod.namespace, pod.name, pod.resource_version)
     return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
 
 

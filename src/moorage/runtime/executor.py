@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
 from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
-from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, Phase, Query, Seen, Work, Wrote
+from moorage.engine.binding import Binding
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, BindsDone, Done, Gone, Phase, Query, Seen, Work, Wrote
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import (
     Amend,
@@ -35,7 +36,7 @@ from moorage.framework.effects import (
 )
 from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clocks, ClusterWriter, EventNote, Extenders, StatusChange
+from moorage.runtime.ports import Clocks, ClusterWriter, Extenders, StatusChange
 from moorage.runtime.scheduler_view import SchedulerView
 from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.state.pod_info import PodInfo
@@ -89,7 +90,7 @@ class EffectExecutor:
         self._may_act, self._extenders = may_act, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         #: Binds that were sent without a task, by ticket.
-        self._sent: dict[int, Work] = {}
+        self._sent: dict[int, Work | Binding] = {}
         self._questions: set[asyncio.Task[None]] = set()
         #: Tasks that may be cancelled, by ticket; and the tickets whose task was cancelled.
         self._breakable: dict[int, asyncio.Task[Any]] = {}
@@ -121,35 +122,51 @@ class EffectExecutor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- the usual bind, without a task ------------------------------------------------------------------------------------
+    # -- usual binds, without a task ---------------------------------------------------------------------------------------
+
+    def bind_run(self, run: Sequence[Binding]) -> None:
+        """Bind the pods that the fast lane placed together."""
+        writer = self._status_writer
+        if writer.is_quiet and self._send_binds(run):
+            return
+        for one in run:
+            self.start(_bind_work(one))
 
     def _bind_soon(self, work: Work) -> bool:
         """Send the bind of DefaultBinder, if it needs no waiting. Return whether the work is under way or answered."""
         effect = work.effects[0]
         if len(work.effects) > 1 or not isinstance(effect, BindPod) or self._status_writer.is_writing(work.pod.uid):
             return False
-        self._sent[work.ticket] = work
-        try:
-            if self._cluster.bind_soon(effect.pod.pod, effect.node, self._check, partial(self._bind_answered, work, effect)):
-                self._status_writer.forget(work.pod.uid)
-                return True
-        except MoorageError as failed:
-            self._inbox.put_now(Done(work.ticket, str(failed), 0))
-            del self._sent[work.ticket]
+        if self._send_binds([work]):
+            self._status_writer.forget(work.pod.uid)
             return True
-        del self._sent[work.ticket]
         return False
 
-    def _bind_answered(self, work: Work, effect: BindPod, error: MoorageError | None) -> None:
-        if self._sent.pop(work.ticket, None) is None:
-            return  # it was broken off
+    def _send_binds(self, works: Sequence[Work | Binding]) -> bool:
+        """Send binds together, if that needs no waiting. Return whether they are under way or answered."""
+        sent = {one.ticket: one for one in works if one.ticket is not None}
+        self._sent.update(sent)
+        binds = [(one.pod.pod, one.node) for one in works]
+        if self._cluster.bind_soon(binds, self._check, partial(self._binds_answered, works)):
+            return True
+        for ticket in sent:
+            del self._sent[ticket]
+        return False
+
+    def _binds_answered(self, works: Sequence[Work | Binding], which: Sequence[int], error: MoorageError | None) -> None:
+        sent = self._sent
+        ended = [one for one in [works[at] for at in which] if sent.pop(one.ticket or 0, None) is not None]
+        if not ended:
+            return  # they were broken off
         if error is None:
-            self._end_bind(effect)
-            self._inbox.put_now(Done(work.ticket))
-        elif isinstance(error, ClusterError):
-            self._start_task(work, error)
-        else:
-            self._inbox.put_now(Done(work.ticket, str(error), 0))
+            self._end_binds([(one.pod, one.node) for one in ended])
+            self._inbox.put_now(BindsDone([one.ticket for one in ended if one.ticket is not None]))
+            return
+        for work in map(_bind_work, ended):
+            if isinstance(error, ClusterError):
+                self._start_task(work, error)
+            else:
+                self._inbox.put_now(Done(work.ticket, str(error), 0))
 
     def put(self, query: Query) -> None:
         """Send a question to an extender; its answer goes to the inbox."""
@@ -241,7 +258,7 @@ class EffectExecutor:
         match effect:
             case BindPod(pod, node):
                 await self._bind(pod, node, lambda: self._cluster.bind(pod.pod, node, self._check))
-                self._confirmer.bound(pod, node)
+                self._confirmer.bound([(pod, node)])
             case BindThrough(pod, node, question):
                 await self._bind(pod, node, lambda: self._bind_through(question))
             case Evict():
@@ -290,7 +307,7 @@ class EffectExecutor:
         except (ClusterError, ExtenderError) as error:
             # A proxy may have sent the answer, so only the pod itself says whether the bind happened.
             await self._read_back(pod, node, error)
-        self._note_bound(pod, node)
+        self._status_writer.bound([(pod, node)])
 
     async def _finish_bind(self, effect: BindPod, work: Work, failed: ClusterError) -> None:
         """Continue after a bind that failed: send it again if the API server asks for that, else read the pod back."""
@@ -300,15 +317,11 @@ class EffectExecutor:
             await self._perform(effect, work)
             return
         await self._read_back(effect.pod, effect.node, failed)
-        self._end_bind(effect)
+        self._end_binds([(effect.pod, effect.node)])
 
-    def _end_bind(self, effect: BindPod) -> None:
-        self._note_bound(effect.pod, effect.node)
-        self._confirmer.bound(effect.pod, effect.node)
-
-    def _note_bound(self, pod: PodInfo, node: str) -> None:
-        text = f"Successfully assigned {pod.key} to {node}"
-        self._status_writer.note(EventNote(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
+    def _end_binds(self, binds: Sequence[tuple[PodInfo, str]]) -> None:
+        self._status_writer.bound(binds)
+        self._confirmer.bound(binds)
 
     async def _read_back(self, pod: PodInfo, node: str, error: ClusterError | ExtenderError) -> None:
         """Return if the pod is on the node after all, or if the engine no longer assumes it there.
@@ -461,6 +474,13 @@ class EffectExecutor:
             if write.base is not None and self._scheduler.known(write.obj) == write.base:
                 with suppress(ClusterError):
                     await self._cluster.write(write.base, write.obj, write.subresource)
+
+
+def _bind_work(one: Work | Binding) -> Work:
+    """Return the work of a bind."""
+    if isinstance(one, Work):
+        return one
+    return Work(one.ticket or 0, Phase.BIND, one.pod, one.node, (BindPod(one.pod, one.node),))
 
 
 async def _awaited(run: Callable[[], Awaitable[Any]]) -> None:

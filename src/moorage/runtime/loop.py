@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage.api.core import Pod
-from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
+from moorage.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Query, Work
 from moorage.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
@@ -41,7 +41,7 @@ class LoopLimits:
     """Limits of the loop.
 
     ``inbox``      facts that wait before watches block
-    ``facts``, ``attempts``   the most per turn of the loop
+    ``facts``, ``attempts``   the most per turn of the loop; ``run``: the most pods that the fast lane places in a turn
     ``in_flight``  pieces of work under way
     ``drain_s``    seconds to wait for work under way at the end of ``act``
     """
@@ -49,6 +49,7 @@ class LoopLimits:
     inbox: int = 10_000
     facts: int = 1000
     attempts: int = 16
+    run: int = 48
     in_flight: int = 500
     drain_s: float = 5.0
 
@@ -150,7 +151,7 @@ class Loop:
             now = self._clock()
             self.scheduler.state.unix_offset_s, self._offset_due = self._unix() - now, now + _OFFSET_S
         self._take_in()
-        more = self._attempt() if self._is_free() else False
+        more = (self._place_run() or self._attempt()) if self._is_free() else False
         self._deliver()
         return more or len(self.inbox) > 0
 
@@ -178,6 +179,9 @@ class Loop:
     def _observe(self, fact: Fact) -> None:
         if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
             self._status_writer.forget(fact.obj.uid)
+        if isinstance(fact, BindsDone):
+            self._binds_done(fact)
+            return
         label, now = self.follower.label_of(fact), self._clock()
         try:
             self.scheduler.observe(fact, now)
@@ -191,6 +195,37 @@ class Loop:
             if preemptor is not None and fact.error is not None:
                 self._report(f"preemption for {preemptor.key}: {fact.error}")
                 self.scheduler.activate([preemptor])
+
+    def _binds_done(self, fact: BindsDone) -> None:
+        now = self._clock()
+        try:
+            self.scheduler.observe(fact, now)
+        except Exception as error:
+            self._survived(f"{_name(fact)}: {_words(error)}")
+        self.follower.binds_done(fact.tickets, now)
+
+    def _place_run(self) -> bool:
+        """Let the fast lane place pods, and bind them together. Return whether it placed any."""
+        if self._began is not None:
+            return False
+        self._deliver()
+        began = self._clock()
+        if self._measures is not None:
+            self._measures.began()
+        most = min(self._limits.run, self._limits.in_flight - len(self._carrier))
+        try:
+            run = self.scheduler.place_run(began, most)
+        except Exception as error:
+            self._failing += 1
+            self._survived(f"an attempt: {_words(error)}")
+            return True
+        if not run:
+            return False
+        self._failing = 0
+        self.attempts += len(run)
+        self.follower.placed(run, began, self._clock())
+        self._carrier.bind_run(run)
+        return True
 
     def _attempt(self) -> bool:
         """Make a few attempts. Return whether the last one found a pod to try."""
@@ -270,6 +305,8 @@ class Loop:
 
 
 def _name(fact: Fact) -> str:
+    if isinstance(fact, BindsDone):
+        return f"the outcome of work {', '.join(map(str, fact.tickets))}"
     if isinstance(fact, Done | Answered):
         return f"the outcome of work {fact.ticket}"
     metadata = getattr(fact.obj, "metadata", None)

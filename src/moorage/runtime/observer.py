@@ -6,7 +6,7 @@ turns metrics off.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ from moorage.engine.group_outcome import GroupReport
 from moorage.queue.queued_pod import QueuedPod
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["SILENT", "UNMEASURED", "UNOBSERVED", "Log", "Measures", "Observers", "Ref", "ref"]
+__all__ = ["SILENT", "UNMEASURED", "UNOBSERVED", "BoundPod", "Log", "Measures", "Observers", "Ref", "ref"]
 
 
 class Ref(NamedTuple):
@@ -49,6 +49,20 @@ class Log(Protocol):
         """Log an error that the scheduler survives; ``error`` may be None."""
 
 
+class BoundPod(NamedTuple):
+    """A pod that the fast lane placed and that is bound now.
+
+    Seconds: ``seconds`` since its attempt began, ``waited_s`` since its initial attempt (None: unknown), ``bind_s`` since
+    its bind began.
+    """
+
+    decision: Decision
+    queued: QueuedPod
+    seconds: float
+    waited_s: float | None
+    bind_s: float
+
+
 class Measures(Protocol):
     """Counts and durations. Seconds are of the loop's clock."""
 
@@ -57,6 +71,12 @@ class Measures(Protocol):
 
     def attempted(self, decision: Decision, seconds: float) -> None:
         """Record an attempt; ``seconds`` until its decision."""
+
+    def placed(self, decisions: Sequence[Decision], seconds: float) -> None:
+        """Record attempts of the fast lane, which took ``seconds`` each; no plugin had work after the decision."""
+
+    def all_bound(self, pods: Sequence[BoundPod]) -> None:
+        """Record bound pods and their binds."""
 
     def bound(self, decision: Decision, queued: QueuedPod, seconds: float, waited_s: float | None) -> None:
         """Record a bound pod: ``seconds`` since its attempt began, ``waited_s`` since its initial attempt (None: unknown)."""

@@ -17,10 +17,22 @@ from moorage.api.pod_groups import Condition, PodGroup
 from moorage.errors import MoorageError
 from moorage.framework.effects import Question
 
-__all__ = ["Clock", "Clocks", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "StatusChange", "WallClock"]
+__all__ = [
+    "Clock",
+    "Clocks",
+    "ClusterWriter",
+    "EventNote",
+    "EventRecord",
+    "Extenders",
+    "RequestsEnded",
+    "StatusChange",
+    "WallClock",
+]
 
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
+#: Called with the indexes of requests that ended in the same way, and their error, or None; once for each index.
+RequestsEnded = Callable[[Sequence[int], MoorageError | None], None]
 #: The time of day in UTC, as the API writes it with microseconds: ``2026-11-21T03:00:00.000000Z``.
 WallClock = Callable[[], str]
 
@@ -81,10 +93,10 @@ class ClusterWriter(Protocol):
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
         """Bind the pod. ``check`` is called right before the request is sent, and may raise to stop it."""
 
-    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[MoorageError | None], None]) -> bool:
-        """Bind the pod as ``bind`` does, without a task, and call ``done`` once with the error, or None.
+    def bind_soon(self, binds: Sequence[tuple[Pod, str]], check: Callable[[], None], done: RequestsEnded) -> bool:
+        """Bind pods to nodes as ``bind`` does, without a task. ``done`` gets the error that ``check`` raises, too.
 
-        Return False, and do nothing, if the request cannot be sent at once.
+        Return False, and do nothing, if the requests cannot be sent at once.
         """
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
@@ -119,8 +131,8 @@ class ClusterWriter(Protocol):
     async def record(self, event: EventRecord) -> None:
         """Create an event; for a series, update its count, and create it if it is gone."""
 
-    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> bool:
-        """Create events that are no series, in order, and call ``done`` for each with its index and the error, or None.
+    def record_soon(self, events: Sequence[EventRecord], done: RequestsEnded) -> bool:
+        """Create events that are no series, in order.
 
         Return False, and do nothing, if the requests cannot be sent at once.
         """

@@ -33,6 +33,10 @@ class SchedulerView:
         """Return whether a pod is bound, and still only assumed because no watch has delivered the bind."""
         return self.is_assumed(uid) and self._scheduler.binding_of(uid) is None
 
+    def node_of(self, uid: str) -> str | None:
+        """Return the node on which a pod is placed or assumed."""
+        return self._scheduler.cluster.node_of(uid)
+
     def stays(self, uid: str) -> bool:
         """Return whether the scheduler knows the pod and it is not terminating."""
         pod = self._scheduler.cluster.pod(uid)

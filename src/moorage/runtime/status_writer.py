@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from moorage.printable import clip
 from moorage.releases import CURRENT
 from moorage.runtime.event_recorder import Recorder
 from moorage.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange, WallClock
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["StatusWriter", "failure_condition", "in_seconds"]
 
@@ -108,6 +109,11 @@ class StatusWriter:
         """Drop the queued status change of a pod that is bound or gone."""
         self._changes.pop(uid, None)
 
+    @property
+    def is_quiet(self) -> bool:
+        """True if no change of a pod's status is queued or being written."""
+        return not (self._changes or self._writing)
+
     def is_writing(self, uid: str) -> bool:
         """Return whether a status change of a pod is being written."""
         return uid in self._writing
@@ -120,6 +126,16 @@ class StatusWriter:
         self.forget(uid)
         while uid in self._writing:
             await asyncio.shield(self._writing[uid])
+
+    def bound(self, binds: Iterable[tuple[PodInfo, str]]) -> None:
+        """Report bound pods with their nodes."""
+        self._recorder.note_all([
+            EventNote(
+                pod.pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node}",
+                reporter=pod.spec.scheduler_name,
+            )
+            for pod, node in binds
+        ])  # fmt: skip
 
     def note(self, note: EventNote) -> None:
         """Queue an event."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,8 +22,8 @@ from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.client.resources import WatchedResource, resource_of
 from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
 from moorage.client.throttle import BINDING
-from moorage.errors import ClusterError, MoorageError
-from moorage.runtime.ports import EventRecord, StatusChange
+from moorage.errors import ClusterError
+from moorage.runtime.ports import EventRecord, RequestsEnded, StatusChange
 
 __all__ = ["ApiCluster", "change_between", "merged"]
 
@@ -35,6 +36,17 @@ _CONFLICT_TRIES = 5
 _CONFLICT_PAUSE_S = 0.01
 #: Maximum length of the API's reportingInstance.
 _MOST_INSTANCE = 128
+#: Matches texts that JSON does not escape; and requests in the form that msgspec writes, for such texts.
+_is_plain: Final = re.compile(r"[A-Za-z0-9 ._:/-]*").fullmatch
+_PLAIN_BINDING: Final = (
+    '{"apiVersion":"v1","kind":"Binding","metadata":{"name":"%s","namespace":"%s","uid":"%s"},'
+    '"target":{"kind":"Node","name":"%s"}}'
+)
+_PLAIN_EVENT: Final = (
+    '{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"%s","namespace":"%s"},"eventTime":"%s",'
+    '"reportingController":"%s","reportingInstance":"%s","action":"%s","reason":"%s","type":"%s","note":"%s",'
+    '"regarding":{"apiVersion":"v1","kind":"Pod","namespace":"%s","name":"%s","uid":"%s","resourceVersion":"%s"}}'
+)
 
 
 class ApiCluster:
@@ -51,8 +63,9 @@ class ApiCluster:
         path, body = _binding(pod, node)
         await self._rest.send("POST", path, body, lane=BINDING, check=check)
 
-    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[MoorageError | None], None]) -> bool:
-        return self._rest.post_soon([_binding(pod, node)], lambda at, error: done(error), lane=BINDING, check=check)
+    def bind_soon(self, binds: Sequence[tuple[Pod, str]], check: Callable[[], None], done: RequestsEnded) -> bool:
+        posts = [_binding(pod, node) for pod, node in binds]
+        return self._rest.post_soon(posts, done, lane=BINDING, check=check, apart=True)
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         try:
@@ -185,8 +198,22 @@ class ApiCluster:
                     raise
         await self._rest.send("POST", folder, msgspec.json.encode(self._as_event(event)))
 
-    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> bool:
-        return self._rest.post_soon([(_folder_of(one), msgspec.json.encode(self._as_event(one))) for one in events], done)
+    def record_soon(self, events: Sequence[EventRecord], done: RequestsEnded) -> bool:
+        return self._rest.post_soon([(_folder_of(one), self._event_json(one)) for one in events], done)
+
+    def _event_json(self, event: EventRecord) -> bytes:
+        """Return an Event in JSON; a plain one, as most are, by filling in a text."""
+        note = event.note
+        pod, reporter = note.regarding, note.reporter or self._reporter
+        meta = pod.metadata
+        instance = f"{reporter}-{self._instance}"[:_MOST_INSTANCE]
+        given = (
+            event.name, meta.namespace or "default", event.at, reporter, instance, note.action, note.reason, note.kind,
+            meta.namespace, meta.name, meta.uid, meta.resource_version,
+        )  # fmt: skip
+        if note.related is not None or event.count > 1 or not _is_plain("".join([*given, note.text])):
+            return msgspec.json.encode(self._as_event(event))
+        return (_PLAIN_EVENT % (*given[:8], note.text, *given[8:])).encode()
 
     def _as_event(self, event: EventRecord) -> dict[str, Any]:
         note = event.note
@@ -211,6 +238,9 @@ class ApiCluster:
 def _binding(pod: Pod, node: str) -> tuple[str, bytes]:
     """Return the path and the body of a binding."""
     metadata = pod.metadata
+    namespace, name, uid = metadata.namespace, metadata.name, metadata.uid
+    if namespace and _is_plain(f"{namespace}{name}{uid}{node}"):
+        return f"/api/v1/namespaces/{namespace}/pods/{name}/binding", (_PLAIN_BINDING % (name, namespace, uid, node)).encode()
     body = {
         "apiVersion": "v1",
         "kind": "Binding",

@@ -90,6 +90,13 @@ class Probe:
             self._points.observe(seconds, point, status, profile)
         self._took.clear()
 
+    def placed(self, profile: str, count: int) -> None:
+        """End attempts in which no plugin had work after the decision."""
+        self.ended(profile, placed=True)
+        self._attempts += count - 1
+        for point in self._passed.get(profile, ()):
+            self._points.observe_all([0.0] * (count - 1), point, _SUCCESS, profile)
+
     def _measured(self, step: Step, point: str, profile: str) -> Step:
         return self._measured_gate(step, profile) if point == _PRE_ENQUEUE else self._watched(step, point, profile)
 

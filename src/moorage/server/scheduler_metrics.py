@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -26,6 +26,7 @@ from moorage.releases import STABLE, TODAY
 from moorage.releases.earlier_metrics import OLD_CACHE_SIZE
 from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.loop import Loop
+from moorage.runtime.observer import BoundPod
 from moorage.server.metric_types import CounterVec, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
 from moorage.server.old_metric_specs import specs_of
 from moorage.server.plugin_metrics import Probe
@@ -124,6 +125,29 @@ class SchedulerMetrics:
             if outcome.victims:
                 self._victims.observe(len(outcome.victims))
 
+    def placed(self, decisions: Sequence[Decision], seconds: float) -> None:
+        profiles: dict[str, int] = {}
+        for decision in decisions:
+            name = decision.pod.spec.scheduler_name
+            profiles[name] = profiles.get(name, 0) + 1
+        for name, count in profiles.items():
+            self.probe.placed(name, count)
+        self._algorithm_s.observe_all([seconds] * len(decisions))
+
+    def all_bound(self, pods: Sequence[BoundPod]) -> None:
+        if not _is_usual(pods):
+            for pod in pods:
+                profile = pod.decision.pod.spec.scheduler_name
+                self.worked(Phase.BIND, profile, pod.bind_s, None)
+                self.bound(pod.decision, pod.queued, pod.seconds, pod.waited_s)
+            return
+        profile = pods[0].decision.pod.spec.scheduler_name
+        self._points.observe_all([pod.bind_s for pod in pods], "Bind", _SUCCESS, profile)
+        self._attempts.inc("scheduled", profile, by=len(pods))
+        self._attempt_s.observe_all([pod.seconds for pod in pods], "scheduled", profile)
+        self._tries.observe_all([1] * len(pods))
+        self._sli_s.observe_all([pod.waited_s for pod in pods if pod.waited_s is not None], "1")
+
     def bound(self, decision: Decision, queued: QueuedPod, seconds: float, waited_s: float | None) -> None:
         self._ended("scheduled", decision, seconds)
         self._tries.observe(queued.attempts)
@@ -171,14 +195,24 @@ class SchedulerMetrics:
         """Record the duration of a queueing hint."""
         self._hint_s.observe(seconds, plugin, event, hint)
 
-    def requested(self, method: str, host: str, status: int, seconds: float) -> None:
-        """Record a request to the API server; status 0 means no response."""
-        self._requests.inc(str(status) if status else "<error>", method, host)
-        self._request_s.observe(seconds, method, host)
+    def requested(self, method: str, host: str, status: int, seconds: float, count: int = 1) -> None:
+        """Record requests to the API server that took equally long; status 0 means no response."""
+        self._requests.inc(str(status) if status else "<error>", method, host, by=count)
+        self._request_s.observe_all([seconds] * count, method, host)
 
-    def waited(self, method: str, host: str, seconds: float) -> None:
-        """Record how long a request waited for the client-side rate limiter (--kube-api-qps)."""
-        self._turn_s.observe(seconds, method, host)
+    def waited(self, method: str, host: str, seconds: float, count: int = 1) -> None:
+        """Record how long each request waited for the client-side rate limiter (--kube-api-qps)."""
+        self._turn_s.observe_all([seconds] * count, method, host)
+
+
+def _is_usual(pods: Sequence[BoundPod]) -> bool:
+    """Return True for pods of one profile that were bound at their first attempt."""
+    profile = pods[0].decision.pod.spec.scheduler_name
+    for pod in pods:
+        queued = pod.queued
+        if queued.attempts != 1 or queued.was_flushed or pod.decision.pod.spec.scheduler_name != profile:
+            return False
+    return True
 
 
 def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Family]:

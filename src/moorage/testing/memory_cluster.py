@@ -13,7 +13,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from moorage.api.pod_groups import Condition, PodGroup, with_condition
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import EventNote, EventRecord, StatusChange
+from moorage.runtime.ports import EventNote, EventRecord, RequestsEnded, StatusChange
 
 __all__ = ["MemoryCluster", "Trouble", "WriteEntry"]
 
@@ -146,9 +145,9 @@ class MemoryCluster:
         check()
         await self._request("bind", pod, lambda: self._bind(pod, node))
 
-    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[MoorageError | None], None]) -> bool:
-        check()
-        self._start(_reported(self.bind(pod, node, lambda: None), done))
+    def bind_soon(self, binds: Sequence[tuple[Pod, str]], check: Callable[[], None], done: RequestsEnded) -> bool:
+        for at, (pod, node) in enumerate(binds):
+            self._start(_reported(self.bind(pod, node, check), at, done))
         return True
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -241,13 +240,13 @@ class MemoryCluster:
     async def record(self, event: EventRecord) -> None:
         await self._request("record", event.note, lambda: self._record(event))
 
-    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> bool:
+    def record_soon(self, events: Sequence[EventRecord], done: RequestsEnded) -> bool:
         self._start(self._record_in_order(events, done))
         return True
 
-    async def _record_in_order(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> None:
+    async def _record_in_order(self, events: Sequence[EventRecord], done: RequestsEnded) -> None:
         for at, event in enumerate(events):
-            await _reported(self.record(event), partial(done, at))
+            await _reported(self.record(event), at, done)
 
     def _record(self, event: EventRecord) -> None:
         if event.count == 1:
@@ -285,14 +284,14 @@ class MemoryCluster:
         return None
 
 
-async def _reported(request: Awaitable[None], done: Callable[[MoorageError | None], None]) -> None:
-    """Await a request and call ``done`` with its error, or None."""
+async def _reported(request: Awaitable[None], at: int, done: RequestsEnded) -> None:
+    """Await a request and call ``done`` with its index and its error, or None."""
     try:
         await request
-    except ClusterError as error:
-        done(error)
+    except MoorageError as error:
+        done([at], error)
     else:
-        done(None)
+        done([at], None)
 
 
 def _key(obj: Object) -> tuple[type[Object], str]:

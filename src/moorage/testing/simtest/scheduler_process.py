@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
@@ -17,7 +18,8 @@ from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.answers import Answers
-from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
+from moorage.engine.binding import Binding
+from moorage.engine.facts import BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
 from moorage.engine.loading import registry_with
 from moorage.engine.outbox import Decided, Output
 from moorage.engine.profiles import build_profiles
@@ -51,7 +53,7 @@ class WatchedScheduler(Scheduler):
         answers = self.event_handlers.answers
         if isinstance(fact, Wrote | WriteLost):
             self._note_answer(fact)
-        elif not isinstance(fact, Done) and not (isinstance(fact, Seen) and answers.is_outdated(fact.obj)):
+        elif not isinstance(fact, Done | BindsDone) and not (isinstance(fact, Seen) and answers.is_outdated(fact.obj)):
             self._note(fact)
         super().observe(fact, now)
 
@@ -82,18 +84,36 @@ class WatchedScheduler(Scheduler):
                 self._known[uid] = obj
 
     def step(self, now: float) -> bool:
-        ready = {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is QueuePlace.ACTIVE}
+        ready = self._ready()
         attempted = super().step(now)
         decisions = [output.decision for output in self.state.outbox if isinstance(output, Decided)]
         for decision in decisions[:1]:
             self._check_order(decision, ready)
+        self._record_attempts(decisions)
+        return attempted
+
+    def place_run(self, now: float, most: int) -> list[Binding]:
+        ready = self._ready()
+        run = super().place_run(now, most)
+        for one, after in pairwise(run):
+            if after.pod.priority > one.pod.priority:
+                self._broken(f"L5: {one.pod.key} was placed before {after.pod.key}, a ready pod of higher priority")
+        for one in run[-1:]:
+            self._check_order(one.decision, ready)
+        self._record_attempts([one.decision for one in run])
+        return run
+
+    def _ready(self) -> dict[str, int]:
+        """Return the priorities of the ready pods."""
+        return {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is QueuePlace.ACTIVE}
+
+    def _record_attempts(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             outcome = decision.post_filter
             victims = tuple(victim.uid for victim in outcome.victims) if outcome is not None else ()
             tried = AttemptRecord(self.recording.clock(), self.actor, decision.pod.uid, decision.node or "", victims)
             self.recording.add(tried)
         self.check_conservation()
-        return attempted
 
     def _check_order(self, decision: Decision, ready: dict[str, int]) -> None:
         """Check L5: no pod is tried before a ready pod of higher priority."""

@@ -213,27 +213,37 @@ class VirtualRest(Rest):
         return await self._carried(lane, method, path, params, body, headers)
 
     def post_soon(
-        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, MoorageError | None], None], *,
-        lane: int = OTHER, check: Callable[[], None] = lambda: None,
+        self, posts: Sequence[tuple[str, bytes]], done: Callable[[Sequence[int], MoorageError | None], None], *,
+        lane: int = OTHER, check: Callable[[], None] = lambda: None, apart: bool = False,
     ) -> bool:  # fmt: skip
         if not self._throttle.take_now(len(posts)):
             return False
-        check()
-        task = asyncio.get_running_loop().create_task(self._post_in_order(posts, done, lane))
-        self._posting.add(task)
-        task.add_done_callback(self._posting.discard)
+        for which in [range(at, at + 1) for at in range(len(posts))] if apart else [range(len(posts))]:
+            try:
+                check()
+            except MoorageError as error:
+                done(which, error)
+                continue
+            task = asyncio.get_running_loop().create_task(self._post_in_order(posts, which, done, lane))
+            self._posting.add(task)
+            task.add_done_callback(self._posting.discard)
         return True
 
     async def _post_in_order(
-        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, MoorageError | None], None], lane: int
+        self,
+        posts: Sequence[tuple[str, bytes]],
+        which: Sequence[int],
+        done: Callable[[Sequence[int], MoorageError | None], None],
+        lane: int,
     ) -> None:
-        for at, (path, body) in enumerate(posts):
+        for at in which:
+            path, body = posts[at]
             try:
                 await self._carried(lane, "POST", path, {}, body, {"Content-Type": "application/json"})
             except ClusterError as error:
-                done(at, error)
+                done([at], error)
             else:
-                done(at, None)
+                done([at], None)
 
     async def _carried(
         self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]

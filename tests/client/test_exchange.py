@@ -347,6 +347,80 @@ def test_a_response_that_is_late_fails_all_that_were_sent_together(monkeypatch):
     assert Server([b""], [b""]).run(test) == ["no answer within 0.05s"] * 2
 
 
+class Brief:
+    """Answers that need no body: the calls, and a future for the last of ``count`` answers."""
+
+    is_brief = True
+
+    def __init__(self, count):
+        self.calls, self.left = [], count
+        self.all = asyncio.get_running_loop().create_future()
+
+    def succeeded(self, which, status):
+        self.note((list(which), status), len(which))
+
+    def ended(self, at, answer):
+        self.note((at, getattr(answer, "status", 0)), 1)
+
+    def note(self, call, count):
+        self.calls.append(call)
+        self.left -= count
+        if not self.left:
+            self.all.set_result(None)
+
+
+CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
+CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize("script", [[b"".join([CREATED, CREATED, CONFLICT, CREATED])], [CREATED + CREATED, CONFLICT + CREATED]])
+def test_successes_that_arrive_together_are_passed_on_together(script):
+    async def test(exchange):
+        answers = Brief(4)
+        exchange.send_soon(RequestBatch([REQUEST] * 4, answers, 1000, 5.0))
+        await asyncio.wait_for(answers.all, 5.0)
+        return answers.calls
+
+    assert Server(script, [], [], []).run(test) == [([0, 1], 201), (2, 409), ([3], 201)]
+
+
+def test_requests_apart_use_several_connections_and_a_failure_ends_only_those_behind_it(monkeypatch):
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 3)
+
+    async def test(exchange):
+        answers = Brief(24)
+        exchange.send_soon(RequestBatch([REQUEST] * 24, answers, 1000, 5.0, apart=True))
+        await asyncio.wait_for(answers.all, 5.0)
+        failed = [at for at, status in answers.calls if status == 0]
+        succeeded = [at for which, status in answers.calls if status == 201 for at in which]
+        return failed, succeeded
+
+    server = Server(*([CREATED] for _ in range(5)), [None], *([CREATED] for _ in range(18)))
+    failed, succeeded = server.run(test)
+    assert sorted([*failed, *succeeded]) == [*range(24)]
+    assert 1 <= len(failed) <= 8
+    assert server.connections >= 2
+
+
+NOT_USUAL = [
+    b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 1\r\n\r\na",
+    b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    b"HTTP/1.1 201 Created\r\ncontent-length : 1\r\n\r\na",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\ncontent-length:1\r\n\r\na",
+]
+
+
+@pytest.mark.parametrize("response", NOT_USUAL)
+def test_a_success_in_another_form_has_its_response(response):
+    async def test(exchange):
+        answers = Brief(1)
+        exchange.send_soon(RequestBatch([REQUEST], answers, 1000, 5.0))
+        await asyncio.wait_for(answers.all, 5.0)
+        return answers.calls
+
+    assert Server([response]).run(test) == [(0, 201)]
+
+
 # -- TLS ------------------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from moorage.api.core import Namespace, Pod, Service
 from moorage.api.pod_decoding import PodDecoder
 from moorage.cycle import pinned_pods
 from moorage.cycle.cycle import Cycle
-from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Seen, Work
+from moorage.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Gone, Seen, Work
 from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Decided, Revoked
 from moorage.engine.pod_run import PodRun
@@ -228,8 +228,9 @@ class Engines:
         choose = self.course.random.choice
         for _ in range(steps):
             self.now += choose([0.0, 0.0, 0.1, 2.0])
-            attempted = [engine.step(self.now) for engine in self.both]
-            assert attempted[0] == attempted[1]
+            if choose([True, False]) or not self.place_run():
+                attempted = [engine.step(self.now) for engine in self.both]
+                assert attempted[0] == attempted[1]
             self.take()
             for _ in range(choose([0, 0, 1, 2])):
                 self.observe(self.course.fact([*self.pods.values()]))
@@ -237,6 +238,19 @@ class Engines:
             if self.tickets and choose([True, True, False]):
                 self.answer(self.tickets.pop(choose([0, -1])))
             assert account_of(self.both[0]) == account_of(self.both[1])
+
+    def place_run(self):
+        """Let one engine place a run of pods, and the other make as many attempts. Return whether any pod was placed."""
+        mine, its = self.both
+        run = mine.place_run(self.now, self.course.random.choice([1, 3, 10]))
+        assert all(its.step(self.now) for _ in run)
+        outputs = its.take() if run else []
+        works = [output for output in outputs if isinstance(output, Work)]
+        assert [told(one.decision) for one in run] == [told(one.decision) for one in outputs if isinstance(one, Decided)]
+        assert [(one.ticket, one.pod.uid, one.node) for one in run] == [(one.ticket, one.pod.uid, one.node) for one in works]
+        assert len(outputs) == 2 * len(run)
+        self.tickets += works
+        return bool(run)
 
     def take(self):
         outputs = [engine.take() for engine in self.both]
@@ -253,7 +267,11 @@ class Engines:
             facts = [done, Seen(replace(pod, spec=replace(pod.spec, node_name=work.node)))]
             self.course.random.shuffle(facts)
         for fact in facts:
-            self.observe(fact)
+            if failed or fact is not done:
+                self.observe(fact)
+            else:
+                self.both[0].observe(BindsDone([work.ticket]), self.now)
+                self.both[1].observe(done, self.now)
 
 
 @pytest.mark.slow
@@ -262,11 +280,14 @@ def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options
     monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
     taken = []
-    order = FastLane.order_bind
-    monkeypatch.setattr(FastLane, "order_bind", lambda *args: (taken.append(1), order(*args)))
+    begin, place_run = FastLane.begin_bind, Engines.place_run
+    monkeypatch.setattr(FastLane, "begin_bind", lambda *args: (taken.append(1), begin(*args))[1])
+    placed = []
+    monkeypatch.setattr(Engines, "place_run", lambda self: (placed.append(place_run(self)), placed[-1])[1])
     for seed in range(SEEDS):
         Engines(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
+    assert sum(placed) > SEEDS
 
 
 @pytest.mark.slow

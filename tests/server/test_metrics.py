@@ -6,11 +6,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.cycle.decision import Decision
+from moorage.engine.facts import Phase
 from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
+from moorage.queue.queued_pod import QueuedPod
+from moorage.runtime.observer import BoundPod
 from moorage.server.metric_specs import NEVER_MOVED, SPECS
 from moorage.server.metric_types import CounterVec, Filter, Gauge, Histogram, MetricRegistry, Spec, exponential
 from moorage.server.plugin_metrics import SAMPLED, Probe
@@ -324,3 +327,43 @@ def test_measured_profiles_keep_the_fast_lane_and_count_the_points_after_a_decis
     measures.probe.ended("default-scheduler", placed=False)
     counts = {key: sum(child.counts) for key, child in measures._points.children.items()}
     assert counts[("Reserve", "Success", "default-scheduler")] == 1
+
+
+def figures(measures):
+    values = {one.spec.name: dict(one.values) for one in measures.families if isinstance(one, CounterVec)}
+    for one in measures.families:
+        if isinstance(one, Histogram):
+            values[one.spec.name] = {labels: (child.counts, child.total) for labels, child in one.children.items()}
+    return values
+
+
+@pytest.mark.parametrize("attempts", [(1, 1, 1), (1, 2, 1)])
+def test_a_run_of_pods_is_measured_as_its_pods_one_by_one(attempts):
+    together, alone = SchedulerMetrics(Clock()), SchedulerMetrics(Clock())
+    for measures in (together, alone):
+        build_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
+    ended = []
+    for at, tries in enumerate(attempts):
+        pod = a_pod(f"p{at}")
+        queued = QueuedPod(pod, 0.0, attempts=tries)
+        ended.append(BoundPod(Decision(pod, "n"), queued, 0.25 * at, None if at == 2 else 0.5, 0.125))
+    together.began()
+    together.placed([one.decision for one in ended], 0.25)
+    together.all_bound(ended)
+    for one in ended:
+        alone.began()
+        alone.attempted(one.decision, 0.25)
+        alone.worked(Phase.BIND, "default-scheduler", one.bind_s, None)
+        alone.bound(one.decision, one.queued, one.seconds, one.waited_s)
+    assert figures(together) == figures(alone)
+
+
+def test_a_histogram_counts_every_value_however_many_it_keeps():
+    family = Histogram(Spec("h", "help", buckets=(1.0, 2.0)))
+    for value in range(1300):
+        family.observe(value % 3)
+    family.observe_all([5.0] * 700)
+    (child,) = family.children.values()
+    assert (sum(child.counts), child.counts[0], child.counts[2]) == (2000, 867, 700)
+    family.reset()
+    assert [sum(child.counts) for child in family.children.values()] == [0]

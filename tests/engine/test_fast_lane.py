@@ -282,12 +282,14 @@ def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options
     taken = []
     begin, place_run = FastLane.begin_bind, Engines.place_run
     monkeypatch.setattr(FastLane, "begin_bind", lambda *args: (taken.append(1), begin(*args))[1])
+    copies, begin_copy = [], PodRun.begin_bind
+    monkeypatch.setattr(PodRun, "begin_bind", lambda *args: (copies.append(1), begin_copy(*args))[1])
     placed = []
     monkeypatch.setattr(Engines, "place_run", lambda self: (placed.append(place_run(self)), placed[-1])[1])
     for seed in range(SEEDS):
         Engines(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
-    assert sum(placed) > SEEDS
+    assert min(sum(placed), len(copies)) > SEEDS
 
 
 @pytest.mark.slow

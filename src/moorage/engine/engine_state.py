@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.cycle.decision import Decision
 from moorage.engine.binding import Binding, Bindings
+from moorage.engine.facts import Phase
 from moorage.engine.outbox import Outbox
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
-from moorage.queue import ASSIGNED_POD_DELETE, SchedulingQueue
+from moorage.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
@@ -26,6 +28,7 @@ class EngineParts:
 
 
 STANDARD_PARTS: Final = EngineParts()
+_AUTHORS: Final = ('running Bind plugin "DefaultBinder": ',)
 
 
 class EngineState:
@@ -52,6 +55,16 @@ class EngineState:
         self.revision = 0
         self.facts = 0
         self.alert: Callable[[], None] = lambda: None
+
+    def order_usual_bind(self, queued: QueuedPod, profile: Profile, decision: Decision, node: str) -> Binding:
+        """Return the binding of an assumed pod that DefaultBinder binds at once; its ``ticket`` is the bind."""
+        uid = queued.pod.uid
+        self.outbox.tickets += 1
+        ticket = self.outbox.tickets
+        binding = Binding(queued, profile, decision, node, False, self.alert, ticket=ticket, authors=_AUTHORS)
+        self.bindings.by_uid[uid] = binding
+        self.bindings.by_ticket[ticket] = (Phase.BIND, uid)
+        return binding
 
     def release(self, binding: Binding) -> None:
         """Forget an assumed pod and wake the pods that may use its room. Does nothing for a pod that is confirmed."""

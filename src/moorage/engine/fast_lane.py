@@ -32,7 +32,6 @@ __all__ = ["FastLane"]
 #: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
 _QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
 _NONE: Nominated = MappingProxyType({})
-_AUTHORS = ('running Bind plugin "DefaultBinder": ',)
 
 
 class FastLane:
@@ -139,15 +138,7 @@ class FastLane:
     def begin_bind(self, found: Found) -> Binding:
         """Assume the pod and return its binding, whose ``ticket`` is the bind. The caller reports the decision and binds."""
         self.assume(found)
-        state, uid = self._state, found.pod.uid
-        state.outbox.tickets += 1
-        ticket = state.outbox.tickets
-        binding = Binding(
-            found.queued, found.profile, found.decision, found.node, False, state.alert, ticket=ticket, authors=_AUTHORS
-        )
-        state.bindings.by_uid[uid] = binding
-        state.bindings.by_ticket[ticket] = (Phase.BIND, uid)
-        return binding
+        return self._state.order_usual_bind(found.queued, found.profile, found.decision, found.node)
 
     def confirm(self, found: Found, bound: Pod) -> None:
         """Record that the assumed pod is bound. It replaces the driver's two facts: the bound pod and the end of the bind."""

@@ -12,10 +12,11 @@ from moorage.api.core import Pod
 from moorage.cycle.decision import Decision
 from moorage.cycle.pod_class import CachedClass, Quick
 from moorage.cycle.shape_routes import ShapeRoute
+from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
 from moorage.engine.placement import Found
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.queue import ASSIGNED_POD_ADD
+from moorage.queue import ASSIGNED_POD_ADD, QueuedPod
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["PodRun", "is_copy"]
@@ -46,6 +47,7 @@ class PodRun:
         self._first = first.pod
         self.cycle = first.cycle
         self.revision, self.facts = state.revision, state.facts
+        self._profile = first.profile
         self._resting = first.profile.resting
         self._route = route
         self._copies = state.cluster.copies_of(first.pod)
@@ -89,6 +91,33 @@ class PodRun:
             queue.event(ASSIGNED_POD_ADD, None, info, now)
         evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
         return Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+
+    def find_next(self, now: float) -> tuple[QueuedPod, Quick] | None:
+        """Decide on the next pod of the queue for ``begin_bind``; None ends the run."""
+        state = self._state
+        state.now = now
+        queued = state.queue.first_if_quiet(now)
+        if queued is None:
+            return None
+        pod = queued.pod
+        if not is_copy(pod, self._first) or pod.uid in state.bindings.by_uid or not self._copies.may_place(pod.uid):
+            return None
+        quick = self._decide(pod)
+        return None if quick is None else (queued, quick)
+
+    def begin_bind(self, queued: QueuedPod, quick: Quick) -> Binding:
+        """Assume the pod that ``find_next`` has returned, and begin its bind as ``FastLane.begin_bind`` does."""
+        state, pod, row, found = self._state, queued.pod, quick.row, quick.found
+        node = self._nodes[row].name
+        state.queue.take_first(queued)
+        self._copies.place(pod, node, row)
+        state.cluster.assume_placed(pod.uid, node)
+        if quick.among >= 0:
+            self.cycle.follow(quick.among, state.cluster.table)
+        state.revision += 1
+        evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
+        decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+        return state.order_usual_bind(queued, self._profile, decision, node)
 
     def _decide(self, pod: PodInfo) -> Quick | None:
         """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""

@@ -10,7 +10,7 @@ A pod's way: ``EventHandlers`` queue it, ``step`` pops it and runs a ``PodAttemp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NoReturn
 
 from moorage.api.core import Pod
@@ -232,15 +232,24 @@ class Scheduler:
         run: list[Binding] = []
         if self._session.attempt is not None or self.state.outbox:
             return run
-        found = self.lane.find(self.cycle, now)
-        while found is not None:
-            try:
-                run.append(self.lane.begin_bind(found))
-            except Exception as error:
-                self._abort(self._attempt_of(found.queued, EVERYWHERE), error)
+        lane = self.lane
+        while len(run) < most and (found := lane.find(self.cycle, now)) is not None:
+            if not self._begin(found.queued, run, partial(lane.begin_bind, found)):
                 break
-            found = self.lane.find(self.cycle, now, found) if len(run) < most else None
+            copies = lane.begin_run(found, now)
+            while copies is not None and len(run) < most and (copy := copies.find_next(now)) is not None:
+                if not self._begin(copy[0], run, partial(copies.begin_bind, *copy)):
+                    return run
         return run
+
+    def _begin(self, queued: QueuedPod, run: list[Binding], begin: Callable[[], Binding]) -> bool:
+        """Begin the bind of a pod and add it to the run. Return False if the pod's attempt was aborted."""
+        try:
+            run.append(begin())
+        except Exception as error:
+            self._abort(self._attempt_of(queued, EVERYWHERE), error)
+            return False
+        return True
 
     def attempt(self, pod: PodInfo, now: float, scope: SearchScope = EVERYWHERE) -> bool:
         """Make one attempt for this pod before all others, or for its group; ``scope`` applies to a pod without a group.

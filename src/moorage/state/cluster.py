@@ -150,6 +150,10 @@ class ClusterState:
         self._assumed[pod.uid] = node
         self.table.add_pod(row, pod)
 
+    def assume_placed(self, uid: str, node: str) -> None:
+        """Record that a pod which ``copies_of`` has placed on a node is only assumed there."""
+        self._assumed[uid] = node
+
     def confirm(self, pod: PodInfo, row: int) -> None:
         """Replace the assumed pod on this row by its bound version, which counts the same."""
         self._placed[pod.uid] = (pod, self._assumed.pop(pod.uid))

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from moorage.client.pooled_connection import NEVER, Answers, Pending, PooledConnection, Reply, UnsentError
+from moorage.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler, UnsentError
 from moorage.errors import ClusterError, MoorageError
 
-__all__ = ["Answers", "ConnectionPool", "Reply", "RequestBatch", "UnsentError"]
+__all__ = ["ConnectionPool", "Reply", "RequestBatch", "ResponseHandler", "UnsentError"]
 
 #: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
 _MAX_CONNECTIONS: Final = 32
@@ -42,7 +42,7 @@ class RequestBatch:
     """
 
     requests: Sequence[bytes]
-    answers: Answers
+    answers: ResponseHandler
     most: int
     timeout_s: float
     check: Callable[[], None] = lambda: None

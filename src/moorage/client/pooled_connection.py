@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from moorage.client.channel import Channel
 from moorage.errors import ClusterError, MoorageError
 
-__all__ = ["NEVER", "Answers", "Pending", "PooledConnection", "Reply", "UnsentError"]
+__all__ = ["NEVER", "Pending", "PooledConnection", "Reply", "ResponseHandler", "UnsentError"]
 
 _MAX_HEAD: Final = 1 << 16
 #: The headers that are parsed; all others are ignored.
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class Answers(Protocol):
+class ResponseHandler(Protocol):
     """Gets the responses to requests, each of which has an index. The methods must not raise.
 
     ``is_brief``: only the fact of a usual success matters, not its body.
@@ -58,7 +58,7 @@ class Answers(Protocol):
 
 
 #: A request whose response is pending.
-Pending: TypeAlias = tuple[Answers, int]
+Pending: TypeAlias = tuple[ResponseHandler, int]
 
 
 class UnsentError(ClusterError):
@@ -167,7 +167,7 @@ class PooledConnection(Channel):
     def _take_simple(self, data: bytes) -> int:
         """Pass on the complete responses in the usual form at the start of the data; return the index of the rest."""
         at, size, pending = 0, len(data), self._pending
-        ended: list[tuple[Answers, list[int], Reply | int]] = []
+        ended: list[tuple[ResponseHandler, list[int], Reply | int]] = []
         while pending and at < size:
             found = _usual(data, at, self._most)
             if found is None:
@@ -290,7 +290,7 @@ class PooledConnection(Channel):
         return b"".join(self._parts)
 
 
-def _pass_on(ended: Sequence[tuple[Answers, list[int], Reply | int]]) -> None:
+def _pass_on(ended: Sequence[tuple[ResponseHandler, list[int], Reply | int]]) -> None:
     """Pass on responses in order: a status for several successes of the same answers, or a reply."""
     for answers, which, found in ended:
         if isinstance(found, Reply):

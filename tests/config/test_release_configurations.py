@@ -1,4 +1,4 @@
-"""Configurations of 1.25 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.24 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -177,7 +177,9 @@ def test_v1beta3_ends_with_1_28(version, reads):
     assert profile.points["preEnqueue"] == ("SchedulingGates",)
 
 
-@pytest.mark.parametrize(("version", "reads"), [("1.25", True), ("1.26", True), ("1.27", True), ("1.28", False)])
+@pytest.mark.parametrize(
+    ("version", "reads"), [("1.24", True), ("1.25", True), ("1.26", True), ("1.27", True), ("1.28", False)]
+)
 def test_v1beta2_ends_with_1_27(version, reads):
     source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "config.yaml", emulate=find_release(version).name)
     if not reads:
@@ -246,3 +248,15 @@ def test_later_fields_are_refused(field, since):
         else:
             with pytest.raises(ConfigError):
                 load_source(source)
+
+
+def test_1_24_reads_v1beta3_and_names_other_paths_of_a_strategy():
+    with pytest.raises(ConfigError, match="v1"):
+        load_source(ConfigSource(HEAD.encode(), "c.yaml", emulate="1.24"))
+    beta = (STRATEGY % BAD).replace("/v1", "/v1beta3")
+    for version, path in (("1.24", f"{AT}.shape"), ("1.25", f"{AT}.scoringStrategy.shape")):
+        with pytest.raises(ConfigError) as error:
+            load_source(ConfigSource(beta.encode(), "c.yaml", emulate=version))
+        assert f"{path}[0].score" in str(error.value)
+    (profile,) = load_source(ConfigSource(emulate="1.24")).profiles
+    assert profile.weights == SCORES

@@ -91,7 +91,7 @@ def cluster(seed: int, release: str, variation: Variation = PLAIN) -> Document:
         made["mode"] = "sequence"
     if rng.random() < 0.2 or variation.configured:
         known = [d["config"] for d in recorded() if d.get("config")]
-        made["config"] = configuration(rng) if variation.configured else rng.choice(known)
+        made["config"] = _as_read(configuration(rng) if variation.configured else rng.choice(known), release)
         names = [p.get("schedulerName") for p in made["config"].get("profiles", ())] or [None]
         for pod in (o for o in made["objects"] if o["kind"] == "Pod" and not o["spec"].get("nodeName")):
             pod["spec"]["schedulerName"] = rng.choice(names) or "default-scheduler"
@@ -103,6 +103,14 @@ def cluster(seed: int, release: str, variation: Variation = PLAIN) -> Document:
     elif rng.random() < 0.2:
         made["featureGates"] = _gates(rng, release)
     return made
+
+
+def _as_read(config: Document, release: str) -> Document:
+    """Return a configuration in the newest version that the release reads."""
+    found = find_release(release)
+    assert found is not None
+    version = max(one for one in found.documents if one.startswith("v"))
+    return config if "v1" in found.documents else {**config, "apiVersion": f"kubescheduler.config.k8s.io/{version}"}
 
 
 def family(document: Mapping[str, Any]) -> str:

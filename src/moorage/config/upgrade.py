@@ -59,6 +59,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
     },
     "NodeVolumeLimits": {
+        "1.24": "counts in-tree volumes without a claim for their CSI driver",
         "1.26": "counts disks of AWS and Azure for their CSI drivers on every node with a CSINode",
         "1.27": "counts disks of Google Compute Engine for their CSI driver on every node with a CSINode",
         "1.31": "reads limits from CSINodes alone, and counts VolumeAttachments",

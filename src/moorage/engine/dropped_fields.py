@@ -8,6 +8,7 @@ A dropped field counts neither for pending pods nor for placed ones:
 * inclusion policies of spread constraints up to 1.32, and ``minDomains`` up to 1.29, while their gates are off
 * ``matchLabelKeys`` of spread constraints, off up to 1.26, while their gate is off
 * sidecars, up to 1.27
+* requests of local storage, up to 1.24, while their gate is off
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
@@ -16,16 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import ContainerStatus, Pod, TopologySpreadConstraint
+from moorage.api.core import Container, ContainerStatus, Pod, TopologySpreadConstraint
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
 from moorage.framework.features import FeatureGates
 
 __all__ = ["pod_reader"]
 
+_STORAGE: Final = "ephemeral-storage"
 _Reader = Callable[[Pod], Pod]
 
 
@@ -63,6 +65,8 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_sidecars
     if not gates["MatchLabelKeysInPodTopologySpread"]:
         yield _without_label_keys
+    if _is_closed(gates, "LocalStorageCapacityIsolation"):
+        yield _without_local_storage
     if _is_closed(gates, "MinDomainsInPodTopologySpread"):
         yield _without_min_domains
     if _is_closed(gates, "NodeInclusionPolicyInPodTopologySpread"):
@@ -70,8 +74,8 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
 
 
 def _is_closed(gates: FeatureGates, name: str) -> bool:
-    """Return True if the release has this gate and it is closed. In later releases, which lack it, the feature is always on."""
-    return name in gates.emulated.gates and not gates[name]
+    """Return True if the gate is closed, in a release with it or before it. Later releases lack it: the feature is on."""
+    return name in gates.names and not gates[name]
 
 
 def _without_level(pod: Pod) -> Pod:
@@ -139,6 +143,27 @@ def _without_keys(one: TopologySpreadConstraint, labels: Mapping[str, str]) -> T
         rest = tuple(asked for asked in selector.match_expressions if (asked.key, asked.operator, asked.values) not in added)
         selector = replace(selector, match_expressions=rest)
     return replace(one, match_label_keys=(), label_selector=selector)
+
+
+def _without_local_storage(pod: Pod) -> Pod:
+    spec = pod.spec
+    return replace(
+        pod,
+        spec=replace(
+            spec,
+            containers=tuple(map(_without_storage, spec.containers)),
+            init_containers=tuple(map(_without_storage, spec.init_containers)),
+            overhead={name: amount for name, amount in spec.overhead.items() if name != _STORAGE},
+        ),
+    )
+
+
+def _without_storage(container: Container) -> Container:
+    requests = container.resources.requests
+    if _STORAGE not in requests:
+        return container
+    kept = {name: amount for name, amount in requests.items() if name != _STORAGE}
+    return replace(container, resources=replace(container.resources, requests=kept))
 
 
 def _without_min_domains(pod: Pod) -> Pod:

@@ -57,10 +57,10 @@ def before_release(
     )
 
 
-def of_minor(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
-    """Return the fields of a release for its gates and metrics: gates of 1.36 that it lacks are closed."""
-    closed = {gate: False for gate in GATES_1_36 if gate not in gates}
-    return {"gates": gates, "inert_gates": inert_gates(minor) - gates.keys(), "fixed_gates": closed, "metrics": METRICS[minor]}
+def of_minor(minor: str, gates: Mapping[str, Gate], **fixed: bool) -> Mapping[str, Any]:
+    """Return the fields of a release for its gates and metrics: gates of 1.36 that it lacks are closed. ``fixed``: others."""
+    fixed |= {gate: False for gate in GATES_1_36 if gate not in gates}
+    return {"gates": gates, "inert_gates": inert_gates(minor) - gates.keys(), "fixed_gates": fixed, "metrics": METRICS[minor]}
 
 
 _1_36_2 = before_release(CURRENT, "1.36.2", {"DynamicResources": "1.36.2"})

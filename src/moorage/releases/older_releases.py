@@ -1,4 +1,4 @@
-"""The releases 1.25 to 1.29: how each differs from the one after it.
+"""The releases 1.24 to 1.29: how each differs from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.releases.older_gates import GATES_1_25, GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
+from moorage.releases.older_gates import GATES_1_24, GATES_1_25, GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
 
 __all__ = ["OLDER"]
 
@@ -119,5 +119,14 @@ _1_25_16: Final = before_release(
     **of_minor("1.25", GATES_1_25),
 )
 
+_1_24_17: Final = before_release(
+    _1_25_16,
+    "1.24.17",
+    {"NodeResourcesFit": "1.24", "NodeVolumeLimits": "1.24", "VolumeBinding": "1.24"},
+    documents=frozenset(["v1beta2", "v1beta3"]),
+    migrates_in_tree_disks=False,
+    **of_minor("1.24", GATES_1_24, CSIMigrationOpenStack=True),
+)
+
 #: Newest first, as each builds on the one after it.
-OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15, _1_25_16)
+OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15, _1_25_16, _1_24_17)

@@ -9,7 +9,8 @@ that is scored counts only the largest init container of a placed pod, also if i
 rejects pods with sidecars while their gate is off. Up to 1.27 a pod that requests anything does not fit where CPU, memory or
 ephemeral storage is overcommitted, even if it requests none of that. Up to 1.26 scoring counts a pod's CPU overhead in whole
 cores, as if they were millicores, and of equal names in a strategy's resources the last one counts.
-Up to 1.25 a request of zero of an extended resource does not fit where that is overcommitted.
+Up to 1.25 a request of zero of an extended resource does not fit where that is overcommitted. Up
+to 1.24 faults of a scoring strategy are reported beside ``scoringStrategy``.
 
 Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.26.15, resource_allocation.go;
           1.25.16, fit.go; 1.31.8, framework/types.go, calculateResource
@@ -18,6 +19,7 @@ Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from moorage.api.names import is_extended_resource_name
@@ -53,9 +55,9 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesFitArgsV135", "NodeResourcesFitV125", "NodeResourcesFitV126", "NodeResourcesFitV127",
-    "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV134",
-    "NodeResourcesFitV135",
+    "NodeResourcesFitArgsV124", "NodeResourcesFitArgsV135", "NodeResourcesFitV124", "NodeResourcesFitV125",
+    "NodeResourcesFitV126", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132",
+    "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -220,3 +222,22 @@ class NodeResourcesFitV125(NodeResourcesFitV126):
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         nothing = (name for name, count in self._needs(pod).requests.items() if not count and name not in ALWAYS_COMPARED)
         return (*super()._wants(pod, snapshot), *(RequestedResource(name, 0) for name in nothing if not self._is_ignored(name)))
+
+
+class NodeResourcesFitArgsV124(NodeResourcesFitArgsV135, frozen=True):
+    """The faults of the strategy name another path."""
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        at = sub_path(path, "scoringStrategy")
+        return [
+            replace(one, field=one.field.replace(at, path, 1))
+            if one.field.startswith((f"{at}.resources", f"{at}.shape"))
+            else one
+            for one in super().faults(path, gates)
+        ]
+
+
+class NodeResourcesFitV124(NodeResourcesFitV125):
+    """The plugin; see the module docstring."""
+
+    Args = NodeResourcesFitArgsV124

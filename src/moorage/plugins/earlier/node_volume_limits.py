@@ -4,13 +4,14 @@ Up to 1.35 Portworx volumes count for their CSI driver only on nodes whose CSINo
 VolumeLimitScaling concerns every driver that has a CSIDriver. Up to 1.32 hints are wider. Up to 1.31 nodes may state a limit
 themselves. Up to 1.29 a missing claim is an error, and its creation does not wake the pod. In 1.27 disks of Google Compute
 Engine count as Portworx volumes do, and up to 1.26 those of AWS and Azure, too.
+Up to 1.24 in-tree volumes count for a CSI driver only through a claim, and while gates let them migrate.
 
 The node's allocatable resource ``attachable-volumes-csi-DRIVER`` limits a driver for which the CSINode states no limit. It does
 so also on a node without CSINode, where in-tree volumes do not count for a CSI driver. VolumeAttachments do not count.
 
 Reads     the pod's claims and inline volumes, and the volumes behind them; limits of CSINodes and nodes; volumes of placed pods
 Rejects   nodes at their limit (preemption may help); every node, while a claim is missing
-Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14, 1.27.16 and 1.26.15, plugins/nodevolumelimits/csi.go and utils.go
+Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14, 1.27.16, 1.26.15 and 1.24.17, plugins/nodevolumelimits/csi.go and utils.go
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from moorage.framework.points import Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.earlier.placed_pods import for_placed_pods
-from moorage.plugins.earlier.volumes_by_migration import InTreeMigration, VolumesByMigration
+from moorage.plugins.earlier.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
 from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
 from moorage.plugins.v1_21.node_volume_limits import limit_key
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
@@ -42,8 +43,8 @@ from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
 __all__ = [
-    "NodeVolumeLimitsV126", "NodeVolumeLimitsV127", "NodeVolumeLimitsV129", "NodeVolumeLimitsV131", "NodeVolumeLimitsV132",
-    "NodeVolumeLimitsV135",
+    "NodeVolumeLimitsV124", "NodeVolumeLimitsV126", "NodeVolumeLimitsV127", "NodeVolumeLimitsV129", "NodeVolumeLimitsV131",
+    "NodeVolumeLimitsV132", "NodeVolumeLimitsV135",
 ]  # fmt: skip
 
 _LIMITS: Final = "attachable-volumes-"
@@ -55,9 +56,12 @@ class ByMigration:
 
     migration: InTreeMigration
     counts_attachments: bool
+    counts_inline: bool
 
     def __call__(self, snapshot: Snapshot) -> AttachedVolumes:
-        return VolumesByMigration(snapshot, self.migration, counts_attachments=self.counts_attachments)
+        return VolumesByMigration(
+            snapshot, self.migration, counts_attachments=self.counts_attachments, counts_inline=self.counts_inline
+        )
 
 
 class NodeVolumeLimitsV135(NodeVolumeLimits):
@@ -68,6 +72,7 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
     #: In-tree plugins that migrate only where a CSINode declares it.
     declared: frozenset[str] = frozenset([PORTWORX])
     counts_attachments = True
+    counts_inline = True
     #: A missing claim is an error.
     needs_claims = False
 
@@ -82,7 +87,7 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
 
     def _migrate(self, migration: InTreeMigration) -> None:
         self._migration, self._possible = migration, migration.possible()
-        self.attached = ByMigration(migration, self.counts_attachments)
+        self.attached = ByMigration(migration, self.counts_attachments, self.counts_inline)
 
     def migrated_with(self, facts: CsiFacts | None) -> frozenset[str]:
         return self._migration.on(facts)
@@ -90,7 +95,9 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
         if not counts(pod):
             return SKIP
-        return {migrated: needed_volumes(pod, snapshot, migrated=migrated) for migrated in self._possible}
+        return {
+            migrated: needed_volumes(pod, snapshot, migrated=migrated, inline=self.counts_inline) for migrated in self._possible
+        }
 
     def filter(self, wanted: NeededVolumes, nodes: NodeView) -> Iterator[Reject]:
         for migrated, rows in self._by_migration(nodes):
@@ -174,3 +181,14 @@ class NodeVolumeLimitsV126(NodeVolumeLimitsV127):
 
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     declared = frozenset([AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX])
+
+
+class NodeVolumeLimitsV124(NodeVolumeLimitsV126):
+    """The plugin up to 1.24."""
+
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
+    counts_inline = False
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        self._migrate(InTreeMigration(self.declared, closed_plugins(handle.gates)))

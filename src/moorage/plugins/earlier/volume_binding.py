@@ -6,9 +6,11 @@
   existing volumes count, fuller ones score higher by default, and pods for which no volume matches on any node are not scored.
 * Up to 1.29 every pod is scored; without volumes to match it scores 0.
 * Up to 1.28 PreFilter narrows the search to the nodes whose host names are in the node affinity of bound volumes, and claims
-  have no VolumeAttributesClass. Up to 1.26 it narrows nothing.
+  have no VolumeAttributesClass. Up to 1.26 it narrows nothing. Up to 1.24 in-tree volumes
+  migrate while gates let them.
 
-Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8 and 1.26.15, plugins/volumebinding; component-helpers, storage/volume
+Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8, 1.26.15 and 1.24.17, plugins/volumebinding; component-helpers,
+          storage/volume
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PreScorePlugin, ScorePlugin
+from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
+from moorage.plugins.earlier.volumes_by_migration import closed_plugins
 from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.v1_21.volume_binding import UNREACHABLE
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, requested_storage
+from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.node_findings import ClaimsToBind, find
 from moorage.plugins.volumes.pod_claims import PodClaims
 from moorage.state.cluster import Snapshot
@@ -39,13 +44,9 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = [
-    "VolumeBindingArgsV132",
-    "VolumeBindingV126",
-    "VolumeBindingV128",
-    "VolumeBindingV129",
-    "VolumeBindingV132",
-    "VolumeBindingV133",
-]
+    "VolumeBindingArgsV132", "VolumeBindingV124", "VolumeBindingV126", "VolumeBindingV128", "VolumeBindingV129",
+    "VolumeBindingV132", "VolumeBindingV133",
+]  # fmt: skip
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 UNSUPPORTED: Final = (
@@ -166,6 +167,17 @@ class VolumeBindingV126(VolumeBindingV128):
 
     reuse = BoundVolumes.reuse
     narrows = False
+
+
+class VolumeBindingV124(VolumeBindingV126):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        open_plugins = CURRENT_MIGRATION.plugins - closed_plugins(handle.gates)
+        self._migration = CURRENT_MIGRATION._replace(plugins=open_plugins)
 
 
 def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:

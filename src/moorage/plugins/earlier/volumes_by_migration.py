@@ -1,24 +1,32 @@
 """Volumes on nodes up to 1.35: some in-tree plugins migrate only on nodes whose CSINode declares it.
 
-Source  kube-scheduler 1.35 and 1.27, plugins/nodevolumelimits/utils.go, isCSIMigrationOn
+Source  kube-scheduler 1.35, 1.27 and 1.24, plugins/nodevolumelimits/utils.go, isCSIMigrationOn
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Final, NamedTuple
 
 from moorage.api.storage import CSINode
+from moorage.framework.features import FeatureGates
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
-from moorage.plugins.volumes.csi_migration import in_tree_plugins
+from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX, in_tree_plugins
 from moorage.plugins.volumes.csi_nodes import CsiFacts
 from moorage.plugins.volumes.csi_volumes import CsiVolume
 from moorage.state.cluster import Snapshot
 
-__all__ = ["InTreeMigration", "VolumesByMigration"]
+__all__ = ["InTreeMigration", "VolumesByMigration", "closed_plugins"]
 
 _NONE: Final[frozenset[str]] = frozenset()
+#: In-tree plugin → the gate of 1.24 that opens its migration.
+_GATES: Final[Mapping[str, str]] = {
+    AWS_EBS: "CSIMigrationAWS",
+    AZURE_DISK: "CSIMigrationAzureDisk",
+    GCE_PD: "CSIMigrationGCE",
+    PORTWORX: "CSIMigrationPortworx",
+}
 
 
 class InTreeMigration(NamedTuple):
@@ -44,14 +52,25 @@ class InTreeMigration(NamedTuple):
         return [*(all_but_closed - some for some in missing), _NONE]
 
 
+def closed_plugins(gates: FeatureGates) -> frozenset[str]:
+    """Return the in-tree plugins that do not migrate because a gate of 1.24 or before is closed."""
+    if not gates["CSIMigration"]:
+        return in_tree_plugins()
+    return frozenset(plugin for plugin, gate in _GATES.items() if not gates[gate])
+
+
 class VolumesByMigration(AttachedVolumes):
     """Counts the volumes of each row by the plugins that it migrates.
 
     ``counts_attachments``  VolumeAttachments that no pod needs count too
+    ``counts_inline``       volumes without a claim count too
     """
 
-    def __init__(self, snapshot: Snapshot, migration: InTreeMigration, *, counts_attachments: bool) -> None:
+    def __init__(
+        self, snapshot: Snapshot, migration: InTreeMigration, *, counts_attachments: bool, counts_inline: bool
+    ) -> None:
         super().__init__(snapshot)
+        self.counts_inline = counts_inline
         self._migration = migration
         self._counts_attachments = counts_attachments
         self._nodes_position = 0

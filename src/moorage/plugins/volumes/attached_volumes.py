@@ -40,6 +40,9 @@ class AttachedVolumes:
     An index: get it from ``Snapshot.index``.
     """
 
+    #: Volumes without a claim count too.
+    counts_inline = True
+
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._table = snapshot.table
@@ -151,7 +154,9 @@ class AttachedVolumes:
         """Compute the volumes of one row from its pods and attachments."""
         of_pods: dict[CsiVolume, None] = {}
         for pod in self._table.volume_use.pods_on(row).values():
-            needed = needed_volumes(pod, self._snapshot, migrated=self._migrated_on(row), placed=True)
+            needed = needed_volumes(
+                pod, self._snapshot, migrated=self._migrated_on(row), placed=True, inline=self.counts_inline
+            )
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)

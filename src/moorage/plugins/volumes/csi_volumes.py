@@ -47,11 +47,14 @@ class PodCsiVolumes(NamedTuple):
     fault: str = ""
 
 
-def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: Collection[str], placed: bool = False) -> PodCsiVolumes:
+def needed_volumes(
+    pod: PodInfo, snapshot: Snapshot, *, migrated: Collection[str], placed: bool = False, inline: bool = True
+) -> PodCsiVolumes:
     """Return the volumes that ``pod`` would use on a node.
 
     ``migrated``  the in-tree plugins whose volumes CSI drivers serve on the node
     ``placed``    the pod is on a node already: missing claims are skipped
+    ``inline``    volumes without a claim count too
     """
     found: dict[CsiVolume, None] = {}
     if pod.volumes is None:
@@ -71,7 +74,7 @@ def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: Collection[str
         if volume is not None:
             found[volume] = None
     try:
-        found |= dict.fromkeys(_inline(pod, migrated))
+        found |= dict.fromkeys(_inline(pod, migrated) if inline else ())
     except MigrationError as error:
         return PodCsiVolumes(fault=str(error))
     return PodCsiVolumes(tuple(found))

@@ -84,3 +84,12 @@ def test_most_pods_of_a_dump_are_copies(monkeypatch):
     items = [pod(f"p{at}", {"labels": {"app": f"a{at % 3}"}}, {"nodeName": f"n{at}"}) for at in range(400)]
     assert len(outcome(items)[0]) == 400
     assert len(checked) < 210
+
+
+def test_pending_copies_share_one_spec_with_the_first_of_them():
+    items = [
+        pod(f"p{at}", {"labels": {"app": f"a{at // 250}"}}, {"nodeName": None, "hostname": f"h{at // 250}"})
+        for at in range(500)
+    ]
+    specs = [one.spec for one in outcome(items)[0]]
+    assert len({id(spec) for spec in specs[250:]}) == 1

@@ -69,8 +69,10 @@ class CopyReader:
         self._missed = None
         if pod.spec.node_name != node:
             return
-        spec: PodSpec = pod.spec.__copy__()  # type: ignore[attr-defined]
-        force_setattr(spec, "node_name", "")
+        spec = pod.spec
+        if node:
+            spec = spec.__copy__()  # type: ignore[attr-defined]
+            force_setattr(spec, "node_name", "")
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[key] = parts, spec

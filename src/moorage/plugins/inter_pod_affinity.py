@@ -110,7 +110,7 @@ def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
     if pod.has_affinity:
         return Idle(now=False, until=logs)
     labels = snapshot.namespace_labels(pod.namespace)
-    return Idle(not any(terms.select(pod, labels) for terms in kinds), logs)
+    return Idle(not any(terms.select(pod, labels) for terms in kinds if terms.position), logs)
 
 
 class InterPodAffinity(

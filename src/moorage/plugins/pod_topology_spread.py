@@ -209,7 +209,7 @@ class PodTopologySpread(
 
         def compute() -> list[SpreadConstraint]:
             selector = self._selector(pod, snapshot)
-            return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
+            return [] if selector.is_empty else [constraint.with_selector(selector) for constraint in wanted]
 
         return pod.keep((self, "default", required), self._owners.of(snapshot), compute)
 

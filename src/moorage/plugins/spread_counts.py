@@ -8,7 +8,7 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/filtering.go and common.g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moorage.api.selectors import Selector
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.domains import domain_sums, domains_with, rows_with_labels
@@ -98,16 +99,15 @@ def counted_constraints(
     """
     keys = [constraint.topology_key for constraint in constraints]
     labelled = rows_with_labels(nodes, keys) if all_labels else None
-    return tuple(
-        CountedConstraint(
-            constraint,
-            rows,
-            domains_with(nodes, constraint.topology_key, rows),
-            int(constraint.selector.matches(pod.labels)),
-            _matcher_of(pod, constraint),
-        )
-        for constraint, rows in _counted_rows(pod, nodes, constraints, labelled, numeric)
-    )
+    counted: list[CountedConstraint] = []
+    last: tuple[Selector | None, int, PodMatcher | None] = None, 0, None
+    for constraint, rows in _counted_rows(pod, nodes, constraints, labelled, numeric):
+        selector = constraint.selector
+        if selector is not last[0]:  # default constraints share one
+            last = selector, int(selector.matches(pod.labels)), _matcher_of(pod, selector)
+        domains = domains_with(nodes, constraint.topology_key, rows)
+        counted.append(CountedConstraint(constraint, rows, domains, last[1], last[2]))
+    return tuple(counted)
 
 
 def count_spreads(nodes: NodeView, counted: Iterable[CountedConstraint]) -> tuple[Spread, ...]:
@@ -117,21 +117,25 @@ def count_spreads(nodes: NodeView, counted: Iterable[CountedConstraint]) -> tupl
 
 def _counted_rows(
     pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], among: BoolArray | None, numeric: bool
-) -> Iterator[tuple[SpreadConstraint, BoolArray | None]]:
-    """Yield each constraint and the rows of ``among`` that its inclusion policies admit; None means all rows."""
+) -> list[tuple[SpreadConstraint, BoolArray | None]]:
+    """Return each constraint and the rows of ``among`` that its inclusion policies admit; None means all rows."""
     taken = bearable = None
     affinity = required_node_affinity(pod)
     if (affinity.labels or affinity.matcher) and any(constraint.honors_affinity for constraint in constraints):
         taken = affinity.rows(nodes)
     if any(constraint.honors_taints for constraint in constraints):
         bearable = rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, numeric)
+    if among is None and taken is None and bearable is None:
+        return [(constraint, None) for constraint in constraints]
+    found: list[tuple[SpreadConstraint, BoolArray | None]] = []
     by_policy: dict[tuple[bool, bool], BoolArray | None] = {}
     for constraint in constraints:
         policy = constraint.honors_affinity, constraint.honors_taints
         if policy not in by_policy:
             rows = _both(among, taken) if constraint.honors_affinity else among
             by_policy[policy] = _both(rows, bearable) if constraint.honors_taints else rows
-        yield constraint, by_policy[policy]
+        found.append((constraint, by_policy[policy]))
+    return found
 
 
 def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
@@ -150,7 +154,7 @@ def pods_by_domain(nodes: NodeView, counted: CountedConstraint) -> IntArray:
     return domain_sums(nodes, key, nodes.pods_matching(counted.matcher), counted.rows)
 
 
-def _matcher_of(pod: PodInfo, constraint: SpreadConstraint) -> PodMatcher | None:
-    if constraint.selector.is_empty:
+def _matcher_of(pod: PodInfo, selector: Selector) -> PodMatcher | None:
+    if selector.is_empty:
         return None
-    return PodMatcher((MatchTerm(frozenset([pod.namespace]), constraint.selector),), live_only=True)
+    return PodMatcher((MatchTerm(frozenset([pod.namespace]), selector),), live_only=True)

@@ -26,6 +26,10 @@ class SpreadConstraint(NamedTuple):
     honors_affinity: bool = True
     honors_taints: bool = False
 
+    def with_selector(self, selector: Selector) -> SpreadConstraint:
+        """Return the constraint with another selector; faster than ``_replace``."""
+        return SpreadConstraint(*self[:3], selector, *self[4:])
+
 
 def compile_spread_constraint(constraint: TopologySpreadConstraint, pod_labels: Mapping[str, str]) -> SpreadConstraint:
     """Compile a constraint of a pod with these labels.

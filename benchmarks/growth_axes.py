@@ -39,6 +39,7 @@ _REBUILT: Final = 4
 _ROOMY: Final = {"cpu": "9000", "memory": "90Ti", "pods": "90000"}
 #: Resources of nodes that take the pods of a gang, some hundreds each.
 _LARGE: Final = {"cpu": "128", "memory": "1Ti", "pods": "2000"}
+_GANGS: Final = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +300,7 @@ def _preemptor(at: int) -> Pod:
 
 
 def preemptors(size: int) -> Step:
-    """Return a step of ``size`` preemptors that arrive at once, on 1,000 full nodes."""
+    """Return a step of ``size`` preemptors that arrive at once, on 1,000 full nodes; 100 for the few of a test."""
     numbers = count()
 
     def step() -> Work:
@@ -307,7 +308,7 @@ def preemptors(size: int) -> Step:
         simulation.load([_preemptor(next(numbers)) for _ in range(size)])
         return lambda: _attempt(simulation, size)
 
-    clusters = [_full(1000) for _ in range(_REBUILT)]
+    clusters = [_full(1000 if size >= 50 else 100) for _ in range(_REBUILT)]
     return step
 
 
@@ -344,18 +345,33 @@ def priorities(size: int) -> Step:
 
 
 def gang(size: int) -> Step:
-    gates = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
-    simulation = _cluster(_nodes(50, _LARGE), gates=gates)
+    simulation = _cluster(_nodes(50, _LARGE), gates=_GANGS)
     numbers = count()
 
     def step() -> Work:
-        name = f"gang-{next(numbers)}"
-        policy = {"schedulingPolicy": {"gang": {"minCount": size // 2}}}
-        grouped: Mapping[str, Any] = {"schedulingGroup": {"podGroupName": name}}
-        members = [pod(f"{name}-{at}", **grouped) for at in range(size)]
-        return lambda: _place(simulation, [_convert(PodGroup, name, "default", spec=policy), *members])
+        members = _gang(f"gang-{next(numbers)}", size)
+        return lambda: _place(simulation, members)
 
     return step
+
+
+def gang_with_affinity(size: int) -> Step:
+    """Return a step of a gang whose pods attract each other, on nodes without other pods that have affinity."""
+    affinity = {"podAffinity": {_REQUIRED: [term(ZONE, "red")]}}
+    clusters = [_cluster(_nodes(50, _LARGE), gates=_GANGS) for _ in range(_REBUILT)]
+    members = _gang("gang", size, affinity=affinity)
+
+    def step() -> Work:
+        simulation = clusters.pop()
+        return lambda: _place(simulation, members)
+
+    return step
+
+
+def _gang(name: str, size: int, **spec: Any) -> list[Any]:
+    policy = {"schedulingPolicy": {"gang": {"minCount": size // 2}}}
+    members = [pod(f"{name}-{at}", {"color": "red"}, schedulingGroup={"podGroupName": name}, **spec) for at in range(size)]
+    return [_convert(PodGroup, name, "default", spec=policy), *members]
 
 
 def _parked(size: int) -> SimulatedCluster:
@@ -452,6 +468,7 @@ AXES: Final[Mapping[str, Axis]] = {
     "nominated nodes": Axis(nominated, (5, 20, 40), (50, 200, 400), _of(_PODS)),
     "priorities": Axis(priorities, (1, 4, 16), (1, 16, 256), _of(4)),
     "gang size": Axis(gang, (10, 20, 40), (250, 1000, 4000), _itself),
+    "gang size, pod affinity": Axis(gang_with_affinity, (10, 20, 40), (250, 1000, 4000), _itself),
     "parked pods, pod added and deleted": Axis(pod_beside_parked, (50, 200, 800), (1000, 10_000, 50_000), _one, 0.3),
     "parked pods, node added": Axis(node_added_beside_parked, (50, 200, 800), (1000, 10_000, 50_000), _one, 0.3),
     "parked pods, node relabelled": Axis(node_relabelled_beside_parked, (50, 200, 800), (1000, 10_000, 50_000), _one, 0.3),

@@ -145,7 +145,9 @@ class GroupCycle(Struct, eq=False):
             return
         demanding, refusing = self._demands_on(node)
         if not demanding or not refusing:
-            self.cluster.snapshot.unheard.add(pod, node, scoring=not demanding, filtering=not refusing)
+            where = self.cluster.snapshot.node(node)
+            domain_of = where.domain if where is not None else lambda key: 0
+            self.cluster.snapshot.unheard.add(pod, domain_of, scoring=not demanding, filtering=not refusing)
 
     def note_demands(self) -> None:
         """Record which nodes have pods with affinity terms, before victims are removed for a trial."""

@@ -199,10 +199,9 @@ def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:
     if not found:
         return found
     lowered = False
-    for term, name in snapshot.unheard.anti_affinity():
-        node = snapshot.node(name)
-        domain = node.domain(term.topology_key) if node is not None else 0
-        if domain and term.topology_key in found and term.matches(pod, labels):
-            found[term.topology_key][domain] -= 1
+    for term, unheard in snapshot.unheard.anti_affinity():
+        key = term.topology_key
+        if key in found and term.matches(pod, labels):
+            found[key] = found[key] - unheard.copy(len(found[key]))
             lowered = True
     return {key: holders for key, holders in found.items() if holders.any()} if lowered else found

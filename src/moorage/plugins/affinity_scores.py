@@ -83,13 +83,10 @@ def _terms_of_placed_pods(pod: PodInfo, snapshot: Snapshot, hard_weight: int) ->
 def _unlisted_terms(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_WeightedTerm]:
     """Subtract the weights of placed pods that kube-scheduler's snapshot does not yet list among pods with affinity."""
     labels = snapshot.namespace_labels(pod.namespace)
-    for weight, term, name in snapshot.unheard.pulls(hard_weight):
-        node = snapshot.node(name)
-        domain = node.domain(term.topology_key) if node is not None else 0
-        if domain and term.matches(pod, labels):
-            pods = np.zeros(len(snapshot.table.labels.column(term.topology_key).values), dtype=np.int64)
-            pods[domain] = 1
-            yield _WeightedTerm(term.topology_key, -weight, pods)
+    for weight, term, holders in snapshot.unheard.pulls(hard_weight):
+        if term.matches(pod, labels):
+            values = snapshot.table.labels.column(term.topology_key).values
+            yield _WeightedTerm(term.topology_key, -weight, holders.copy(len(values)))
 
 
 def sum_weights(weights: AffinityWeights, nodes: NodeView) -> IntArray:

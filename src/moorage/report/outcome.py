@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from moorage.printable import one_line
 from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
 from moorage.report.group_report import PodGroupOutcome
@@ -17,8 +19,7 @@ from moorage.report.run_values import RunMeasures
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
 
 
-@dataclass(frozen=True, slots=True)
-class PodOutcome:
+class PodOutcome(Struct, frozen=True):
     """One pod. ``state`` is Placed, Pending, Finished, Preempted or Deleted; ``message`` says why it is pending."""
 
     namespace: str
@@ -28,7 +29,7 @@ class PodOutcome:
     workload: str = ""
     scheduler_name: str = ""
     priority: int = 0
-    requests: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = {}
     arrived_s: float = 0.0
     placed_s: float | None = None
     ended_s: float | None = None
@@ -37,7 +38,7 @@ class PodOutcome:
     nominated: str = ""
     preempted_by: str = ""
     replaced_by: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)

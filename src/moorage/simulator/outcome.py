@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from moorage.api.core import Pod
+from moorage.api.core import Pod, PodSpec
 from moorage.cycle.extender_wire import ExtenderError
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
 from moorage.simulator.group_outcomes import pod_groups
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, State
-from moorage.state.pod_requests import pod_requests
+from moorage.state.pod_requests import is_plain, pod_requests
 from moorage.state.table import NodeTable
 from moorage.wording import counted
 
@@ -34,7 +34,8 @@ def collect(
     names = workloads or {}
     records = {**simulation.records}
     victims = {uid: record for uid, record in simulation.victims.items() if uid not in records}
-    pods = [_pod(record, names, simulation) for record in (*gone, *records.values(), *victims.values())]
+    requests = _Requests()
+    pods = [_pod(record, names, requests, simulation) for record in (*gone, *records.values(), *victims.values())]
     table = simulation.scheduler.cluster.table
     new = {uid for uid, record in records.items() if record.state == State.PLACED}
     return Run(
@@ -66,7 +67,28 @@ def _overslept(key: str) -> str:
     return f"pod {key} found a place only in a last retry: a plugin's queueing hint missed the event that helped it"
 
 
-def _pod(record: PodRecord, names: Mapping[str, str], simulation: SimulatedCluster) -> PodOutcome:
+class _Requests:
+    """The requests of pods; pods of one spec share them."""
+
+    def __init__(self) -> None:
+        #: By the id of a spec: the spec, so that the id stays its own, and the requests.
+        self._known: dict[int, tuple[PodSpec, Mapping[str, int]]] = {}
+
+    def of(self, pod: Pod) -> Mapping[str, int]:
+        """Return the amounts that are not 0, by name."""
+        if not is_plain(pod):
+            return _requests(pod)
+        known = self._known.get(id(pod.spec))
+        if known is None:
+            known = self._known[id(pod.spec)] = (pod.spec, _requests(pod))
+        return known[1]
+
+
+def _requests(pod: Pod) -> dict[str, int]:
+    return {name: amount for name, amount in sorted(pod_requests(pod).requests.items()) if amount}
+
+
+def _pod(record: PodRecord, names: Mapping[str, str], requests: _Requests, simulation: SimulatedCluster) -> PodOutcome:
     pod = record.pod
     return PodOutcome(
         namespace=pod.namespace,
@@ -76,7 +98,7 @@ def _pod(record: PodRecord, names: Mapping[str, str], simulation: SimulatedClust
         workload=names.get(pod.uid) or _controller(pod),
         scheduler_name=pod.spec.scheduler_name,
         priority=pod.priority,
-        requests={name: amount for name, amount in sorted(pod_requests(pod).requests.items()) if amount},
+        requests=requests.of(pod),
         arrived_s=record.arrived_s,
         placed_s=record.placed_s,
         ended_s=record.ended_s,

@@ -198,6 +198,8 @@ def test_a_running_scheduler_explains_its_pods():
     assert list(violations(document, schema, root=schema)) == []
     assert document["answer"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert document["answer"]["changes"] == []
+    unsearched = "changes that would place the pod were not searched for; add changes=1 to the address"
+    assert document["input"]["notes"] == [unsearched]
     assert document["input"]["takenAt"]
     changed, placed = (json.loads(page.body) for page in searched)
     assert list(violations(changed, schema, root=schema)) == []
@@ -206,9 +208,12 @@ def test_a_running_scheduler_explains_its_pods():
         "pod", [("request", "pod/default/stuck")]
     )  # fmt: skip
     assert changed["proof"]["runs"] > 0
+    assert changed["input"]["notes"] == []
     assert placed["answer"]["changes"] == []
     assert stuck.body.startswith("default/stuck is pending: no node is large enough: it requests 8 cpu")
+    assert stuck.body.endswith(f"Note: {unsearched}\n")
     assert low.body.startswith("default/low is on n1")
+    assert "Note: " not in low.body
     assert theirs.body.startswith("default/theirs is not scheduled here")
     assert missing.status == 404
     assert {page.status for page in crowd} == {200, 429}

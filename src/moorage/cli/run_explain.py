@@ -3,7 +3,7 @@
 Each answer is computed on the event loop between two scheduling attempts. So that answers take a small part of its time, they
 run one at a time, and the next one starts only after ten times as long as the last one took. Another thread imports modules and
 encodes documents. With ``changes=1`` it also makes a copy of the cluster and searches for the least change there, for a limited
-time; the next answer then waits as long as that took.
+time; the next answer then waits as long as that took. Answers without the search say so.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class LiveExplainer:
         try:
             async with self._turn:
                 found = await self._explained(query["pod"])
-                if not isinstance(found, Page) and query.get("changes") == "1":
-                    found = await self._with_changes(found)
+                if not isinstance(found, Page):
+                    searches = query.get("changes") == "1"
+                    found = await self._with_changes(found) if searches else _unsearched()(found)
         finally:
             self._waiting -= 1
         if isinstance(found, Page):
@@ -121,6 +122,12 @@ def _explain() -> Callable[..., Explanation]:
     return explain_live
 
 
+def _unsearched() -> Callable[..., Explanation]:
+    from moorage.laboratory.live_explanation import unsearched
+
+    return unsearched
+
+
 def _search() -> Callable[..., Explanation]:
     from moorage.laboratory.live_changes import with_live_changes  # loaded at the first request
 
@@ -130,4 +137,7 @@ def _search() -> Callable[..., Explanation]:
 def _page(found: Explanation, output: str) -> Page:
     if output == "json":
         return Page(escape_json(json.dumps(found.to_dict(), sort_keys=True, ensure_ascii=False)) + "\n", "application/json")
-    return Page(found.text(wide=output == "wide"))
+    from moorage.report.style import paragraph
+
+    notes = (paragraph(f"Note: {one_line(note)}", hanging="  ") + "\n" for note in found.request.notes)
+    return Page(found.text(wide=output == "wide") + "".join(notes))

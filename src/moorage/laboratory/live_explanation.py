@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
+from moorage.laboratory.explained_changes import CHANGEABLE
 from moorage.laboratory.explained_state import ExplainedState
 from moorage.laboratory.explanation import Subject, explain_now
 from moorage.report.explanation import ExplainRequest, Explanation
 
-__all__ = ["explain_live"]
+__all__ = ["explain_live", "unsearched"]
+
+#: Said by answers that could have changes.
+_UNSEARCHED: Final = "changes that would place the pod were not searched for; add changes=1 to the address"
 
 
 def explain_live(
@@ -25,3 +32,10 @@ def explain_live(
         pod=pod.key, release=scheduler.gates.release, seeds=(scheduler.cycle.seed,), taken_at=taken_at, notes=notes
     )
     return explain_now(ExplainedState(scheduler, profiles, scheduler.now), Subject(request, pod))
+
+
+def unsearched(found: Explanation) -> Explanation:
+    """Return an explanation with the note that no changes were searched for, if there could be any."""
+    if found.outcome not in CHANGEABLE:
+        return found
+    return replace(found, request=replace(found.request, notes=(*found.request.notes, _UNSEARCHED)))

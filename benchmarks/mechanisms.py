@@ -45,6 +45,7 @@ MECHANISMS: Final[Mapping[str, Callable[[], None]]] = {
     "runs": _replace(Cycle, route_of=_none),
     "shape-routes": _replace(ClassCache, decide_known=_decide_by_signature, route_of=_none),
     "counted-places": _replace(KeptScores, counted_places=_none),
+    "summed-places": _replace(KeptScores, summed_places=_none),
     "tied-places": _replace(TopPlaces, _find=_none),
     "domains": _replace(ByDomain, closed=_none),
     "narrowing": _replace(NarrowLook, concerns=_none),

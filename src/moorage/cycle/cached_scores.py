@@ -16,10 +16,11 @@ import numpy.typing as npt
 from moorage.cycle.counted_places import CountedPlaces
 from moorage.cycle.domain_places import REFUSED, DomainPlaces, Domains, OpenPlaces, selected
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
+from moorage.cycle.summed_places import SummedPlaces
 from moorage.cycle.top_places import TopPlaces
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
 from moorage.framework.profile import Step
-from moorage.framework.reuse import Scope
+from moorage.framework.reuse import FollowedScores, Scope
 from moorage.framework.verdicts import SKIP
 from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot
@@ -137,7 +138,8 @@ class KeptScores:
         self._open_places: dict[str, OpenPlaces] = {}
         self._domains: dict[str, Domains] = {}
         self._counted: dict[tuple[str, PodMatcher], CountedPlaces] = {}
-        #: The log of rows that were opened or closed, which the counted places read.
+        self._summed: dict[str, SummedPlaces] = {}
+        #: The log of rows that were opened or closed, which the counted and summed places read.
         self._flips = RowLog(_FLIPS_KEPT)
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
@@ -195,6 +197,14 @@ class KeptScores:
             found = CountedPlaces(table, self._in_ring, self._flips, key, matcher)
         self._counted[key, matcher] = found  # ordered by last use
         return found if found.are_few else None
+
+    def summed_places(self, answer: FollowedScores, table: NodeTable) -> SummedPlaces | None:
+        """Return the cells of an answer; None if there are many. Call it only if ``in_ring`` is not None."""
+        found = self._summed.get(answer.key)
+        if found is None or not found.knows(answer):
+            found = self._summed[answer.key] = SummedPlaces(table, self._in_ring, self._flips, answer)
+            return found if found.are_few else None
+        return found if found.follow(answer.raw) else None
 
     def domains(self, key: str, table: NodeTable) -> Domains:
         """Return the values of a label that rows with a total have; a missing label counts as a value."""
@@ -293,7 +303,7 @@ class KeptScores:
         written = totals if np.count_nonzero(allowed) == len(allowed) else np.where(allowed, totals, REFUSED)
         if self._places or self._open_places:
             self._tell_places(places, written)
-        if self._counted:
+        if self._counted or self._summed:
             for row in rows[(self._in_ring[places] >= 0) != (written >= 0)].tolist():
                 self._flips.note(row)
         self._in_ring[places] = written

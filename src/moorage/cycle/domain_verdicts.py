@@ -10,7 +10,7 @@ The caller decides by row if a plugin lacks these forms, or has no answer by dom
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -20,10 +20,11 @@ import numpy.typing as npt
 from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.counted_places import CountedPlaces
 from moorage.cycle.domain_places import Domains, OpenPlaces, selected
+from moorage.cycle.summed_places import SummedPlaces
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
-from moorage.framework.reuse import ScoresByCount
+from moorage.framework.reuse import FollowedScores, ScoresByCount
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray, has_any
@@ -106,7 +107,7 @@ class ByDomain:
 
     def _gains(self, scoring: DomainScoring, snapshot: Snapshot, rows: _OpenRows) -> _Gains | None:
         """Return the amounts that domains and cells add to a row's total; None: decide by row."""
-        counted: _Counted | None = None
+        counted: list[_Counted] = []
         view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
         states = scoring.states(view)
         gains: dict[str, IntArray] = {}
@@ -115,16 +116,20 @@ class ByDomain:
             answer = None if form is None else ask(form, "score", scoring.state(step, states), view)
             if answer is None:
                 return None
-            places: CountedPlaces | None = None
+            places: CountedPlaces | SummedPlaces | None = None
             held: Domains
             if isinstance(answer, ScoresByCount):
                 places = rows.counted_places(answer)
-                if places is None or counted:
+                if places is None:
                     return None
                 key, raw, held = answer.key, answer.raw(places.most).ravel(), rows.cells_held(places)
             else:
-                key, raw = answer
-                held = rows.held(key)
+                key, raw = answer[:2]
+                places = rows.summed_places(answer) if isinstance(answer, FollowedScores) else None
+                if places is None:
+                    held = rows.held(key)
+                else:
+                    raw, held = places.raw, rows.cells_held(places)
             some = raw[held]
             if _all_alike(some):
                 continue  # all feasible rows get the same score
@@ -133,7 +138,7 @@ class ByDomain:
                 return None
             gain = _spread_gain(scores, self._weights.get(step.name, 1), held, len(raw))
             if places is not None:
-                counted = _Counted(places.cells, gain)
+                counted.append(_Counted(places.cells, gain))
             else:
                 gains[key] = gains[key] + gain if key in gains else gain
         return _Gains(gains, counted)
@@ -147,10 +152,10 @@ class _Counted(NamedTuple):
 
 
 class _Gains(NamedTuple):
-    """The amounts to add to a row's total: topology key → amount of each domain; and the amount of each cell."""
+    """The amounts to add to a row's total: topology key → amount of each domain; and the amounts of cells."""
 
     by_key: Mapping[str, IntArray]
-    counted: _Counted | None
+    counted: Sequence[_Counted] = ()
 
 
 class _OpenRows:
@@ -213,7 +218,10 @@ class _OpenRows:
     def counted_places(self, answer: ScoresByCount) -> CountedPlaces | None:
         return self._scores.counted_places(answer.key, answer.matcher, self._table)
 
-    def cells_held(self, places: CountedPlaces) -> npt.NDArray[np.intp]:
+    def summed_places(self, answer: FollowedScores) -> SummedPlaces | None:
+        return self._scores.summed_places(answer, self._table)
+
+    def cells_held(self, places: CountedPlaces | SummedPlaces) -> npt.NDArray[np.intp]:
         """Return the cells that have an open row."""
         held = np.bincount(places.cells[self.mask], minlength=len(places.open)) if self._closed else places.open
         return held.nonzero()[0]
@@ -225,7 +233,7 @@ class _OpenRows:
     def best(self, added: _Gains, start: int) -> int:
         """Return the open row with the highest total and gains; where several share it, the first at or after ``start``."""
         gains = added.by_key
-        if added.counted is not None:
+        if added.counted:
             return self._best_of_all(gains, start, added.counted)
         if not gains and self._open is not None:
             return self._open.first(start)
@@ -243,8 +251,10 @@ class _OpenRows:
             return places.first(gain, shut, start)
         return self._best_of_all(gains, start)
 
-    def _best_of_all(self, gains: Mapping[str, IntArray], start: int, counted: _Counted | None = None) -> int:
-        totals = self.totals if counted is None else self.totals + counted.gain.take(counted.cells)
+    def _best_of_all(self, gains: Mapping[str, IntArray], start: int, counted: Sequence[_Counted] = ()) -> int:
+        totals = self.totals
+        for cells, gain in counted:
+            totals = totals + gain.take(cells)
         for key, worth in gains.items():
             totals = totals + worth.take(self._table.domains_in_ring(key))
         return self._table.ring().first_best(totals, start)

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
+from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
@@ -20,7 +21,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Depends", "Domains", "Idle", "Pins", "Reuse", "Scope", "ScoresByCount", "Signature", "Versioned"]
+__all__ = ["Depends", "Domains", "FollowedScores", "Idle", "Pins", "Reuse", "Scope", "ScoresByCount", "Signature", "Versioned"]
 
 F_contra = TypeVar("F_contra", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -85,16 +86,30 @@ class ScoresByCount(NamedTuple):
     raw: Callable[[int], IntArray]
 
 
+class FollowedScores(NamedTuple):
+    """The raw score of each value of the label ``key``, in an array that the plugin updates in place.
+
+    ``changes`` logs the ids of values whose score changed; a new array has a new log. All scores differ by multiples of
+    ``step`` from zero.
+    """
+
+    key: str
+    raw: IntArray
+    changes: RowLog
+    step: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Domains(Generic[F_contra, S_contra]):
     """Filter and Score by topology domain. Values of a label are given by id; id 0 stands for nodes without the label.
 
     ``closed(state, nodes)``  yields label keys, each with a mask of the values that Filter refuses, shape (values,)
-    ``scores(state, nodes)``  returns a key and the raw score of each value, or ``ScoresByCount``; None if neither fits
+    ``scores(state, nodes)``  returns a key and the raw score of each value, or ``ScoresByCount``; None if neither fits. A
+                              built-in plugin may return ``FollowedScores``
     """
 
     closed: Callable[[F_contra, NodeView], Iterable[tuple[str, BoolArray]]] | None = None
-    scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | None] | None = None
+    scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | FollowedScores | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

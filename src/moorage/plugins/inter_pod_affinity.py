@@ -43,11 +43,12 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.registry import Handle
+from moorage.framework.reuse import FollowedScores
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
 from moorage.plugins.affinity_reasons import explained, refusing_terms
 from moorage.plugins.affinity_remedies import remedies_of_neighbours
-from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
+from moorage.plugins.affinity_scores import AffinityWeights, FollowedWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.plugins.no_pre_score import NoPreScoreError
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -99,7 +100,9 @@ def _closed_domains(state: AffinityCounts, nodes: NodeView) -> Iterable[tuple[st
     return state.closed()
 
 
-def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | None:
+def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | FollowedScores | None:
+    if isinstance(weights, FollowedWeights):
+        return weights.answer
     return next(iter(weights.items())) if len(weights) == 1 else None
 
 

@@ -116,6 +116,8 @@ class PodCounts:
         self._matchers: dict[PodMatcher, _Counted] = {}
         self._filed = SelectorIndex[PodMatcher]()
         self._keeping = False
+        #: How many matchers were dropped, whose tallies no longer change.
+        self.dropped = 0
         self._emptied: list[LabelClassKey] = []
         #: The label keys of all topologies for which pods were ever counted.
         self.keys: set[str] = set()
@@ -137,18 +139,28 @@ class PodCounts:
 
     def by_domain(self, matcher: PodMatcher, key: str) -> IntArray:
         """Return the number of matching pods for each value of label ``key``, shape (values,), 0 for id 0. A fresh array."""
-        if not self._labels.is_anywhere(key):
+        tally = self.tally(matcher, key)
+        if tally is None:
             return np.zeros(1, dtype=np.int64)
+        counts = tally.copy(len(self._labels.column(key).values))
+        counts[0] = 0
+        return counts
+
+    def tally(self, matcher: PodMatcher, key: str) -> IdCounts | None:
+        """Return the counts for each value of label ``key``, which change with the pods; None if no node has the label.
+
+        Another object once the matcher was dropped meanwhile. Its count for id 0 means nothing.
+        """
+        if not self._labels.is_anywhere(key):
+            return None
         counted = self._counted(matcher)
-        labels = self._labels.column(key)
         known = counted.domains.get(key)
         if known is None:
             self.keys.add(key)
+            labels = self._labels.column(key)
             tally = IdCounts(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
             known = counted.domains[key] = labels, tally
-        counts = known[1].copy(len(labels.values))
-        counts[0] = 0
-        return counts
+        return known[1]
 
     def _counted(self, matcher: PodMatcher) -> _Counted:
         counted = self._matchers.get(matcher)
@@ -259,6 +271,7 @@ class PodCounts:
             del label_class.counted_by[matcher]
         self._filed.remove(matcher, namespaces, selector)
         del self._matchers[matcher]
+        self.dropped += 1
 
 
 def _filed_under(matcher: PodMatcher) -> tuple[frozenset[str] | None, Selector]:
@@ -324,6 +337,13 @@ class HeldTerms:
         for held in self._terms_selecting(pod, namespace_labels):
             if self._held[held].total:
                 yield held, self._in_domains(held)
+
+    def tallies(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Iterator[tuple[HeldTerm, IdCounts]]:
+        """Yield the same terms as ``selecting``, with counts that change with the pods, until the term has no holder."""
+        for held in self._terms_selecting(pod, namespace_labels):
+            holders = self._held[held]
+            if holders.total:
+                yield held, holders.domains
 
     def select(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> bool:
         """Return whether a held term selects ``pod``, whose namespace has these labels."""

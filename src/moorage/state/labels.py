@@ -95,7 +95,7 @@ class IdCounts:
             self._cells[at] += by
 
     def of(self, at: int) -> int:
-        return int(self._counts[at]) if at < len(self._counts) else 0
+        return self._cells[at] if at < len(self._counts) else 0
 
     def copy(self, size: int) -> IntArray:
         """Return the counts of the ids below ``size``; every id with a count must be below it. A fresh array."""

@@ -84,7 +84,7 @@ def check_score_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator
         if spread != raw:
             yield f"Domains.scores gives {spread}, and score gives {raw}"
     elif answer is not None:
-        key, scores = answer
+        key, scores = answer[:2]
         spread = np.asarray(scores)[snapshot.nodes.ids(snapshot.nodes.label(key))].tolist()
         if spread != raw:
             yield f"Domains.scores gives {spread}, and score gives {raw}"

@@ -1,0 +1,103 @@
+"""A pod class's nodes, grouped into cells by a raw score that is kept for each value of a label (``FollowedScores``).
+
+Where a label has many values, such as the host name, few of them have different raw scores. A node moves to another cell when
+its value's score changes, or when the class opens or closes it, so a pod costs as much as changed, not as there are nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.framework.reuse import FollowedScores
+from moorage.state.change_log import RowLog
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.table import NodeTable
+
+__all__ = ["SummedPlaces"]
+
+#: If scores span more steps than this, the nodes are scored one by one.
+_MOST_CELLS: Final = 1024
+#: Up to this many changes are followed one by one: each NumPy call has a fixed cost.
+_FEW: Final = 8
+
+
+class SummedPlaces:
+    """The cells of one label and one answer. ``cells`` has the cell of each place of the ring.
+
+    Cell ``n`` holds the places with the score ``base + n * step``; ``open`` is how many of them are not refused. ``totals`` are
+    the class's own, in ring order, and ``flips`` logs the rows that it opened or closed.
+    """
+
+    def __init__(self, table: NodeTable, totals: IntArray, flips: RowLog, answer: FollowedScores) -> None:
+        self._table, self._totals, self._flips = table, totals, flips
+        self._key, self._changes, self._step = answer.key, answer.changes, answer.step
+        self._ring = table.ring()
+        self._domains = table.domains_in_ring(answer.key)
+        self._size = len(answer.raw)
+        #: The places in the order of their values, and where each value begins.
+        self._by_domain: npt.NDArray[np.intp] = np.argsort(self._domains, kind="stable")
+        self._starts: list[int] = np.searchsorted(self._domains[self._by_domain], np.arange(self._size + 1)).tolist()
+        self._read_all(answer.raw)
+
+    def _read_all(self, raw: IntArray) -> None:
+        self._position, self._flips_seen = self._changes.position, self._flips.position
+        lowest, highest = raw.item(raw.argmin()), raw.item(raw.argmax())
+        self.are_few = (highest - lowest) // self._step < _MOST_CELLS // 2
+        if self.are_few:
+            self._base = lowest - _MOST_CELLS // 4 * self._step
+            #: The score of each cell.
+            self.raw: IntArray = np.arange(_MOST_CELLS) * self._step + self._base
+            self._is_open: BoolArray = self._totals >= 0
+            self.cells: npt.NDArray[np.intp] = self._cells_of(raw).take(self._domains)
+            self.open: IntArray = np.bincount(self.cells[self._is_open], minlength=_MOST_CELLS)
+
+    def _cells_of(self, raw: IntArray) -> npt.NDArray[np.intp]:
+        return (raw - self._base) // self._step
+
+    def knows(self, answer: FollowedScores) -> bool:
+        """Return whether the answer is the same, for the same values on the same nodes as before."""
+        if answer.changes is not self._changes or answer.step != self._step or len(answer.raw) != self._size:
+            return False
+        return self._domains is self._table.domains_in_ring(self._key)
+
+    def follow(self, raw: IntArray) -> bool:
+        """Move the places whose scores changed. Return False if there are too many cells."""
+        changed, flipped = self._changes.since(self._position), self._flips.since(self._flips_seen)
+        if not self.are_few or changed is None or flipped is None or not self._move_all(raw, changed, flipped):
+            self._read_all(raw)
+        self._position, self._flips_seen = self._changes.position, self._flips.position
+        return self.are_few
+
+    def _move_all(self, raw: IntArray, changed: list[int], flipped: list[int]) -> bool:
+        """Move these domains and rows. Return False if there is no cell for one."""
+        places = [self._ring.place_at[row] for row in flipped]
+        for domain in dict.fromkeys(changed):
+            places += self._by_domain[self._starts[domain] : self._starts[domain + 1]].tolist()
+        if len(places) > _FEW:
+            return self._move_many(raw, np.array(list(dict.fromkeys(places)), dtype=np.intp))
+        for place in places:
+            cell = (raw.item(self._domains.item(place)) - self._base) // self._step
+            if not 0 <= cell < _MOST_CELLS:
+                return False
+            self._move(place, cell)
+        return True
+
+    def _move_many(self, raw: IntArray, places: npt.NDArray[np.intp]) -> bool:
+        after = self._cells_of(raw[self._domains[places]])
+        if after.item(after.argmin()) < 0 or after.item(after.argmax()) >= _MOST_CELLS:
+            return False
+        before, was_open, is_open = self.cells[places], self._is_open[places], self._totals[places] >= 0
+        self.cells[places], self._is_open[places] = after, is_open
+        self.open -= np.bincount(before[was_open], minlength=_MOST_CELLS)
+        self.open += np.bincount(after[is_open], minlength=_MOST_CELLS)
+        return True
+
+    def _move(self, place: int, cell: int) -> None:
+        if self._is_open.item(place):
+            self.open[self.cells.item(place)] -= 1
+        is_open = self._is_open[place] = self._totals.item(place) >= 0
+        self.cells[place] = cell
+        self.open[cell] += is_open

@@ -141,6 +141,25 @@ SHARED = {
 }  # fmt: skip
 
 
+def named(device):
+    return {"name": device, "attributes": {"name": {"string": device}}}
+
+
+def shared_by(held):
+    share = {
+        "request": "r", "driver": "d", "pool": "n0", "device": "dev", "shareID": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+        "consumedCapacity": {"memory": "1"},
+    }  # fmt: skip
+    user = {"resource": "pods", "name": "other", "uid": "other"}
+    return {**held, "status": {"allocation": {"devices": {"results": [share]}}, "reservedFor": [user]}}
+
+
+def only(device, held):
+    chosen = [{"cel": {"expression": f"device.attributes['d'].name == '{device}'"}}]
+    exactly = {**held["spec"]["devices"]["requests"][0]["exactly"], "selectors": chosen}
+    return {**held, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+
+
 def incomplete(held):
     return {**held, "spec": {**held["spec"], "pool": {**held["spec"]["pool"], "resourceSliceCount": 2}}}
 
@@ -391,6 +410,14 @@ WITH_SETTINGS = {
     "a request takes one share of a device": (
         {"featureGates": {"DRAConsumableCapacity": True}},
         [node("n0"), DEVICES[0], *devices_of(SHARED), several(2, device_claim("a")), pod("p", resourceClaims=CLAIMS[:1])],
+        reasons, ("1.35.7", []), ("1.36", ["cannot allocate all claims"]),
+    ),
+    "shares that others hold use counters": (
+        {"featureGates": {"DRAConsumableCapacity": True, "DRAPartitionableDevices": True}},
+        [node("n0"), DEVICES[0], shared_by(device_claim("held")), only("whole", device_claim("a")),
+         *devices_of({**SHARED, **named("dev"), "consumesCounters": SLOT}, {**named("whole"), "consumesCounters": SLOT},
+                     sharedCounters=[{"name": "c", "counters": {"slots": {"value": "1"}}}]),
+         pod("p", resourceClaims=CLAIMS[:1])],
         reasons, ("1.35.7", []), ("1.36", ["cannot allocate all claims"]),
     ),
     "devices back a resource of which a node has none": (

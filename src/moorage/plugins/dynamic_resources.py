@@ -141,6 +141,7 @@ class DynamicResources(
             takes_shares_again=self.rules.takes_shares_again,
             undoes_refusals=self.rules.undoes_refusals,
             shares_counters=self.rules.shares_counters,
+            charges_shares=self.rules.charges_shares,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0

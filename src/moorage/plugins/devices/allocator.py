@@ -106,7 +106,7 @@ class DeviceSearch:
         self._chosen: dict[tuple[int, int], int] = {}
         self._taking: dict[DeviceId, set[int]] = {}
         self._sharing: dict[DeviceId, dict[str, int]] = {}
-        self._counters = Counters(ledger)
+        self._counters = Counters(ledger, charges_shares=options.charges_shares)
 
     def run(self) -> FoundDevices | None:
         """Return the devices found, or None.

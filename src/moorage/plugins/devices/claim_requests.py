@@ -75,6 +75,7 @@ class DeviceGates(NamedTuple):
     takes_shares_again: bool = False
     undoes_refusals: bool = True
     shares_counters: bool = True
+    charges_shares: bool = True
 
     @property
     def knows_shares(self) -> bool:

@@ -22,6 +22,7 @@ class DeviceRules(NamedTuple):
     ``takes_shares_again``  a request may take several shares of one device
     ``undoes_refusals``    a device that is refused releases the counters that it needs
     ``shares_counters``    a device that is shared already needs no more counters
+    ``charges_shares``     counters that the shares of earlier pods need are in use
     ``backing``            how devices back extended resources
     """
 
@@ -33,4 +34,5 @@ class DeviceRules(NamedTuple):
     takes_shares_again: bool = False
     undoes_refusals: bool = True
     shares_counters: bool = True
+    charges_shares: bool = True
     backing: ResourceBacking = ResourceBacking()

@@ -5,6 +5,8 @@ Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating
 
 from __future__ import annotations
 
+from functools import partial
+
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.pools import DeviceCandidate
 
@@ -14,10 +16,13 @@ _Counts = dict[str, dict[str, int]]
 
 
 class Counters:
-    """The counters left in each pool, and those consumed in one search. Keyed by ``_place``: see ``allocator``."""
+    """The counters left in each pool, and those consumed in one search. Keyed by ``_place``: see ``allocator``.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    ``charges_shares``  counters of devices that others hold by shares are in use
+    """
+
+    def __init__(self, ledger: Ledger, *, charges_shares: bool) -> None:
+        self._is_charged = ledger.is_used if charges_shares else partial(ledger.is_held, shares=True)
         self._left: dict[str, _Counts] = {}
         self._taken: dict[str, _Counts] = {}
 
@@ -56,7 +61,7 @@ class Counters:
             offers = tuple(offer for offer in offers if offer.source is source)
         left = {set_name: dict(counters) for set_name, counters in counter_sets.items()}
         for offer in offers:
-            if offer.device.consumes_counters and self._ledger.is_used(offer.id):
+            if offer.device.consumes_counters and self._is_charged(offer.id):
                 for set_name, counters in offer.counters.items():
                     in_set = left.get(set_name, {})
                     for counter, amount in counters.items():

@@ -5,10 +5,11 @@ among those made in this attempt, and an allocated claim has none there. Up to 1
 refuses keeps the counters that it needs from the other devices of the search.
 
 Up to 1.35 a search that takes too long rejects the node, the text about a claim of another pod has no capitals, and a request
-for several devices may take several shares of one. Up to 1.34 the plugin does not score, devices can be used although slices
-of their pool are missing, need counters for each share, and only of their own slice; ``filterTimeout`` is the only argument,
-the gate DRAResourceClaimDeviceStatus selects the newest allocator, its texts name no alternatives, and devices back extended
-resources as in ``resource_backing``. Up to 1.33 there are no arguments.
+for several devices may take several shares of one, and shares that earlier pods hold leave their counters free. Up to 1.34
+the plugin does not score, devices can be used although slices of their pool are missing, need counters for each share, and
+only of their own slice; ``filterTimeout`` is the only argument, the gate DRAResourceClaimDeviceStatus selects the newest
+allocator, its texts name no alternatives, and devices back extended resources as in ``resource_backing``. Up to 1.33 there
+are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore
 """
@@ -70,7 +71,11 @@ class DynamicResourcesV1360(DynamicResourcesV1362, _FaultyScore):
 class DynamicResourcesV135(DynamicResources):
     """The plugin; see the module docstring."""
 
-    rules = DeviceRules(not_owner="ResourceClaim {} was not created for pod {} (pod is not owner)", takes_shares_again=True)
+    rules = DeviceRules(
+        not_owner="ResourceClaim {} was not created for pod {} (pod is not owner)",
+        takes_shares_again=True,
+        charges_shares=False,
+    )
     reuse = DynamicResources.reuse
 
     def timed_out(self, node: Node) -> tuple[str, bool]:

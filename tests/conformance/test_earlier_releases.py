@@ -36,7 +36,6 @@ ELSEWHERE = {
     ("ImageLocality", "1.35"),
     ("InterPodAffinity", "1.35"),
     ("NodePorts", "1.32"),
-    ("NodeResourcesFit", "1.24"),
     ("NodeResourcesFit", "1.31"),
     ("NodeResourcesFit", "1.32"),
     ("NodeResourcesFit", "1.35"),

@@ -120,6 +120,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeAffinity", "1.26"): earlier_node_affinity.NodeAffinityV126,
     ("NodeAffinity", "1.29"): earlier_node_affinity.NodeAffinityV129,
     ("NodePorts", "1.32"): earlier_ports.NodePortsV132,
+    ("NodeResourcesBalancedAllocation", "1.24"): earlier_balance.NodeResourcesBalancedAllocationV124,
     ("NodeResourcesBalancedAllocation", "1.26"): earlier_balance.NodeResourcesBalancedAllocationV126,
     ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,
     ("NodeResourcesBalancedAllocation", "1.34"): earlier_balance.NodeResourcesBalancedAllocationV134,

@@ -122,7 +122,7 @@ _1_25_16: Final = before_release(
 _1_24_17: Final = before_release(
     _1_25_16,
     "1.24.17",
-    {"NodeResourcesFit": "1.24", "NodeVolumeLimits": "1.24", "VolumeBinding": "1.24"},
+    dict.fromkeys(("NodeResourcesBalancedAllocation", "NodeResourcesFit", "NodeVolumeLimits", "VolumeBinding"), "1.24"),
     documents=frozenset(["v1beta2", "v1beta3"]),
     migrates_in_tree_disks=False,
     **of_minor("1.24", GATES_1_24, CSIMigrationOpenStack=True),

@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from moorage.framework.points import Reuse, Scope, Signature
+from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Skip
 from moorage.plugins import node_resources_balanced_allocation as today
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, without_devices
-from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores
+from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores, without_storage
 from moorage.plugins.scoring_strategies import Demand
 from moorage.plugins.single_node_scores import balance_of
 from moorage.state.cluster import Snapshot
@@ -23,8 +24,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesBalancedAllocationV126", "NodeResourcesBalancedAllocationV132", "NodeResourcesBalancedAllocationV134",
-    "NodeResourcesBalancedAllocationV135",
+    "NodeResourcesBalancedAllocationV124", "NodeResourcesBalancedAllocationV126", "NodeResourcesBalancedAllocationV132",
+    "NodeResourcesBalancedAllocationV134", "NodeResourcesBalancedAllocationV135",
 ]  # fmt: skip
 
 
@@ -76,3 +77,11 @@ class NodeResourcesBalancedAllocationV126(NodeResourcesBalancedAllocationV132):
 
     def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
         return with_overhead_in_cores(without_devices(super().pre_score_disabled(pod, snapshot, feasible)), pod)
+
+
+class NodeResourcesBalancedAllocationV124(NodeResourcesBalancedAllocationV126):
+    """The plugin; while the gate LocalStorageCapacityIsolation is off, nodes have no local storage."""
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        self._resources = without_storage(self._resources, handle.gates)

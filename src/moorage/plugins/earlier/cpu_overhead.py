@@ -1,6 +1,6 @@
-"""The CPU overhead of a pod as scoring counted it up to 1.26: in whole cores, added to millicores.
+"""What scoring counted otherwise: up to 1.26 a pod's CPU overhead in whole cores, up to 1.24 local storage behind a gate.
 
-Source  kube-scheduler 1.26.15, plugins/noderesources/resource_allocation.go, calculatePodResourceRequest
+Source  kube-scheduler 1.26.15 and 1.24.17, plugins/noderesources/resource_allocation.go, calculatePodResourceRequest
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Iterable
 
 from moorage.api.meta import Quantity
 from moorage.api.quantity import milli_value, value
-from moorage.plugins.scoring_strategies import Demand
+from moorage.framework.features import FeatureGates
+from moorage.plugins.scoring_strategies import Demand, ResourceSpec
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["overhead_of", "with_overhead_in_cores"]
+__all__ = ["overhead_of", "with_overhead_in_cores", "without_storage"]
 
 
 def overhead_of(pod: PodInfo) -> Quantity:
@@ -25,3 +26,8 @@ def with_overhead_in_cores(demands: Iterable[Demand], pod: PodInfo) -> tuple[Dem
     overhead = overhead_of(pod)
     more = value(overhead) - milli_value(overhead)
     return tuple(one._replace(amount=one.amount + more) if one.resource == "cpu" else one for one in demands)
+
+
+def without_storage(resources: Iterable[ResourceSpec], gates: FeatureGates) -> tuple[ResourceSpec, ...]:
+    """Return the resources to score; without local storage while its gate is off, as nodes then have none."""
+    return tuple(one for one in resources if one.name != "ephemeral-storage" or gates["LocalStorageCapacityIsolation"])

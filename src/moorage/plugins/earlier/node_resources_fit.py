@@ -26,10 +26,11 @@ from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
+from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands, without_devices
 from moorage.plugins.devices.resource_backing import unlisted
-from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores
+from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores, without_storage
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.resource_backing import backs_by_one_name
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
@@ -238,6 +239,10 @@ class NodeResourcesFitArgsV124(NodeResourcesFitArgsV135, frozen=True):
 
 
 class NodeResourcesFitV124(NodeResourcesFitV125):
-    """The plugin; see the module docstring."""
+    """The plugin; while the gate LocalStorageCapacityIsolation is off, nodes have no local storage."""
 
     Args = NodeResourcesFitArgsV124
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        self._resources = without_storage(self._resources, handle.gates)

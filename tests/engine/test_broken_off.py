@@ -46,15 +46,15 @@ def test_a_failure_after_node_selection_leaves_no_state(monkeypatch):
     driven.see(node(cpu="1"), pod("first"))
     faulty = [True]
     outbox = driven.engine.state.outbox
-    order = outbox.order
+    put = outbox.put
 
     def fail_once(*given):
         if faulty:
             faulty.pop()
             raise KeyError("an unexpected key")
-        return order(*given)
+        return put(*given)
 
-    monkeypatch.setattr(outbox, "order", fail_once)
+    monkeypatch.setattr(outbox, "put", fail_once)
     assert driven.step() == ("first", None)
     assert driven.on("n") == []
     assert not driven.engine.cluster.assumed

@@ -64,18 +64,16 @@ def mean_of(
         capacity = node.allocatable(resource)
         if not capacity:
             continue
-        got = score(_requested(node, resource) + amount, capacity)
+        if resource == "cpu":
+            requested = node.nonzero_cpu
+        else:
+            requested = node.nonzero_memory if resource == "memory" else node.requested(resource)
+        got = score(requested + amount, capacity)
         if got > 0 or not used_only:
             total += got * weight
             weights += weight
     weights = max(weights, 1)
     return (2 * total + weights) // (2 * weights) if half_up else total // weights
-
-
-def _requested(node: NodeInfo, resource: str) -> int:
-    if resource == "cpu":
-        return node.nonzero_cpu
-    return node.nonzero_memory if resource == "memory" else node.requested(resource)
 
 
 def balance_of(shares: Sequence[float]) -> int:

@@ -40,6 +40,7 @@ __all__ = ["ByDomain", "Pick"]
 _CLOSED: Final = -(1 << 52)
 #: Up to this many domains are compared in plain Python: each NumPy call has a fixed cost.
 _FEW: Final = 32
+_NO_GAIN: IntArray = np.zeros(0, dtype=np.int64)
 #: How many pod shapes are remembered as needing a decision by row.
 _SHAPES_REMEMBERED: Final = 4096
 
@@ -116,32 +117,44 @@ class ByDomain:
             answer = None if form is None else ask(form, "score", scoring.state(step, states), view)
             if answer is None:
                 return None
+            state = scoring.state(step, states)
             places: CountedPlaces | SummedPlaces | None = None
-            held: Domains
             if isinstance(answer, ScoresByCount):
                 places = rows.counted_places(answer)
                 if places is None:
                     return None
-                key, raw, held = answer.key, answer.raw(places.most).ravel(), rows.cells_held(places)
+                key = answer.key
+                gain = self._gain(step, state, answer.raw(places.most).ravel(), rows.cells_held(places))
+            elif isinstance(answer, FollowedScores) and (places := rows.summed_places(answer)) is not None:
+                key, held = answer.key, rows.cells_held(places)
+                gain = places.gain_of(held)
+                if gain is None:
+                    gain = places.keep_gain(held, self._gain(step, state, places.raw, held))
             else:
                 key, raw = answer[:2]
-                places = rows.summed_places(answer) if isinstance(answer, FollowedScores) else None
-                if places is None:
-                    held = rows.held(key)
-                else:
-                    raw, held = places.raw, rows.cells_held(places)
-            some = raw[held]
-            if _all_alike(some):
-                continue  # all feasible rows get the same score
-            scores = normalized(step, scoring.state(step, states), some)
-            if not are_in_range(scores):
+                gain = self._gain(step, state, raw, rows.held(key))
+            if gain is None:
                 return None
-            gain = _spread_gain(scores, self._weights.get(step.name, 1), held, len(raw))
+            if gain is _NO_GAIN:
+                continue
             if places is not None:
                 counted.append(_Counted(places.cells, gain))
             else:
                 gains[key] = gains[key] + gain if key in gains else gain
         return _Gains(gains, counted)
+
+    def _gain(self, step: Step, state: Any, raw: IntArray, held: Domains) -> IntArray | None:
+        """Return what one plugin adds to the total of each domain or cell, of which some are ``held``.
+
+        ``_NO_GAIN`` if all feasible rows get the same score; None if a score is out of range.
+        """
+        some = raw[held]
+        if _all_alike(some):
+            return _NO_GAIN
+        scores = normalized(step, state, some)
+        if not are_in_range(scores):
+            return None
+        return _spread_gain(scores, self._weights.get(step.name, 1), held, len(raw))
 
 
 class _Counted(NamedTuple):

@@ -31,6 +31,8 @@ class SummedPlaces:
     the class's own, in ring order, and ``flips`` logs the rows that it opened or closed.
     """
 
+    _gain: IntArray | None
+
     def __init__(self, table: NodeTable, totals: IntArray, flips: RowLog, answer: FollowedScores) -> None:
         self._table, self._totals, self._flips = table, totals, flips
         self._key, self._changes, self._step = answer.key, answer.changes, answer.step
@@ -42,7 +44,17 @@ class SummedPlaces:
         self._starts: list[int] = np.searchsorted(self._domains[self._by_domain], np.arange(self._size + 1)).tolist()
         self._read_all(answer.raw)
 
+    def gain_of(self, held: npt.NDArray[np.intp]) -> IntArray | None:
+        """Return what ``keep_gain`` kept for these cells; None if it kept nothing for exactly these."""
+        return self._gain if self._held == held.tobytes() else None
+
+    def keep_gain(self, held: npt.NDArray[np.intp], gain: IntArray | None) -> IntArray | None:
+        """Keep and return what each cell adds to a total while exactly the cells ``held`` have an open place."""
+        self._held, self._gain = held.tobytes(), gain
+        return gain
+
     def _read_all(self, raw: IntArray) -> None:
+        self._held, self._gain = b"", None
         self._position, self._flips_seen = self._changes.position, self._flips.position
         lowest, highest = raw.item(raw.argmin()), raw.item(raw.argmax())
         self.are_few = (highest - lowest) // self._step < _MOST_CELLS // 2

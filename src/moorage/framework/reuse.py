@@ -89,8 +89,8 @@ class ScoresByCount(NamedTuple):
 class FollowedScores(NamedTuple):
     """The raw score of each value of the label ``key``, in an array that the plugin updates in place.
 
-    ``changes`` logs the ids of values whose score changed; a new array has a new log. All scores differ by multiples of
-    ``step`` from zero.
+    ``changes`` logs the ids of values whose score changed; a new array has a new log. All scores are multiples of ``step``.
+    Normalizing must depend on nothing but the different scores of the feasible nodes.
     """
 
     key: str

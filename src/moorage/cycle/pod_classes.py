@@ -118,7 +118,7 @@ class ClassCache:
     def _follow(self, route: ShapeRoute[CachedClass], snapshot: Snapshot) -> bool:
         """Return the same as ``_leads``, and mark the class as the last one used."""
         leads = self._leads(route, snapshot)
-        if leads:
+        if leads and self._used_last is not route.pod_class:
             self._used_last = self._classes[route.key] = self._classes.pop(route.key)
         return leads
 

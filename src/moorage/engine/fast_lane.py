@@ -46,9 +46,17 @@ class FastLane:
     def find(self, cycle: Cycle, now: float) -> Found | None:
         """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock."""
         queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        return self._find_beside_nominated(cycle, now) if queued is None else self._decide(queued, cycle, _NONE)
+
+    def find_after(self, before: Found, cycle: Cycle, now: float) -> Found | PodRun | None:
+        """Return the same as ``find``, or the run that begins with the next pod of the queue, if it is a copy of the last one.
+
+        ``before``: the pod that this lane placed last, if nothing else has happened since
+        """
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
         if queued is None:
             return self._find_beside_nominated(cycle, now)
-        return self._decide(queued, cycle, _NONE)
+        return self._run_of(before, queued) or self._decide(queued, cycle, _NONE)
 
     def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
         """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
@@ -77,16 +85,17 @@ class FastLane:
             return None
         return None if quick is None else self._found(queued, profile, cycle, quick)
 
-    def begin_run(self, found: Found, now: float) -> PodRun | None:
-        """Return the run of the pod that this lane placed last, if nothing else has happened since.
-
-        None if the next pod of the queue is not a copy, or if there can be no run.
-        """
+    def begin_run(self, before: Found, now: float) -> PodRun | None:
+        """Return the run that begins with the next pod of the queue, if it is a copy of the last one; see ``find_after``."""
         queued = self._state.queue.first_if_quiet(now) if self.is_open else None
-        if queued is None or not is_copy(queued.pod, found.pod):
+        return None if queued is None else self._run_of(before, queued)
+
+    def _run_of(self, before: Found, queued: QueuedPod) -> PodRun | None:
+        """Return the run that begins with a pod of the queue; None if it is no copy of the last one, or there can be no run."""
+        if queued.pod.spec is not before.pod.spec or not is_copy(queued.pod, before.pod):
             return None
-        route = found.cycle.route_of(found.profile, found.pod, self._state.cluster.snapshot)
-        return None if route is None else PodRun(self._state, found, route)
+        route = before.cycle.route_of(before.profile, before.pod, self._state.cluster.snapshot)
+        return None if route is None else PodRun(self._state, before, route)
 
     def _found(self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick) -> Found | None:
         """Return the pod with its decision; None if a plugin has work after the decision."""

@@ -43,20 +43,26 @@ class FastPlacements(PodBooks):
 
     def _place_quickly(self) -> Iterator[Decision]:
         """Place pods in the scheduler's fast lane and yield the decisions, until a pod needs an attempt."""
-        scheduler, state = self.scheduler, self.scheduler.state
+        scheduler, state, lane = self.scheduler, self.scheduler.state, self.scheduler.lane
+        before: Found | None = None
         while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
             state.now = now = self.now
-            found = scheduler.lane.find(scheduler.cycle, now)
-            if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
+            cycle, facts = scheduler.cycle, state.facts
+            found = lane.find(cycle, now) if before is None else lane.find_after(before, cycle, now)
+            if isinstance(found, PodRun):
+                yield from self._place_copies(found)
+                before, facts = None, found.facts
+            elif found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
                 return
-            run = self._place_found(found)
-            revision, facts = state.revision, state.facts
-            yield found.decision
-            if run is not None and revision == state.revision:
-                yield from self._place_copies(run)
-                facts = run.facts
+            else:
+                before = self._place_found(found)
+                revision, facts = state.revision, state.facts
+                yield found.decision
+                if revision != state.revision or cycle is not scheduler.cycle:
+                    before = None
             if facts != state.facts or now != self.now or (self._events and self._events[0][0] <= now):
                 self._process_due()
+                before = None
 
     def _place_copies(self, run: PodRun) -> Iterator[Decision]:
         """Place the pods of a run and yield the decisions, until anything else happens."""
@@ -75,15 +81,14 @@ class FastPlacements(PodBooks):
                 return
             yield decision
 
-    def _place_found(self, found: Found) -> PodRun | None:
-        """Place a pod. Return the run that it begins, if its copies follow it in the queue."""
-        lane = self.scheduler.lane
+    def _place_found(self, found: Found) -> Found | None:
+        """Place a pod. Return it if copies may follow it in a run."""
         bound = self._bind_now(found.pod.pod, found.node) if self.on_attempt is None else None
         if bound is None:
             self._place_attempted(found)
             return None
-        lane.place(found, bound)
-        return lane.begin_run(found, self.now)
+        self.scheduler.lane.place(found, bound)
+        return found
 
     def _place_attempted(self, found: Found) -> None:
         """Place a pod, and call ``on_attempt`` while it is assumed."""

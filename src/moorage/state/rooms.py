@@ -45,14 +45,13 @@ class Rooms:
     def at(self, row: int) -> int:
         """Return the number of one row's room, up to date. No what-if may be open."""
         changes, behind = self._changes, self._changes.position - self._position
-        if not behind:
-            held: int = self._column.cells[row]
-            return held
-        if behind != 1 or changes.last != row:
-            number: int = self.followed().cells[row]
-            return number
-        self._position = changes.position
-        return self._renumber(row)
+        if behind == 1 and changes.last < self._space.rows:  # otherwise the row is gone
+            self._position = changes.position
+            self._renumber(changes.last)
+        elif behind:
+            self.followed()
+        number: int = self._column.cells[row]
+        return number
 
     def follow_one(self, row: int, known: dict[int, int]) -> None:
         """Follow the last change, if all earlier ones were followed. No what-if may be open.

@@ -74,6 +74,8 @@ class AffinityCounts(Struct, frozen=True, eq=False):
     wanted: DomainCounts
     refused: DomainCounts
     refusing: DomainCounts
+    #: Topology key → the domains that ``refused`` or ``refusing`` counts a pod in; None: look into the counts.
+    held: Mapping[str, BoolArray] | None = None
 
     @property
     def is_first(self) -> bool:
@@ -97,6 +99,9 @@ class AffinityCounts(Struct, frozen=True, eq=False):
             closed = np.zeros(len(counts), dtype=bool) if none_yet else counts == 0
             closed[0] = True
             yield key, closed
+        if self.held is not None:
+            yield from self.held.items()
+            return
         for counts_by_key in (self.refused, self.refusing):
             for key, counts in counts_by_key.items():
                 yield key, counts > 0
@@ -129,6 +134,7 @@ class AffinityCounts(Struct, frozen=True, eq=False):
             wanted=_moved(self.wanted, dict.fromkeys(wanted), node, nodes, by),
             refused=_moved(self.refused, refused, node, nodes, by),
             refusing=_moved(self.refusing, refusing, node, nodes, by),
+            held=None,
         )
 
 
@@ -148,7 +154,7 @@ def count_affinity(pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | None:
     if not pod.has_affinity and not len(snapshot.table.required_anti_affinity):
         return None
     nodes = snapshot.nodes
-    refusing = _refusing(pod, snapshot)
+    refusing, held = _refusing(pod, snapshot)
     if not pod.required_affinity and not pod.required_anti_affinity and not refusing:
         return None
     own = _own_terms(pod, snapshot)
@@ -157,10 +163,16 @@ def count_affinity(pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | None:
     for matcher, key in own.refused:
         found = counts.by_domain(matcher, key)
         refused[key] = refused[key] + found if key in refused else found
+        if held is not None:
+            _add_domains(held, key, counts.domains_with(matcher, key))
     return AffinityCounts(
         snapshot, own.affinity, own.anti_affinity, own.matches_itself,
-        {key: counts.by_domain(matcher, key) for matcher, key in own.wanted}, refused, refusing,
+        {key: counts.by_domain(matcher, key) for matcher, key in own.wanted}, refused, refusing, held,
     )  # fmt: skip
+
+
+def _add_domains(held: dict[str, BoolArray], key: str, domains: BoolArray) -> None:
+    held[key] = np.logical_or(held[key], domains, out=domains) if key in held else domains
 
 
 class _OwnTerms(NamedTuple):
@@ -188,20 +200,25 @@ def _own_terms(pod: PodInfo, snapshot: Snapshot) -> _OwnTerms:
     return pod.keep(_OwnTerms, (namespaces, namespaces.position), compute)
 
 
-def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:
-    """Count the anti-affinity terms of placed pods that match the pod; only keys with a count above zero."""
+def _refusing(pod: PodInfo, snapshot: Snapshot) -> tuple[DomainCounts, dict[str, BoolArray] | None]:
+    """Count the anti-affinity terms of placed pods that match the pod; only keys with a count above zero.
+
+    Also return the domains that have a count; None if they have to be looked up in the counts.
+    """
     found: dict[str, IntArray] = {}
-    labels = snapshot.namespace_labels(pod.namespace)
-    for held, holders in snapshot.table.required_anti_affinity.selecting(pod, labels):
-        key = held.term.topology_key
-        if has_any(holders):
+    there: dict[str, BoolArray] = {}
+    labels, terms = snapshot.namespace_labels(pod.namespace), snapshot.table.required_anti_affinity
+    for held, holders in terms.selecting(pod, labels):
+        key, domains = held.term.topology_key, terms.domains_with(held)
+        if has_any(domains):
             found[key] = found[key] + holders if key in found else holders
+            _add_domains(there, key, domains)
     if not found:
-        return found
+        return found, there
     lowered = False
     for term, unheard in snapshot.unheard.anti_affinity():
         key = term.topology_key
         if key in found and term.matches(pod, labels):
             found[key] = found[key] - unheard.copy(len(found[key]))
             lowered = True
-    return {key: holders for key, holders in found.items() if holders.any()} if lowered else found
+    return ({key: holders for key, holders in found.items() if holders.any()}, None) if lowered else (found, there)

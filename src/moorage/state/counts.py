@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from moorage.api.selectors import Selector
 from moorage.state.change_log import RowLog
-from moorage.state.columns import Column, IntArray, RowSpace
+from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
 from moorage.state.labels import IdCounts, LabelColumn, LabelColumns
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.selector_index import Place, SelectorIndex, narrowest, places, places_of_pod
@@ -145,6 +145,15 @@ class PodCounts:
         counts = tally.copy(len(self._labels.column(key).values))
         counts[0] = 0
         return counts
+
+    def domains_with(self, matcher: PodMatcher, key: str) -> BoolArray:
+        """Return for each value of label ``key`` whether ``by_domain`` is above zero. A fresh array."""
+        tally = self.tally(matcher, key)
+        if tally is None:
+            return np.zeros(1, dtype=bool)
+        there = tally.above(len(self._labels.column(key).values))
+        there[0] = False
+        return there
 
     def tally(self, matcher: PodMatcher, key: str) -> IdCounts | None:
         """Return the counts for each value of label ``key``, which change with the pods; None if no node has the label.
@@ -369,6 +378,12 @@ class HeldTerms:
         counts = self._held[held].domains.copy(len(self._labels.column(held.term.topology_key).values))
         counts[0] = 0
         return counts
+
+    def domains_with(self, held: HeldTerm) -> BoolArray:
+        """Return in which domains of its topology a held term has holders, as numbered by ``selecting``. A fresh array."""
+        there = self._held[held].domains.above(len(self._labels.column(held.term.topology_key).values))
+        there[0] = False
+        return there
 
     def add(self, row: int, held: HeldTerm) -> None:
         holders = self._held.get(held)

@@ -19,6 +19,7 @@ __all__ = ["IdCounts", "Ids", "InternedColumn", "LabelColumn", "LabelColumns"]
 
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T", bound=Hashable)
+N = TypeVar("N", bound=np.generic)
 
 
 class InternedColumn(Generic[T]):
@@ -77,7 +78,7 @@ class InternedColumn(Generic[T]):
 class IdCounts:
     """A count for each id of a growing set of ids."""
 
-    __slots__ = ("_cells", "_counts")
+    __slots__ = ("_above", "_above_cells", "_cells", "_counts")
 
     def __init__(self, counts: IntArray | None = None) -> None:
         self._hold(np.zeros(8, dtype=np.int64) if counts is None else counts)
@@ -85,26 +86,36 @@ class IdCounts:
     def _hold(self, counts: IntArray) -> None:
         self._counts = counts
         self._cells: memoryview = counts.data  # faster for single values
+        self._above: BoolArray = counts > 0
+        self._above_cells: memoryview = self._above.data
 
     def add(self, at: int, by: int) -> None:
-        try:
-            self._cells[at] += by
-        except IndexError:
+        if at >= len(self._cells):
             room = np.zeros(max(2 * len(self._counts), at + 1) - len(self._counts), dtype=np.int64)
             self._hold(np.concatenate([self._counts, room]))
-            self._cells[at] += by
+        count = self._cells[at] = self._cells[at] + by
+        self._above_cells[at] = count > 0
 
     def of(self, at: int) -> int:
         return self._cells[at] if at < len(self._counts) else 0
 
     def copy(self, size: int) -> IntArray:
         """Return the counts of the ids below ``size``; every id with a count must be below it. A fresh array."""
-        known = self._counts[:size]
-        if len(known) == size:
-            return known.copy()
-        counts = np.zeros(size, dtype=np.int64)
-        counts[: len(known)] = known
-        return counts
+        return _first(self._counts, size)
+
+    def above(self, size: int) -> BoolArray:
+        """Return which of the ids below ``size`` have a count above zero. A fresh array; faster than ``copy``."""
+        return _first(self._above, size)
+
+
+def _first(values: npt.NDArray[N], size: int) -> npt.NDArray[N]:
+    """Return a copy of the first values, with zeros at the end if there are fewer."""
+    known = values[:size]
+    if len(known) == size:
+        return known.copy()
+    whole = np.zeros(size, dtype=values.dtype)
+    whole[: len(known)] = known
+    return whole
 
 
 class LabelColumn(InternedColumn[str | None]):

@@ -123,9 +123,8 @@ class CachedClass:
         if distinct is None:
             return False
         worths = self._judge.of_view(FewRows(snapshot, distinct.rows), pod)
-        refused = worths < 0
-        feasible = len(snapshot.table) - (int(distinct.held[refused].sum()) if refused.any() else 0)
-        self._look = RoomLook(worths, distinct.held, feasible)
+        refused = int(distinct.held[worths < 0].sum()) if worths.item(worths.argmin()) < 0 else 0
+        self._look = RoomLook(worths, distinct.held, len(snapshot.table) - refused)
         return True
 
     def _fill(self, pod: PodInfo, snapshot: Snapshot) -> None:

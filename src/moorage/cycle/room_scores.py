@@ -69,7 +69,7 @@ class RoomScores:
         unknown = (entries >> _BITS) != rooms
         entries &= _LOW
         entries -= 1
-        return entries, np.flatnonzero(unknown)
+        return entries, unknown.nonzero()[0]
 
     def keep_all(self, rooms: IntArray, scores: IntArray) -> None:
         """Cache the scores of many rooms."""

@@ -40,8 +40,9 @@ class RoomLook(NamedTuple):
 
     def best(self, snapshot: Snapshot, start: int) -> int:
         """Return the row with the highest score; where several share it, the first at or after ``start`` on the ring."""
-        worths = self.worths if self.held.all() else np.where(self.held > 0, self.worths, REFUSED_ROOM)
-        return snapshot.table.distinct_rooms.first(worths == worths.max(), start)
+        some_unused = self.held.item(self.held.argmin()) == 0
+        worths = np.where(self.held > 0, self.worths, REFUSED_ROOM) if some_unused else self.worths
+        return snapshot.table.distinct_rooms.first(worths == worths.item(worths.argmax()), start)
 
 
 class RowJudge:
@@ -99,7 +100,7 @@ class RowJudge:
         allowed = np.ones(len(view), dtype=bool)
         close_refused(allowed, self._steps, self.states, pod, view)
         worths = self._scores.worths(view, allowed, pod)
-        return worths if allowed.all() else np.where(allowed, worths, REFUSED_ROOM)
+        return worths if allowed.item(allowed.argmin()) else np.where(allowed, worths, REFUSED_ROOM)
 
     def of_all(self, pod: PodInfo, snapshot: Snapshot, rooms: RoomScores) -> IntArray:
         """Answer for all rows."""

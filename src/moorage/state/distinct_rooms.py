@@ -26,7 +26,7 @@ _WORTH_IT: Final = 1024
 _FEW: Final = 64
 _MANY: Final = 16
 #: How many places of the ring are searched first; then four times as many, and so on.
-_FIRST_SEARCHED: Final = 256
+_FIRST_SEARCHED: Final = 4096
 
 
 class RoomRows(NamedTuple):
@@ -93,7 +93,7 @@ class DistinctRooms:
         if at_place is None or self._ring is not ring:
             at_place = self._at_place = self._index.view[ring.rows].astype(np.int32)
             self._ring = ring
-        after, rooms = ring.place_after(start), np.flatnonzero(marked)
+        after, rooms = ring.place_after(start), marked.nonzero()[0]
         place = _first_of(at_place, after, len(at_place), rooms, marked)
         if place < 0:
             place = _first_of(at_place, 0, after, rooms, marked)

@@ -42,7 +42,7 @@ def test_an_idle_loop_wakes_up_at_once(watched):
     assert slept == []
 
 
-@pytest.mark.parametrize(("timeout", "waits"), [(None, 0.001), (5.0, 0.001), (0.0004, 0.0004)])
+@pytest.mark.parametrize(("timeout", "waits"), [(None, 0.003), (5.0, 0.003), (0.0004, 0.0004)])
 def test_a_busy_loop_waits_for_more(watched, timeout, waits):
     selector, pairs, now, slept = watched
     pairs[0][1].send(b"x")

@@ -439,7 +439,7 @@ def test_time_spent_waiting_for_the_throttle_is_reported():
         waits = []
         async with serving(handler) as unlimited:
             server = unlimited.endpoint.server
-            waited = lambda method, seconds, count: waits.append((method, seconds))  # noqa: E731
+            waited = lambda method, seconds: waits.append((method, *seconds))  # noqa: E731
             async with Rest(Endpoint(server), qps=5, burst=1, on_throttled=waited) as rest:
                 for method in ("GET", "POST"):
                     await rest.send(method, "/x")

@@ -302,7 +302,7 @@ def test_an_unmeasured_profile_is_unchanged():
 
 def test_client_rate_limiter_waits_are_measured():
     meter = SchedulerMetrics(lambda: 0.0)
-    meter.waited("GET", "api:443", 0.2)
+    meter.waited("GET", "api:443", [0.2])
     (turns,) = [one for one in meter.families if one.spec.name == "rest_client_rate_limiter_duration_seconds"]
     assert [(labels, child.total) for labels, child in turns.children.items()] == [(("GET", "api:443"), 0.2)]
     assert turns.spec.buckets[::11] == (0.005, 60.0)

@@ -99,21 +99,26 @@ class Channel(asyncio.BufferedProtocol):
     # -- TLS -----------------------------------------------------------------------------------------------------------
 
     def _process_tls(self, tls: ssl.SSLObject) -> None:
-        """Process received TLS data, and send what TLS responds."""
+        """Process received TLS data, and send what TLS responds. What several records hold is received as one."""
+        records: list[bytes] = []
         try:
             if not self.ready.done():
                 tls.do_handshake()
                 self._resolve_ready(None)
             while self._incoming.pending:
-                data = tls.read(_BUFFER_SIZE)
-                if not data:  # close_notify
-                    self.close()
-                    return
-                self.received(data)
+                records.append(tls.read(_BUFFER_SIZE))
+                if not records[-1]:  # close_notify
+                    break
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             self._tls_error = error
+        data = records[0] if len(records) == 1 else b"".join(records)
+        if data:
+            self.received(data)
+        if records and not records[-1]:
+            self.close()
+            return
         if self._transport is not None and self._outgoing.pending:
             self._transport.write(self._outgoing.read())
         if self._tls_error is not None:

@@ -17,8 +17,8 @@ from typing import Final
 __all__ = ["GatheringSelector", "gathering_loop"]
 
 #: Two wake-ups within this time, in seconds, make the loop busy; and how long a busy loop then waits for more messages.
-_CLOSE_S: Final = 0.002
-_WAIT_S: Final = 0.001
+_CLOSE_S: Final = 0.004
+_WAIT_S: Final = 0.003
 
 _Ready = list[tuple[selectors.SelectorKey, int]]
 

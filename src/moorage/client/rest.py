@@ -57,8 +57,8 @@ class Rest:
     """A session with one API server; use it as an async context manager.
 
     ``bind_s`` limits a bind, as another scheduler may already lead when a slower one takes effect. ``on_response`` is
-    called with the method, response status (0 for none) and duration in seconds of requests, and their number;
-    ``on_throttled`` with the method, the time that each waited for the throttle, and their number.
+    called with the method and response status (0 for none) of requests, and the seconds that each took; ``on_throttled``
+    with the method, and the seconds that each waited for the throttle.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Rest:
         burst: int = 100,
         agent: str = "moorage",
         bind_s: float = BIND_S,
-        on_response: Callable[[str, int, float, int], None] = lambda method, status, seconds, count: None,
-        on_throttled: Callable[[str, float, int], None] = lambda method, seconds, count: None,
+        on_response: Callable[[str, int, Sequence[float]], None] = lambda method, status, seconds: None,
+        on_throttled: Callable[[str, Sequence[float]], None] = lambda method, seconds: None,
     ) -> None:
         self.endpoint = endpoint
         where = urlsplit(endpoint.server)
@@ -94,6 +94,8 @@ class Rest:
         self._identity_until = 0.0
         self._identity_token: str | None = None
         self._post_head = b""
+        #: Status → the durations of responses to ``post_soon`` that are not reported yet.
+        self._responses: dict[int, list[float]] = {}
         self._retired: list[aiohttp.ClientSession] = []
 
     async def __aenter__(self) -> Self:
@@ -119,7 +121,7 @@ class Rest:
     async def _wait_for_throttle(self, method: str, lane: int) -> None:
         began = time.monotonic()
         await self._throttle.take(lane)
-        self._on_throttled(method, time.monotonic() - began, 1)
+        self._on_throttled(method, [time.monotonic() - began])
 
     async def send(
         self,
@@ -181,7 +183,7 @@ class Rest:
             return False
         requests = [self._post(path, body) for path, body in posts]
         timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
-        self._on_throttled("POST", 0.0, len(posts))
+        self._on_throttled("POST", [0.0] * len(posts))
         answers = _Posts(posts, began, self._posted, done)
         self._pools[lane].send_soon(RequestBatch(requests, answers, _MAX_OBJECT, timeout_s, check, apart))
         return True
@@ -193,11 +195,18 @@ class Rest:
         return b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (target.encode(), self._post_head, len(body), body)
 
     def _posted(self, status: int, seconds: float, count: int) -> None:
-        """Record responses to requests of ``post_soon``."""
-        self._on_response("POST", status, seconds, count)
+        """Record responses to requests of ``post_soon``: all that the loop has read since its last turn together."""
+        if not self._responses:
+            asyncio.get_running_loop().call_soon(self._report_responses)
+        self._responses.setdefault(status, []).extend([seconds] * count)
         if status == 401:
             self.endpoint.credentials.invalidate()
             self._identity_until = 0.0
+
+    def _report_responses(self) -> None:
+        responses, self._responses = self._responses, {}
+        for status, seconds in responses.items():
+            self._on_response("POST", status, seconds)
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -210,7 +219,7 @@ class Rest:
             async with session.get(
                 self.endpoint.server + path, headers=auth, timeout=timeout, **self._options(params)
             ) as response:
-                self._on_response("GET", response.status, time.monotonic() - began, 1)
+                self._on_response("GET", response.status, [time.monotonic() - began])
                 if response.status != 200:
                     raise _status_error("watch", path, response, await _bounded(response, _MAX_OBJECT))
                 yield _lines(response)
@@ -245,7 +254,7 @@ class Rest:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _transport_error(f"{method} {path}", error) from error
         finally:
-            self._on_response(method, status, time.monotonic() - began, 1)
+            self._on_response(method, status, [time.monotonic() - began])
 
     async def _send_pooled(
         self,
@@ -281,7 +290,7 @@ class Rest:
             raise _transport_error(f"{method} {path}", error) from error
         finally:
             if began:
-                self._on_response(method, status, time.monotonic() - began, 1)
+                self._on_response(method, status, [time.monotonic() - began])
         if status >= 300:
             raise _reply_error(method, path, reply)
         return reply.body

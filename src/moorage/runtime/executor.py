@@ -91,6 +91,8 @@ class EffectExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
         #: Binds that were sent without a task, by ticket.
         self._sent: dict[int, Work | Binding] = {}
+        #: Binds that the API server has accepted, and whose outcome is not in the inbox yet.
+        self._accepted: list[Work | Binding] = []
         self._questions: set[asyncio.Task[None]] = set()
         #: Tasks that may be cancelled, by ticket; and the tickets whose task was cancelled.
         self._breakable: dict[int, asyncio.Task[Any]] = {}
@@ -159,14 +161,22 @@ class EffectExecutor:
         if not ended:
             return  # they were broken off
         if error is None:
-            self._end_binds([(one.pod, one.node) for one in ended])
-            self._inbox.put_now(BindsDone([one.ticket for one in ended if one.ticket is not None]))
+            if not self._accepted:
+                asyncio.get_running_loop().call_soon(self._pass_on_accepted)
+            self._accepted += ended
             return
         for work in map(_bind_work, ended):
             if isinstance(error, ClusterError):
                 self._start_task(work, error)
             else:
                 self._inbox.put_now(Done(work.ticket, str(error), 0))
+
+    def _pass_on_accepted(self) -> None:
+        """Pass on the binds that the API server has accepted: all that the loop has read since its last turn together."""
+        accepted, self._accepted = self._accepted, []
+        if accepted:
+            self._end_binds([(one.pod, one.node) for one in accepted])
+            self._inbox.put_now(BindsDone([one.ticket for one in accepted if one.ticket is not None]))
 
     def put(self, query: Query) -> None:
         """Send a question to an extender; its answer goes to the inbox."""
@@ -203,6 +213,7 @@ class EffectExecutor:
         ends = self._clock() + patience_s
         while self._sent and self._clock() < ends:
             await asyncio.sleep(_DRAIN_LOOK_S)
+        self._pass_on_accepted()
         for ticket in self._sent:
             self._inbox.put_now(Done(ticket, _BROKEN_OFF))
         self._sent.clear()

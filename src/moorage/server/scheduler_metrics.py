@@ -195,14 +195,14 @@ class SchedulerMetrics:
         """Record the duration of a queueing hint."""
         self._hint_s.observe(seconds, plugin, event, hint)
 
-    def requested(self, method: str, host: str, status: int, seconds: float, count: int = 1) -> None:
-        """Record requests to the API server that took equally long; status 0 means no response."""
-        self._requests.inc(str(status) if status else "<error>", method, host, by=count)
-        self._request_s.observe_all([seconds] * count, method, host)
+    def requested(self, method: str, host: str, status: int, seconds: Sequence[float]) -> None:
+        """Record requests to the API server with their durations; status 0 means no response."""
+        self._requests.inc(str(status) if status else "<error>", method, host, by=len(seconds))
+        self._request_s.observe_all(seconds, method, host)
 
-    def waited(self, method: str, host: str, seconds: float, count: int = 1) -> None:
+    def waited(self, method: str, host: str, seconds: Sequence[float]) -> None:
         """Record how long each request waited for the client-side rate limiter (--kube-api-qps)."""
-        self._turn_s.observe_all([seconds] * count, method, host)
+        self._turn_s.observe_all(seconds, method, host)
 
 
 def _is_usual(pods: Sequence[BoundPod]) -> bool:

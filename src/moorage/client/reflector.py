@@ -320,10 +320,11 @@ class Reflector(Generic[T]):
             if event.type == "DELETED":
                 if known is not None and not is_older(obj.metadata.resource_version, known.metadata.resource_version):
                     await self._deliver_deleted(key, obj if obj.metadata.uid == known.metadata.uid else known)
-            else:
-                if known is not None and known.metadata.uid != obj.metadata.uid:
-                    await self._deliver_deleted(key, known)
-                await self._deliver(key, obj)
+            elif known is not None and known.metadata.uid != obj.metadata.uid:
+                await self._deliver_deleted(key, known)
+                await self._deliver_seen(key, obj)
+            elif known is None or _may_be_newer(obj.metadata.resource_version, known.metadata.resource_version):
+                await self._deliver_seen(key, obj)
         elif event.type == "DELETED" and event.key in self._known:
             await self._deliver_deleted(event.key, self._known[event.key])
         if event.version and not is_older(event.version, self._version):
@@ -349,14 +350,6 @@ class Reflector(Generic[T]):
                 await self._sink.put(Gone(known))
         await self._deliver_seen(key, obj)
 
-    async def _deliver(self, key: str, obj: T) -> None:
-        known = self._known.get(key)
-        if known is not None:
-            was, now = known.metadata.resource_version, obj.metadata.resource_version
-            if was == now or is_older(now, was):
-                return
-        await self._deliver_seen(key, obj)
-
     async def _deliver_seen(self, key: str, obj: T) -> None:
         self._known[key] = obj
         if self.on_change is not None:
@@ -373,6 +366,10 @@ class Reflector(Generic[T]):
 
     def _params(self, **params: str) -> dict[str, str]:
         return {**params, "fieldSelector": self.resource.fields} if self.resource.fields else params
+
+
+def _may_be_newer(version: str, known: str) -> bool:
+    return version != known and not is_older(version, known)
 
 
 def _may_retry(error: ClusterError) -> bool:

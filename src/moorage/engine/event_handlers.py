@@ -155,7 +155,8 @@ class EventHandlers:
             if assumed_on != node and before is not None:
                 self._queue.event(ASSIGNED_POD_DELETE, before.on(assumed_on), None, self._state.now)
             before = None
-        self._wake(assigned_pod_events(before, pod, self._state.gates), before, pod)
+        if self._queue.heeds_events:
+            self._wake(assigned_pod_events(before, pod, self._state.gates), before, pod)
         if pod.uid in self._bindings.held:
             self._binding_cycle.end_held(self._bindings.held[pod.uid])
 

@@ -7,7 +7,7 @@ Source  kube-scheduler, schedule_one.go and eventhandlers.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
@@ -27,17 +27,19 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["AttemptObserver"]
 
 _ACTIONS = {"add": Action.ADD, "update": Action.UPDATE_OTHER, "delete": Action.DELETE}
-#: (resource, action) → the metric's event label; computed once because there are many facts.
-_LABELS = {
-    (resource, word): str(ClusterEvent(resource, action))
-    for resource in (Resource.NODE, Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD)
-    for word, action in _ACTIONS.items()
-}
-_WORDS = {
-    Resource.NODE: ("node", "node"),
-    Resource.ASSIGNED_POD: ("scheduled pod", "pod"),
-    Resource.UNSCHEDULED_POD: ("unscheduled pod", "pod"),
-}
+
+
+class _Kind:
+    """How the log names objects of a kind, and action → the metric's event label; made once because there are many facts."""
+
+    def __init__(self, resource: Resource, words: str, key: str) -> None:
+        self.words, self.key = words, key
+        self.labels = {word: str(ClusterEvent(resource, action)) for word, action in _ACTIONS.items()}
+
+
+_NODE = _Kind(Resource.NODE, "node", "node")
+_ASSIGNED = _Kind(Resource.ASSIGNED_POD, "scheduled pod", "pod")
+_UNSCHEDULED = _Kind(Resource.UNSCHEDULED_POD, "unscheduled pod", "pod")
 
 
 #: The record of work that is not under way.
@@ -59,6 +61,7 @@ class AttemptObserver:
 
     def __init__(self, scheduler: Scheduler, log: Log, measures: Measures | None) -> None:
         self._scheduler, self._log, self._measures = scheduler, log, measures
+        self._cluster, self._queue, self._profiles = scheduler.cluster, scheduler.queue, scheduler.profiles
         self._trips: dict[str, _Trip] = {}
         #: Ticket → phase, pod, node and start of the work under way.
         self._works: dict[int, tuple[Phase, PodInfo, str, float]] = {}
@@ -249,7 +252,7 @@ class AttemptObserver:
             return self._label_of_pod(obj, gone=gone)
         if isinstance(obj, Node):
             known = self._scheduler.cluster.snapshot.table.row_of
-            return self._logged(Resource.NODE, "delete" if gone else "update" if obj.name in known else "add", obj)
+            return self._logged(_NODE, "delete" if gone else "update" if obj.name in known else "add", obj)
         if self._measures is None:
             return ""
         old = self._scheduler.cluster.objects(type(obj)).get(obj.key)
@@ -257,31 +260,30 @@ class AttemptObserver:
         return str(events[0]) if events else ""
 
     def _label_of_pod(self, pod: Pod, *, gone: bool) -> str:
-        scheduler, uid = self._scheduler, pod.uid
+        uid, spec = pod.metadata.uid, pod.spec
         gone = gone or pod.status.phase in ENDED_PHASES
-        if pod.spec.node_name:
-            resource, known = Resource.ASSIGNED_POD, scheduler.cluster.node_of(uid) is not None
-            known = known and not scheduler.cluster.is_assumed(uid)
-        elif pod.spec.scheduler_name in scheduler.profiles:
-            resource, known = Resource.UNSCHEDULED_POD, scheduler.queue.get(uid) is not None or uid in self._trips
+        if spec.node_name:
+            kind, known = _ASSIGNED, uid in self._cluster.uids and uid not in self._cluster.assumed
+        elif spec.scheduler_name in self._profiles:
+            kind, known = _UNSCHEDULED, self._queue.get(uid) is not None or uid in self._trips
         else:
             return ""
-        if gone or pod.spec.node_name:
+        if gone or spec.node_name:
             trip = self._trips.get(uid)
             if trip is not None and trip.held_since is not None:
                 del self._trips[uid]
-        return self._logged(resource, "delete" if gone else "update" if known else "add", pod)
+        return self._logged(kind, "delete" if gone else "update" if known else "add", pod)
 
-    def _logged(self, resource: Resource, action: str, what: Node | Pod) -> str:
+    def _logged(self, kind: _Kind, action: str, what: Node | Pod) -> str:
         level = 4 if action == "update" else 3
         if self._log.shows(level):
-            words, kind = _WORDS[resource]
             metadata = what.metadata
             named = Ref(metadata.namespace, metadata.name)
-            self._log.info(level, f"{action.capitalize()} event for {words}", **{kind: named})
-        return _LABELS[resource, action]
+            self._log.info(level, f"{action.capitalize()} event for {kind.words}", **{kind.key: named})
+        return kind.labels[action]
 
-    def handled(self, label: str, seconds: float) -> None:
-        """Record that the engine has processed a fact."""
+    def handled(self, took: Mapping[str, Sequence[float]]) -> None:
+        """Record that the engine has processed facts: their labels, with the time that each took."""
         if self._measures is not None:
-            self._measures.handled(label, seconds)
+            for label, seconds in took.items():
+                self._measures.handled(label, seconds)

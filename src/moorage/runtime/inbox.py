@@ -86,8 +86,9 @@ class Inbox:
 
     def put_now(self, one: Fact | FactSource) -> None:
         """Add a fact, or the mark of a source, even if the inbox is full."""
+        if not self._waiting:  # otherwise no task waits for facts
+            self._news.set()
         self._waiting.append(one)
-        self._news.set()
 
     def poke(self) -> None:
         """Wake the task that waits for facts."""

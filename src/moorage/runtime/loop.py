@@ -156,11 +156,19 @@ class Loop:
         return more or len(self.inbox) > 0
 
     def _take_in(self) -> None:
+        took: dict[str, list[float]] = {}
+        now = self._clock()
         for one in self.inbox.take(self._limits.facts):
             if isinstance(one, FactSource):
                 one.close()
-            else:
-                self._observe(one)
+                continue
+            label = self._observe(one, now)
+            ended = self._clock()
+            if label:
+                took.setdefault(label, []).append(ended - now)
+            now = ended
+        if took:
+            self.follower.handled(took)
         if not self.synced.is_set() and self.inbox.is_whole:
             self.synced.set()
 
@@ -176,28 +184,27 @@ class Loop:
         due = self.scheduler.next_deadline()
         return None if due is None else max(0.001, due - self._clock())
 
-    def _observe(self, fact: Fact) -> None:
+    def _observe(self, fact: Fact, now: float) -> str:
+        """Pass a fact to the engine. Return its event label; see ``AttemptObserver.label_of``."""
         if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
             self._status_writer.forget(fact.obj.uid)
         if isinstance(fact, BindsDone):
-            self._binds_done(fact)
-            return
-        label, now = self.follower.label_of(fact), self._clock()
+            self._binds_done(fact, now)
+            return ""
+        label = self.follower.label_of(fact)
         try:
             self.scheduler.observe(fact, now)
         except Exception as error:
             self._survived(f"{_name(fact)}: {_words(error)}")
-        if label:
-            self.follower.handled(label, self._clock() - now)
         if isinstance(fact, Done):
             self.follower.done(fact, now)
             preemptor = self._preempting.pop(fact.ticket, None)
             if preemptor is not None and fact.error is not None:
                 self._report(f"preemption for {preemptor.key}: {fact.error}")
                 self.scheduler.activate([preemptor])
+        return label
 
-    def _binds_done(self, fact: BindsDone) -> None:
-        now = self._clock()
+    def _binds_done(self, fact: BindsDone, now: float) -> None:
         try:
             self.scheduler.observe(fact, now)
         except Exception as error:

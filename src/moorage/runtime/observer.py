@@ -93,8 +93,8 @@ class Measures(Protocol):
     def worked(self, phase: Phase, profile: str, seconds: float, error: str | None) -> None:
         """Record the end of a piece of work."""
 
-    def handled(self, event: str, seconds: float) -> None:
-        """Record that the engine processed a fact."""
+    def handled(self, event: str, seconds: Sequence[float]) -> None:
+        """Record that the engine processed facts, with the time that each took."""
 
 
 class _Silence:

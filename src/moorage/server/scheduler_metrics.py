@@ -186,8 +186,8 @@ class SchedulerMetrics:
             status = _SUCCESS if error is None else _ERROR
             self._points.observe(seconds, _WORK[phase], status, profile)
 
-    def handled(self, event: str, seconds: float) -> None:
-        self._event_s.observe(seconds, event)
+    def handled(self, event: str, seconds: Sequence[float]) -> None:
+        self._event_s.observe_all(seconds, event)
 
     # -- reported by others ---------------------------------------------------------------------------------------------
 

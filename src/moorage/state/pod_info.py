@@ -153,7 +153,7 @@ class PodInfo:
         """Copy the derived data of ``other``, if the pods differ only in their node. Return whether it was copied."""
         mine, its = self.spec, other.spec
         same = (
-            self.labels is other.labels
+            (self.labels is other.labels or self._has_owner_and_labels_of(other))
             and mine.containers is its.containers
             and mine.init_containers is its.init_containers
             and mine.affinity is its.affinity
@@ -179,8 +179,7 @@ class PodInfo:
         mine, its = self.pod.metadata, other.pod.metadata
         status, held = self.status, other.status
         return (
-            self.labels == other.labels
-            and mine.owner_references == its.owner_references
+            self._has_owner_and_labels_of(other)
             and mine.deletion_timestamp == its.deletion_timestamp
             and not _is_reported_on(status)
             and not _is_reported_on(held)
@@ -188,6 +187,9 @@ class PodInfo:
             and status.extended_resource_claim_status == held.extended_resource_claim_status
             and replace(self.spec, node_name=other.spec.node_name) == other.spec
         )
+
+    def _has_owner_and_labels_of(self, other: PodInfo) -> bool:
+        return self.labels == other.labels and self.pod.metadata.owner_references == other.pod.metadata.owner_references
 
     @property
     def metadata(self) -> ObjectMeta:

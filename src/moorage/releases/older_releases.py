@@ -31,6 +31,7 @@ _1_29_14: Final = before_release(
     lacks_flags=_1_30_10.lacks_flags | {"log-text-info-buffer-size", "log-text-split-stream"},
     rejection_ends_pre_filter=True,
     binds_without_ignorable_extender=False,
+    event_kinds="1.29",
     queue_sort_differs="has to match for all profiles",
     **of_minor("1.29", GATES_1_29),
 )

@@ -1,8 +1,8 @@
-"""The events that plugins of 1.30 and 1.31 name while queueing hints are off: wider than those of later releases.
+"""The events that plugins of 1.24 to 1.31 name while queueing hints are off: wider than those of later releases.
 
 Without hints any event of a kind that a plugin names wakes the pods that it rejected.
 
-Source  kube-scheduler 1.30.10 and 1.31.8, EventsToRegister of the plugins
+Source  kube-scheduler 1.24.17 to 1.31.8, EventsToRegister of the plugins
 """
 
 from __future__ import annotations
@@ -62,5 +62,13 @@ _1_30: Final[Mapping[str, Events]] = {
     "VolumeZone": (_CLASS_ADDED, _NODE_LABELLED, _CLAIM_ADDED, _VOLUME_CHANGED),
 }
 
+_1_29: Final[Mapping[str, Events]] = {
+    **_1_30,
+    **dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), (_NODE_ADDED, _POD_DELETED)),
+    "NodeUnschedulable": (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),),
+    "NodeVolumeLimits": (ClusterEvent(Resource.CSI_NODE, Action.ADD), _POD_DELETED),
+    "PodTopologySpread": (_ANY_POD, ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL)),
+}
+
 #: ``Release.event_kinds`` → plugin → events. Other plugins name the same events with hints and without.
-EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {"": {}, "1.30": _1_30, "1.31": _1_31}
+EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {"": {}, "1.29": _1_29, "1.30": _1_30, "1.31": _1_31}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.metrics import WorkShape
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
+from moorage.state.shared_facts import infos_of
 
 __all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
 
@@ -42,11 +44,15 @@ def is_bound_to_its_node(pod: Pod) -> bool:
 
 def typical_mix(pods: Iterable[Pod], rare: float = RARE) -> list[PodShape]:
     """Return the shapes of pods, the most frequent first. Shapes below ``rare`` are merged by the resources they request."""
+    counted = [pod for pod in pods if pod.status.phase not in ENDED_PHASES and not is_bound_to_its_node(pod)]
+    alike: dict[Hashable, list[PodInfo]] = {}  # copies of a pod share the objects that describe them
+    for info in infos_of(counted):
+        spec = info.spec
+        parts = (id(info.needs), id(spec.node_selector), id(spec.affinity), id(spec.tolerations), spec.scheduler_name)
+        alike.setdefault(parts, []).append(info)
     held: dict[tuple[_Requested, bytes], list[PodInfo]] = {}
-    for pod in pods:
-        if pod.status.phase not in ENDED_PHASES and not is_bound_to_its_node(pod):
-            info = PodInfo(pod)
-            held.setdefault((_requested(info), _constraints(pod)), []).append(info)
+    for members in alike.values():
+        held.setdefault((_requested(members[0]), _constraints(members[0].pod)), []).extend(members)
     total = sum(map(len, held.values()))
     kinds: dict[Hashable, list[PodInfo]] = {}
     for (requested, constraints), members in held.items():
@@ -69,8 +75,10 @@ def _constraints(pod: Pod) -> bytes:
 
 
 def _shape(members: Sequence[PodInfo], total: int) -> PodShape:
-    names = sorted({name for pod in members for name in pod.requests})
-    sums = {name: sum(pod.requests.get(name, 0) for pod in members) for name in names}
+    times = Counter(id(pod.needs) for pod in members)
+    asked = {id(pod.needs): pod.requests for pod in members}
+    names = sorted({name for requests in asked.values() for name in requests})
+    sums = {name: sum(requests.get(name, 0) * times[key] for key, requests in asked.items()) for name in names}
     mean = {name: -(-amount // len(members)) for name, amount in sums.items() if amount}
     return PodShape(mean, len(members) / total, members[0].pod, len(members))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -18,6 +19,8 @@ __all__ = ["combined", "covers", "is_numeric", "shape_of", "sort_key", "subsets"
 _WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1}
 #: Up to this many changes, every proper subset is tried.
 MOST_SUBSETS: Final = 6
+#: How many changes keep their field and their sort key. A search combines few changes in many ways.
+_REMEMBERED: Final = 8192
 
 
 def is_numeric(change: Change) -> bool:
@@ -25,6 +28,7 @@ def is_numeric(change: Change) -> bool:
     return change.verb in _WEAKER and isinstance(change.new, int)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _slot(change: Change) -> tuple[str, str, str]:
     """Return the field that a change sets; two changes of one set cannot set it to different values."""
     if change.verb in {"evict", "move"}:
@@ -90,13 +94,13 @@ def weakened(changes: ChangeSet) -> Iterator[ChangeSet]:
 
 def sort_key(changes: ChangeSet) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Return the sort key of sets of one cost: fewer changes first, then by text, with numbers by value."""
-    return len(changes), tuple(
-        sorted((_wordless(change), change.new if isinstance(change.new, int) else 0) for change in changes)
-    )
+    return len(changes), tuple(sorted(map(_words_and_number, changes)))
 
 
-def _wordless(change: Change) -> str:
-    return f"{change.owner} {change.verb} {change.target} {change.path} {'' if isinstance(change.new, int) else change.new}"
+@lru_cache(maxsize=_REMEMBERED)
+def _words_and_number(change: Change) -> tuple[str, int]:
+    text = f"{change.owner} {change.verb} {change.target} {change.path} "
+    return (text, change.new) if isinstance(change.new, int) else (f"{text}{change.new}", 0)
 
 
 def shape_of(changes: ChangeSet) -> tuple[tuple[str, ...], ...]:

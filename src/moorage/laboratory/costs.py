@@ -32,6 +32,8 @@ BASE_COSTS: Final[Mapping[str, float]] = {
     # the cost of a numeric change beyond its base
     "request-share": 4, "max-skew-step": 0.5, "allocatable-share": 1,
 }  # fmt: skip
+#: How many changes keep their cost.
+_REMEMBERED: Final = 8192
 #: Taints that the node lifecycle controller, the kubelet or a cloud provider sets for as long as a condition lasts.
 _CONDITIONS: Final = frozenset(
     f"node.kubernetes.io/{name}"
@@ -44,6 +46,7 @@ class Costs:
     """A complete table of costs."""
 
     table: Mapping[str, float] = field(default_factory=lambda: BASE_COSTS)
+    _known: dict[Change, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def price(self, change: Change) -> Change:
         """Return the change with its cost set, and without the constraint for which a plugin offered it."""
@@ -51,9 +54,14 @@ class Costs:
 
     def cost_of(self, change: Change) -> float:
         """Return the cost of one change. A verb that is not in the table has the cost that its plugin gave it."""
-        if change.verb not in self.table:
-            return change.cost
-        return round(self.table[self._row(change)] + self._extra(change), 6)
+        cost = self._known.get(change)
+        if cost is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            priced = change.verb in self.table
+            cost = round(self.table[self._row(change)] + self._extra(change), 6) if priced else change.cost
+            self._known[change] = cost
+        return cost
 
     def sum_of(self, changes: Iterable[Change]) -> float:
         """Return the sum of the costs of changes, without the extra costs of evictions."""

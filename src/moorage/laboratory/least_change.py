@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, islice, product
+from itertools import count, groupby, islice, product
 from math import prod
 from typing import Final, TypeAlias, get_args
 
@@ -273,16 +273,17 @@ def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection
     ]
     if not allowed or not all(allowed):
         return
+    plain = [[[_plain(change) for change in one] for one in sets] for sets in allowed]
     found: set[ChangeSet] = set()
-    for sets in islice(product(*allowed), MOST_SETS):
-        together = combined(*([_plain(change) for change in one] for one in sets))
+    for sets in islice(product(*plain), MOST_SETS):
+        together = combined(*sets)
         if together is not None:
             found.add(together)
-    kept: list[ChangeSet] = []
-    for one in sorted(found, key=len):
-        if not any(other <= one for other in kept):
-            kept.append(one)
-            yield one
+    smaller: list[ChangeSet] = []
+    for _, alike in groupby(sorted(found, key=len), key=len):  # no set contains another one of its size
+        kept = [one for one in alike if not any(other <= one for other in smaller)]
+        yield from kept
+        smaller += kept
 
 
 def _plain(change: Change) -> Change:

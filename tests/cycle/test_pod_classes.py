@@ -172,6 +172,7 @@ def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limit
     with ExitStack() as patches:
         if distinct_rooms:
             patches.enter_context(patch("moorage.state.distinct_rooms._WORTH_IT", 1))
+            patches.enter_context(patch("moorage.cycle.pod_class._MANY_ROWS", 1))
         for name, limit in limits.items():
             patches.enter_context(patch(f"moorage.cycle.{name}", limit))
         for what, arg in steps:

@@ -36,6 +36,9 @@ __all__ = ["CachedClass", "Feasible", "Quick", "SplitSteps"]
 
 #: Tables of so many rows are judged row by row where a room's verdict stands for its rows.
 _SMALL_TABLE = 16
+#: In tables with so many rows the first pod of a class is decided without arrays. In smaller ones they cost less than they
+#: save if a second pod comes.
+_MANY_ROWS = 20_000
 #: Answers about rooms with nominated pods that one class caches.
 _CROWDED_KEPT = 4096
 
@@ -76,8 +79,8 @@ class SplitSteps(NamedTuple):
 class CachedClass:
     """The cached verdicts and scores of one class. Arrays have one entry per row of the table.
 
-    Many classes have a single pod. So where all plugins read only sums, the first pod is decided by the distinct rooms, and
-    the second one makes the arrays.
+    Many classes have a single pod. So in a large cluster, if all plugins read only sums, the first pod is decided by the
+    distinct rooms, and the second one makes the arrays.
     """
 
     def __init__(
@@ -118,8 +121,9 @@ class CachedClass:
             self._fill(pod, snapshot)
 
     def _look_at_rooms(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the distinct rooms. Return False if a plugin reads more than sums, or there are too many."""
-        distinct = None if self._rooms is None else distinct_rooms(snapshot)
+        """Judge the distinct rooms. Return False if a plugin reads more than sums, there are too many, or few rows."""
+        look = self._rooms is not None and len(snapshot.table) >= _MANY_ROWS
+        distinct = distinct_rooms(snapshot) if look else None
         if distinct is None:
             return False
         worths = self._judge.of_view(FewRows(snapshot, distinct.rows), pod)

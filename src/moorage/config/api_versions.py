@@ -5,7 +5,8 @@ version  read by     rules of              defaults
 =======  ==========  ====================  ===============================================================================
 v1       1.25-1.36   1.36                  ``multiPoint``
 v1beta3  1.23-1.28   1.36                  ``multiPoint``, limits of in-tree disks among them
-v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced
+v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced;
+                                           ``multiPoint`` adds to them
 v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
 =======  ==========  ====================  ===============================================================================
 
@@ -21,7 +22,7 @@ from typing import Final
 import msgspec
 
 from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
-from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginRef
+from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, PluginSet
 from moorage.config.legacy_document import (
     V1Beta1Document,
     V1Beta2Document,
@@ -31,7 +32,7 @@ from moorage.config.legacy_document import (
     V1DocumentV127,
     V1DocumentV135,
 )
-from moorage.config.legacy_sets import appended, overlaid, settled
+from moorage.config.legacy_sets import appended, overlaid, settled, with_sets
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
 from moorage.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
@@ -99,8 +100,12 @@ def _v1beta1(provider: str) -> Expand:
 def _v1beta2(
     profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
 ) -> Expansion:
-    sets = overlaid(release_1_22.DEFAULTS, profile.plugins)
-    found = settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+    sets, name = overlaid(release_1_22.DEFAULTS, profile.plugins), profile.scheduler_name or ""
+    found = settled(sets, profile.plugins, catalogue, path, name)
+    if profile.plugins.multi_point != PluginSet():
+        whole = expand(with_sets(profile.plugins, sets), (), catalogue, path, name)
+        faults = [*found.faults, *(fault for fault in whole.faults if fault.field.startswith(f"{path}.multiPoint"))]
+        found = Expansion(whole.points, whole.weights, whole.placement_weights, faults)
     if "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]:
         found.points["preEnqueue"] = ("SchedulingGates",)
     return found

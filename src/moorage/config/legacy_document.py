@@ -1,7 +1,7 @@
 """The KubeSchedulerConfiguration schemas of v1beta1, v1beta2, v1beta3 and of v1 up to 1.35, and their conversion to v1.
 
 The betas have no percentage per profile and no ``delayCacheUntilActive``. v1beta1 and v1beta2 have the addresses of health and
-metrics, which are flags in v1; only v1beta3 has ``multiPoint``. v1 up to 1.35 has no extension points of placements.
+metrics, which are flags in v1; v1beta1 has no ``multiPoint``. v1 up to 1.35 has no extension points of placements.
 
 Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), v1beta3/types.go (1.24)
 """
@@ -110,13 +110,17 @@ class V1Beta3DocumentV128(_Document):
 
 
 class V1Beta2Document(_Document):
-    profiles: tuple[_Profile, ...] = ()
+    """v1beta2 as 1.23 to 1.27 read it."""
+
+    profiles: tuple[_MultiPointProfile, ...] = ()
     healthz_bind_address: str | None = None
     metrics_bind_address: str | None = None
 
 
 class V1Beta1Document(V1Beta2Document):
-    """The same fields as v1beta2."""
+    """The same fields as v1beta2, without ``multiPoint``."""
+
+    profiles: tuple[_Profile, ...] = ()  # type: ignore[assignment]
 
 
 class V1DocumentV125(V1Beta3Document):

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from moorage.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, quoted
 from moorage.config.release_1_21 import POINTS, Sets
 from moorage.errors import Fault
 
-__all__ = ["appended", "overlaid", "settled"]
+__all__ = ["appended", "overlaid", "settled", "with_sets"]
 
 _MAX_SCORE: Final = 100
 _INT64: Final = 2**64
@@ -37,6 +39,12 @@ def _behind(defaults: tuple[PluginRef, ...], given: PluginSet) -> tuple[PluginRe
 def overlaid(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
     """Merge a profile's sets into the defaults as v1beta2 does."""
     return {point: merge(PluginSet(enabled=defaults.get(point, ())), given.at(point)) for point in POINTS}
+
+
+def with_sets(given: Plugins, sets: Mapping[str, PluginSet]) -> Plugins:
+    """Return a profile's plugins with the merged sets of extension points in place of its own."""
+    attributes = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
+    return replace(given, **{attributes[point]: merged for point, merged in sets.items()})
 
 
 def settled(

@@ -34,8 +34,8 @@ __all__ = [
 ]  # fmt: skip
 
 _NO_PROMISE: Final = Reuse()
-#: The module names of built-in plugins, whose classes do not change.
-_BUILT_IN: Final = "moorage."
+#: The modules of built-in plugins, whose classes live as long as the process and do not change.
+_BUILT_IN: Final = "moorage.plugins."
 _POINT_METHODS: Final = frozenset(method for methods in POINTS.values() for method in methods)
 #: Built-in class → its extension points with their methods, and what reads its promises.
 _METHODS_OF_CLASS: Final[dict[type, Mapping[str, str]]] = {}

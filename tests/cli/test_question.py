@@ -148,3 +148,15 @@ def test_the_digest_depends_on_objects_alone(tmp_path):
     assert input_digest(cluster) == input_digest(again)
     fewer = ClusterInput(nodes=cluster.nodes[1:], pods=cluster.pods)
     assert input_digest(fewer) != input_digest(ClusterInput(nodes=cluster.nodes, pods=cluster.pods))
+
+
+def test_a_text_says_when_the_cluster_was_read_and_what_was_not(moorage, tmp_path):
+    record = {
+        "apiVersion": "moorage.dev/v1", "kind": "DumpRecord", "takenAt": "2026-01-02T03:04:05+00:00",
+        "server": "https://here", "notRead": [{"kind": "resourceslices", "why": "forbidden"}],
+    }  # fmt: skip
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps(record))
+    said = moorage("explain", "search-2", "-f", str(DEMO), "-f", str(dump)).out.splitlines()
+    assert said[-2:] == ["Taken from https://here at 2026-01-02T03:04:05+00:00.", "Resourceslices were not read: forbidden."]
+    assert "Taken" not in moorage("explain", "search-2", "-f", str(DEMO)).out

@@ -41,8 +41,9 @@ from moorage.laboratory.live_dump import endpoint_of, take_dump
 from moorage.laboratory.replaced_objects import replaced
 from moorage.laboratory.scaling import parse_scaled
 from moorage.laboratory.what_if import InputChanges, Replacement, parse_added_nodes
-from moorage.printable import escape_json
+from moorage.printable import escape_json, one_line
 from moorage.report.answer import Answer, AnswerRequest
+from moorage.report.style import paragraph
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
@@ -232,7 +233,15 @@ def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
 
 def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> None:
     style = output_style(ascii_only=ascii_only)
-    print_styled("\n".join(one.text(wide=wide, ascii_only=ascii_only, colour=style.colour) for one in found))
+    texts = [one.text(wide=wide, ascii_only=ascii_only, colour=style.colour) for one in found]
+    print_styled("\n".join([*texts, *_source(found[0].request)]))
+
+
+def _source(asked: AnswerRequest) -> Iterator[str]:
+    """Yield when and where a live cluster or a dump with a record was read, and what was not."""
+    if asked.taken_at:
+        known = [note for note in asked.notes if note.startswith("taken ") or " not read: " in note]
+        yield "".join(f"{paragraph(one_line(f'{note[:1].upper()}{note[1:]}.'), hanging='  ')}\n" for note in known)
 
 
 def exit_status(*found: Answer) -> int:

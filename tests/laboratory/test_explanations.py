@@ -226,6 +226,31 @@ def test_the_lowest_priority_that_would_preempt_is_named():
     assert "A priority of 11 or more would find a node to preempt on." in found.text()
 
 
+def test_a_pod_that_may_not_preempt_considers_no_node():
+    found = explained(
+        "high", node("n1"), pod("low", cpu="3", on="n1"), pod("high", priority=9, cpu="2", preemptionPolicy="Never")
+    )
+    assert found.preemption.not_eligible
+    assert [(one.verdict, one.considered) for one in found.preemption.nodes] == [("candidate", False)]
+
+
+def test_the_table_of_candidates_has_the_start_that_decides():
+    starts = {"a": "2026-01-01T00:00:00Z", "b": "2026-01-02T00:00:00Z"}
+    held = [pod(f"on-{name}", cpu="3", on=name, status={"startTime": start}) for name, start in starts.items()]
+    found = explained("high", node("a"), node("b"), *held, pod("high", priority=9, cpu="2"))
+    assert found.preemption.decided_by == "latest start of the most important victim"
+    rows = [line.split() for line in found.text(wide=True).split("\n")]
+    assert ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "LATEST", "START", "CONSIDERED"] in rows
+    assert [row[5] for row in rows if len(row) == 7 and row[0] in starts] == [starts["b"], starts["a"]]
+
+
+def test_the_ranking_of_nodes_is_as_wide_as_other_texts():
+    found = explained("new", *(node(f"n{at}") for at in range(3)), pod("new"))
+    text = found.text(wide=True)
+    assert "CONTRIBUTIONS" in text
+    assert max(map(len, text.split("\n"))) <= 100
+
+
 # -- states ---------------------------------------------------------------------------------------------------------------
 
 STATES = {  # what the pod's manifest has, outcome, standing, what the first line says

@@ -66,8 +66,9 @@ class _Story:
         may_help = self.plugin.may_help(attempt.pod, attempt.verdicts, attempt.snapshot)
         everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts)) if may_help else considered
         chosen = choose(considered.candidates) if considered.candidates else None
-        nodes = self._nodes(everywhere, self._considered(considered), _best(everywhere.candidates, chosen))
         not_eligible = self._not_eligible()
+        looked_at = np.zeros(len(self.table), dtype=bool) if not_eligible else self._considered(considered)
+        nodes = self._nodes(everywhere, looked_at, _best(everywhere.candidates, chosen))
         return PreemptionReport(
             summary=self._summary(nodes, chosen, not_eligible),
             nodes=nodes,

@@ -33,7 +33,7 @@ def _candidates(report: PreemptionReport, nodes: Sequence[str]) -> Iterator[str]
     first = [one for one in described if one.node == report.chosen]
     best = [*first, *(one for one in described if one not in first)][:_CANDIDATES]
     if best:
-        header = ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "CONSIDERED"]
+        header = ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "LATEST START", "CONSIDERED"]
         text = columns(header, (_row(one, nodes) for one in best), right=(1, 2, 3, 4))
         yield "\n".join(f"    {line}" for line in text.split("\n"))
     for victim in best[0].victims if best else ():
@@ -46,7 +46,7 @@ def _candidates(report: PreemptionReport, nodes: Sequence[str]) -> Iterator[str]
 
 def _row(one: PreemptionNode, nodes: Sequence[str]) -> list[str]:
     numbers = (len(one.victims), one.violations, one.highest_priority, one.priority_sum)
-    return [nodes[one.node], *map(str, numbers), "yes" if one.considered else "no"]
+    return [nodes[one.node], *map(str, numbers), one.latest_start or "-", "yes" if one.considered else "no"]
 
 
 def _harm(one: PreemptionNode) -> tuple[int, int, int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from moorage.printable import one_line
 from moorage.report.columns import columns
 from moorage.report.score_values import Flip, NodeTotal, ScoreReport
-from moorage.report.style import paragraph
+from moorage.report.style import WIDTH, cells, paragraph
 
 __all__ = ["score_lines"]
 
@@ -29,7 +29,7 @@ def score_lines(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str
 def _table(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str:
     winner = report.nodes[0]
     rival = next(one for one in report.nodes if one.node == report.runner_up)
-    header = ["", nodes[winner.node], nodes[rival.node], "difference"]
+    header = ["", one_line(nodes[winner.node]), one_line(nodes[rival.node]), "difference"]
     rows = [_row(winner, rival, at) for at in range(len(winner.shares))]
     if not wide:
         rows = _folded(winner, rival, rows)
@@ -61,12 +61,16 @@ def _signed(amount: int) -> str:
 
 
 def _ranking(report: ScoreReport, nodes: Sequence[str]) -> str:
+    header = ("RANK", "NODE", "TOTAL", "CONTRIBUTIONS")
     rows = [
-        [str(one.rank), nodes[one.node], str(one.total), " ".join(f"{s.plugin}={s.contribution}" for s in one.shares)]
+        (str(one.rank).rjust(4), one_line(nodes[one.node]), str(one.total).rjust(5), _contributions(one))
         for one in report.nodes
     ]
-    text = columns(["RANK", "NODE", "TOTAL", "CONTRIBUTIONS"], rows, right=(0, 2))
-    return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))
+    return cells([header, *rows], (4, 36, 12, WIDTH))
+
+
+def _contributions(one: NodeTotal) -> str:
+    return " ".join(f"{share.plugin}={share.contribution}" for share in one.shares)
 
 
 def _sentences(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> Iterator[str]:

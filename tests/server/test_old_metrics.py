@@ -116,7 +116,7 @@ def test_preemption_victims_use_the_buckets_of_the_old_release():
 
 def test_hidden_metrics_are_counted_and_not_shown():
     meter = SchedulerMetrics(lambda: 0.0, FeatureGates(release="1.21"))
-    meter.handled("NodeAdd", 1.0)
+    meter.handled("NodeAdd", [1.0])
     meter.permitted("allowed", 1.0)
     shown = {metric.name for metric in registry_of(meter.families, Filter(), "1.21")[0].collect()}
     assert "scheduler_permit_wait_duration_seconds" in shown

@@ -17,7 +17,7 @@ Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubern
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
@@ -94,7 +94,7 @@ class SchedulingQueue:
         self._no_early_pop_in = -1
         self._start = start
         self._next_scan = start
-        self.incoming: dict[tuple[str, str], int] = defaultdict(int)
+        self.incoming: dict[tuple[str, str], int] = Counter()
 
     # -- add, update and delete pods ----------------------------------------------------------------------------------
 

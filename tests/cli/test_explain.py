@@ -52,6 +52,15 @@ def test_a_placed_pod_is_answered_with_its_margin(explained):
     assert "Weights: no weight in 1-100 changes the choice.  Without general-b1: general-a1." in out
 
 
+def test_a_search_that_ends_before_it_finds_a_change_is_undecided(explained):
+    status, out, _ = explained("search-2", "-f", DEMO, "--probes", "1")
+    assert status == 3
+    assert "\nUndecided: the search for changes ended early (1 run of the engine), before it found one among " in out
+    status, out, _ = explained("search-2", "-f", DEMO, "--probes", "3")
+    assert status == 2
+    assert "All verified by the engine (3 runs); the search ended early among " in out
+
+
 def test_symbols_can_be_ascii(explained):
     _, out, _ = explained("search-2", "-f", DEMO, "--ascii", "--probes", "0")
     assert out.isascii()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import moorage
@@ -114,3 +116,24 @@ def test_shows_columns(cluster, tmp_path):
     assert cluster.pods[0] | {"state": "Placed", "node": "n0", "cpu_milli": 1500} == cluster.pods[0]
     cluster.nodes.to_csv(tmp_path / "nodes.csv")
     assert (tmp_path / "nodes.csv").read_text().splitlines()[1].startswith("n0,,False,1,10,2000,1500,")
+
+
+def test_an_answer_is_written_as_a_page(cluster, tmp_path):
+    answer = cluster.explain("large")
+    answer.to_html(tmp_path / "answer.html")
+    page = (tmp_path / "answer.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert json.dumps(answer.summary)[1:-1] in page
+
+
+@pytest.mark.parametrize("limits", [{"may": ["boss"]}, {"may": "pod"}, {"may": []}, {"alternatives": -1}, {"probes": -1}])
+def test_limits_of_the_search_are_checked(cluster, limits):
+    cluster.schedule()
+    with pytest.raises(InputError, match=next(iter(limits))):
+        cluster.least_change("large", **limits)
+
+
+def test_changes_are_not_planned_in_the_past(cluster):
+    cluster.run(until_s=5)
+    with pytest.raises(InputError, match="4 s is before the present time of the cluster, 5 s"):
+        cluster.at(4, "node/n0 unschedulable=true")

@@ -305,7 +305,12 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             self._step(Evicted(uid, grace_s))
 
     def at(self, time_s: float, change: ChangeLike) -> None:
-        """Apply a change when ``run`` comes to this time."""
+        """Apply a change when ``run`` comes to this time.
+
+        Raises  InputError for a time before ``now_s``
+        """
+        if time_s < self.now_s:
+            raise InputError(f"{time_s:g} s is before the present time of the cluster, {self.now_s:g} s")
         self._agenda, self._digest = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of)), None
 
     def transaction(self) -> Transaction:

@@ -24,6 +24,7 @@ from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
+from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
@@ -307,7 +308,10 @@ def find_least_change(
     ``objects``  the cluster's objects, for disruption budgets and for commands
     ``probes``   the maximum number of engine runs
     ``is_late``  returns whether the search has to end now
+
+    Raises  InputError for an owner that does not exist, and for negative numbers
     """
+    _check(may, alternatives, probes)
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
     search.is_late = is_late or search.is_late
     if search.attempt(_NONE, look=True).node:
@@ -324,6 +328,15 @@ def find_least_change(
     remedies = tuple(_remedy(one, search) for one in chosen)
     proof = "exhaustive" if search.is_complete else "bounded"
     return ChangeAnswers(remedies, proof, search.runs, len(search.considered))
+
+
+def _check(may: Collection[Owner], alternatives: int, probes: int) -> None:
+    unknown = sorted(set(may) - set(OWNERS))
+    if isinstance(may, str) or unknown or not may:
+        raise InputError(f"may: {', '.join(unknown) if unknown else 'no owner'}; use any of {', '.join(OWNERS)}")
+    for name, number in (("alternatives", alternatives), ("probes", probes)):
+        if number < 0:
+            raise InputError(f"{name}: {number} is negative")
 
 
 def _find_more(fronts: Sequence[SearchFront], alternatives: int) -> None:

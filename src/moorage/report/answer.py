@@ -6,8 +6,9 @@ prints with ``-o json``; ``text`` returns the text that the command prints by de
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +18,15 @@ from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, paragraph
 
 __all__ = ["Answer", "AnswerRequest", "Assumption", "Proof", "plain"]
+
+#: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
+_PAGES: Final = "moorage.web.report_file"
+
+
+class _PathLike(Protocol):
+    """A path object, as ``open`` takes it."""
+
+    def __fspath__(self) -> str: ...
 
 
 class Proof(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -94,6 +104,11 @@ class Answer(Struct, frozen=True, kw_only=True):
             "assumptions": plain(self.assumptions),
             **({} if earlier is None else {"before": {"summary": earlier.summary, "answer": earlier._answer()}}),
         }
+
+    def to_html(self, path: str | _PathLike) -> None:
+        """Write the document as one page for a browser that needs no network, as the command prints it with ``-o html``."""
+        pages: Any = importlib.import_module(_PAGES)
+        pages.write_page(path, [self.to_dict()])
 
     def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False) -> str:
         """Return the text that the command prints, at most 100 columns wide: the summary first, the proof last."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from moorage.printable import one_line
+from moorage.report.answer import Proof
 from moorage.report.change_lines import change_lines
 from moorage.report.explanation_values import ExplanationValues, NodeGroup, RefusalReport
 from moorage.report.preemption_text import preemption_lines
 from moorage.report.score_text import score_lines
 from moorage.report.style import WIDTH, cells, paragraph
+from moorage.wording import counted
 
 __all__ = ["explanation_text"]
 
@@ -165,7 +167,17 @@ def _certainty(explanation: ExplanationValues) -> str:
     if not explanation.groups and not proof.runs:
         return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."
     if proof.runs:
-        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
-        return f"All verified by the engine ({proof.runs} runs); {certain} among {proof.probes} changes."
+        return _searched(proof, found=bool(explanation.changes))
     plugins = sum(not one.skipped for one in explanation.funnel)
     return f"Every plugin that applies ({plugins}) judged every node ({len(explanation.nodes)})."
+
+
+def _searched(proof: Proof, *, found: bool) -> str:
+    """Return how complete the search for changes was."""
+    runs, tried = counted(proof.runs, "run"), counted(proof.probes, "change")
+    if found:
+        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
+        return f"All verified by the engine ({runs}); {certain} among {tried}."
+    if proof.kind == "exhaustive":
+        return f"Verified by the engine ({runs}): none of {tried} helps."
+    return f"Undecided: the search for changes ended early ({runs} of the engine), before it found one among {tried}."

@@ -9,12 +9,14 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from moorage.printable import one_line
 from moorage.web.bundle_files import bundle_text
 
-__all__ = ["MOST_SNAPSHOT", "report_page"]
+__all__ = ["MOST_SNAPSHOT", "report_page", "write_page"]
 
 #: Maximum size of a snapshot in a file, in bytes.
 MOST_SNAPSHOT: Final = 5 << 20
@@ -36,6 +38,11 @@ def report_page(
     middle, _, after = rest.partition(_DOCUMENT)
     data = _data("moorage-document", whole) + (_data("moorage-context", context) if context else "")
     return f"{before}{html.escape(one_line(title))}{middle}{data}{after}"
+
+
+def write_page(path: str | PathLike[str], documents: Sequence[Mapping[str, Any]]) -> None:
+    """Write the page of some documents to a file."""
+    Path(path).write_text(report_page(documents), encoding="utf-8")
 
 
 def _data(name: str, document: Mapping[str, Any]) -> str:

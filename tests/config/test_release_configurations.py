@@ -1,4 +1,4 @@
-"""Configurations of 1.24 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.23 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_v1beta3_ends_with_1_28(version, reads):
 
 
 @pytest.mark.parametrize(
-    ("version", "reads"), [("1.24", True), ("1.25", True), ("1.26", True), ("1.27", True), ("1.28", False)]
+    ("version", "reads"), [("1.23", True), ("1.24", True), ("1.25", True), ("1.26", True), ("1.27", True), ("1.28", False)]
 )
 def test_v1beta2_ends_with_1_27(version, reads):
     source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "config.yaml", emulate=find_release(version).name)
@@ -260,3 +260,22 @@ def test_1_24_reads_v1beta3_and_names_other_paths_of_a_strategy():
         assert f"{path}[0].score" in str(error.value)
     (profile,) = load_source(ConfigSource(emulate="1.24")).profiles
     assert profile.weights == SCORES
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_without_its_gate_1_23_spreads_pods_by_selector_spread(version):
+    source = ConfigSource(HEAD.replace("/v1", f"/{version}").encode(), "c.yaml", emulate="1.23.5")
+    for gates, there in (("", False), ("DefaultPodTopologySpread=false", True)):
+        (profile,) = load_source(replace(source, feature_gates=gates)).profiles
+        assert ("SelectorSpread" in profile.points["score"]) is there
+        assert ("SelectorSpread" in profile.points["preScore"]) is there
+        assert (profile.weights.get("SelectorSpread") == 1) is there
+
+
+def test_up_to_1_23_plugins_of_a_point_run_before_those_of_multi_point():
+    own = "profiles: [{plugins: {filter: {enabled: [{name: CinderLimits}, {name: NodeAffinity}]}}}]\n"
+    text = HEAD.replace("/v1", "/v1beta3") + own
+    for version, first in (("1.23", ("CinderLimits", "NodeAffinity")), ("1.24", ("NodeAffinity", "NodeUnschedulable"))):
+        (profile,) = load_source(ConfigSource(text.encode(), "c.yaml", emulate=version)).profiles
+        assert profile.points["filter"][:2] == first
+        assert (profile.points["filter"][-1] == "CinderLimits") is (version == "1.24")

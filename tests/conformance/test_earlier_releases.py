@@ -53,7 +53,10 @@ ELSEWHERE = {
     *((name, at) for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits") for at in ("1.29", "1.31")),
 }
 #: Rules that no recording of a release happens to exercise, though those of other releases do.
-UNSEEN = {("1.33.3", "DefaultPreemption")}
+UNSEEN = {
+    ("1.33.3", "DefaultPreemption"),
+    *((name, "SelectorSpread") for name in ("1.24.17", "1.25.16", "1.26.15", "1.27.16", "1.28.8")),
+}
 
 
 def newer_rule(release, plugin):
@@ -70,8 +73,10 @@ def without(release):
             variants = {**release.variants, plugin: newer_rule(release, plugin)}
             held = {name: last for name, last in variants.items() if last}
             yield f"{plugin} up to {ended}", replace(release, variants=held)
-    if not release.names_nodes_left_out:
+    if not release.names_nodes_left_out and release.tells_of_post_filter:
         yield "nodes left out are not named", replace(release, names_nodes_left_out=True)
+    if not release.tells_of_post_filter:
+        yield "PostFilter is quoted", replace(release, tells_of_post_filter=True)
     if not release.quotes_pre_filter:
         yield "reasons of PreFilter are counted", replace(release, quotes_pre_filter=True)
     if not release.gates.get("PodLevelResources", CURRENT.gates["PodLevelResources"]).default:

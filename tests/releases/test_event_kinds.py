@@ -14,7 +14,7 @@ def kinds_of(version, plugin):
     return {event.resource: event.action for event in events}
 
 
-@pytest.mark.parametrize("version", ["1.24", "1.25", "1.26", "1.27", "1.28", "1.29"])
+@pytest.mark.parametrize("version", ["1.23", "1.24", "1.25", "1.26", "1.27", "1.28", "1.29"])
 def test_fewer_events_wake_pods_up_to_1_29(version):
     added = Action.ADD
     assert kinds_of(version, "NodeUnschedulable") == {Resource.NODE: added | Action.UPDATE_NODE_TAINT}
@@ -27,3 +27,11 @@ def test_more_events_do_in_1_30():
     assert kinds_of("1.30", "NodeUnschedulable")[Resource.NODE] == Action.ADD | Action.UPDATE
     assert Resource.PERSISTENT_VOLUME_CLAIM in kinds_of("1.30", "NodeVolumeLimits")
     assert kinds_of("1.30", "PodTopologySpread")[Resource.NODE] & Action.UPDATE_NODE_TAINT
+
+
+def test_fewer_node_updates_wake_pods_in_1_23():
+    label, allocatable, taint = Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_ALLOCATABLE, Action.UPDATE_NODE_TAINT
+    updates = {"NodeAffinity": label, "NodeName": Action(0), "NodePorts": Action(0), "NodeResourcesFit": allocatable}
+    for plugin, update in {**updates, "TaintToleration": taint}.items():
+        assert kinds_of("1.23", plugin)[Resource.NODE] == Action.ADD | update
+        assert kinds_of("1.24", plugin)[Resource.NODE] == Action.ADD | Action.UPDATE

@@ -9,7 +9,7 @@ Source  api 0.21, core/v1/types.go; kubernetes 1.21, pkg/api/pod/util.go, dropDi
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,10 +25,10 @@ from moorage.api.core import (
     TopologySpreadConstraint,
     Volume,
 )
-from moorage.api.meta import Quantity, ResourceList
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement, Quantity, ResourceList
 from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
 
-__all__ = ["OldFields", "as_kept_by_1_21"]
+__all__ = ["OldFields", "as_kept_by_1_21", "selecting_no_namespaces"]
 
 _T = TypeVar("_T", bound=PodAffinity)
 
@@ -37,6 +37,7 @@ class OldFields(NamedTuple):
     """The fields that the feature gates of an old release keep."""
 
     namespace_selector: bool = False
+    selects_namespaces: bool = True
     overhead: bool = True
     local_storage: bool = True
     ephemeral_volumes: bool = True
@@ -112,6 +113,17 @@ def _affinity(affinity: Affinity, fields: OldFields) -> Affinity:
     )
 
 
+#: Matches no namespace: each has a name.
+_NOWHERE: Final = LabelSelector(
+    match_expressions=(LabelSelectorRequirement(key="kubernetes.io/metadata.name", operator="In", values=("",)),)
+)
+
+
+def selecting_no_namespaces(affinity: Affinity) -> Affinity:
+    """Return the affinity with namespace selectors that match no namespace, as 1.23 reads it without its gate."""
+    return _affinity(affinity, OldFields(namespace_selector=True, selects_namespaces=False))
+
+
 def _terms(affinity: _T, fields: OldFields) -> _T:
     required = affinity.required_during_scheduling_ignored_during_execution
     preferred = affinity.preferred_during_scheduling_ignored_during_execution
@@ -126,6 +138,8 @@ def _terms(affinity: _T, fields: OldFields) -> _T:
 
 def _term(term: PodAffinityTerm, fields: OldFields) -> PodAffinityTerm:
     over = term.namespace_selector if fields.namespace_selector else None
+    if over is not None and not fields.selects_namespaces:
+        over = _NOWHERE
     return replace(term, namespace_selector=over, match_label_keys=(), mismatch_label_keys=())
 
 

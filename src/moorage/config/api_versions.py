@@ -82,9 +82,16 @@ def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> E
     def expanded(
         profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
     ) -> Expansion:
-        return expand(profile.plugins, defaults(gates), catalogue, path, profile.scheduler_name or "")
+        name, own_first = profile.scheduler_name or "", gates.emulated.runs_own_plugins_first
+        return expand(profile.plugins, (*defaults(gates), *_spreading(gates)), catalogue, path, name, own_first=own_first)
 
     return expanded
+
+
+def _spreading(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the plugin that spreads pods without constraints, while a gate of 1.23 is closed."""
+    names = gates.emulated.gates
+    return (PluginRef(name="SelectorSpread", weight=1),) if _SPREADS in names and not gates[_SPREADS] else ()
 
 
 def _v1beta1(provider: str) -> Expand:
@@ -100,10 +107,14 @@ def _v1beta1(provider: str) -> Expand:
 def _v1beta2(
     profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
 ) -> Expansion:
-    sets, name = overlaid(release_1_22.DEFAULTS, profile.plugins), profile.scheduler_name or ""
+    defaults, name = release_1_22.DEFAULTS, profile.scheduler_name or ""
+    if spreading := _spreading(gates):
+        defaults = {**defaults, **{point: (*defaults[point], *spreading) for point in ("preScore", "score")}}
+    sets = overlaid(defaults, profile.plugins)
     found = settled(sets, profile.plugins, catalogue, path, name)
     if profile.plugins.multi_point != PluginSet():
-        whole = expand(with_sets(profile.plugins, sets), (), catalogue, path, name)
+        own_first = gates.emulated.runs_own_plugins_first
+        whole = expand(with_sets(profile.plugins, sets), (), catalogue, path, name, own_first=own_first)
         faults = [*found.faults, *(fault for fault in whole.faults if fault.field.startswith(f"{path}.multiPoint"))]
         found = Expansion(whole.points, whole.weights, whole.placement_weights, faults)
     if "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]:
@@ -111,6 +122,8 @@ def _v1beta2(
     return found
 
 
+#: While this gate of 1.23 is closed, SelectorSpread spreads pods without constraints.
+_SPREADS: Final = "DefaultPodTopologySpread"
 #: Upstream's message names the core group's version "v1" for removed plugins.
 _INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_1_36.API_VERSION}")'
 _REMOVED: Final = (

@@ -64,11 +64,18 @@ class Expansion:
 
 
 def expand(
-    given: Plugins, defaults: tuple[PluginRef, ...], catalogue: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str
+    given: Plugins,
+    defaults: tuple[PluginRef, ...],
+    catalogue: Mapping[str, tuple[str, ...]],
+    path: str,
+    scheduler_name: str,
+    *,
+    own_first: bool = False,
 ) -> Expansion:
     """Resolve the plugin sets of one profile.
 
-    ``catalogue``: plugin → the points it implements; ``path`` leads to ``plugins``
+    ``catalogue``: plugin → the points it implements; ``path`` leads to ``plugins``; ``own_first``: plugins that a point enables
+    run before all of ``multiPoint``, as up to 1.23
     """
     multi_point = merge(PluginSet(enabled=defaults), given.multi_point)
     found = Expansion()
@@ -78,7 +85,7 @@ def expand(
         found.faults += faults_at(point, here, catalogue, f"{path}.{point}")
         spread = _spread(point, here, multi_point, catalogue)
         found.faults += _repeats(spread, f"{path}.multiPoint", point, given.multi_point)
-        found.points[point] = _in_order(here, spread, {plugin.name for plugin in multi_point.enabled})
+        found.points[point] = _in_order(here, spread, {plugin.name for plugin in multi_point.enabled}, own_first=own_first)
     found.faults += _faults_of_the_whole(found.points, path, scheduler_name)
     for point in ("score", "placementScore"):
         weights, overflows = _weights((*given.at(point).enabled, *multi_point.enabled), point, catalogue)
@@ -106,8 +113,10 @@ def _spread(point: str, here: PluginSet, multi_point: PluginSet, catalogue: Mapp
     return tuple(name for name in reaching if name not in gone and name not in own)
 
 
-def _in_order(here: PluginSet, spread: tuple[str, ...], in_multi_point: set[str]) -> tuple[str, ...]:
+def _in_order(here: PluginSet, spread: tuple[str, ...], in_multi_point: set[str], *, own_first: bool) -> tuple[str, ...]:
     own = tuple(dict.fromkeys(plugin.name for plugin in here.enabled))
+    if own_first:
+        return tuple(dict.fromkeys((*own, *spread)))
     gone = here.disabled_names
     overrides = () if "*" in gone else tuple(name for name in own if name in in_multi_point and name not in gone)
     return tuple(dict.fromkeys((*overrides, *spread, *own)))

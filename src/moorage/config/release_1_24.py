@@ -1,4 +1,4 @@
-"""The defaults of a v1beta3 configuration: those of kube-scheduler 1.24, as one list for all extension points.
+"""The defaults of a v1beta3 configuration: those of kube-scheduler 1.23 and 1.24, as one list for all extension points.
 
 Source  kube-scheduler 1.24, apis/config/v1beta3/default_plugins.go
 """

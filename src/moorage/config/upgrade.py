@@ -27,10 +27,12 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.33": "selects every namespace with a namespaceSelector that matches no labels",
     },
     "PodTopologySpread": {
+        "1.23": "counts pods on the nodes that the pod matches alone, and rounds scores",
         "1.26": "counts no pods for a constraint with an empty selector",
         "1.27": "does not score pods without constraints",
     },
     "DefaultPreemption": {
+        "1.23": "gives reasons, and counts nodes without victims together",
         "1.26": "waits only for victims of preemption that are terminating on the nominated node",
         "1.28": "compares victims by importance",
         "1.34.7": "does not delete victims again that are being deleted",
@@ -42,6 +44,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.36": "divides by the number of image volumes too",
     },
     "NodeAffinity": {
+        "1.23": "leaves only the named nodes in PreFilter",
         "1.26": "accepts a term that contradicts itself beside others",
         "1.29": "does not score pods without preferred terms",
     },
@@ -52,6 +55,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.35": "scores by how much the pod changes the balance, so 75 where it changes nothing",
     },
     _FIT: {
+        "1.23": "scores the overhead of the pod",
         "1.25": "lets requests of zero pass where an extended resource is overcommitted",
         "1.26": "scores CPU overhead in millicores",
         "1.27": "ignores resources that the pod does not request",
@@ -65,7 +69,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.31": "reads limits from CSINodes alone, and counts VolumeAttachments",
         "1.35": "counts Portworx volumes for their CSI driver on every node with a CSINode",
     },
-    "TaintToleration": {"1.34.1": "does not name the taint in its reason"},
+    "TaintToleration": {"1.23": "has another reason for taints", "1.34.1": "does not name the taint in its reason"},
     "VolumeZone": {
         "1.26": "looks up claims in PreFilter",
         "1.28": "matches beta labels of volumes with stable labels of nodes",
@@ -92,6 +96,8 @@ _TRAITS: Final = (
     ("named_nodes_must_exist", "1.28", "a node that a plugin's PreFilter names need not exist"),
     ("preempted_text", "1.28", "the event of an evicted pod names the UID of the pod that it makes room for"),
     ("ends_with_two_periods", "1.28", "a message with the text of preemption ends with one period"),
+    ("tells_of_post_filter", "1.23", "a message ends with the text of preemption"),
+    ("runs_own_plugins_first", "1.23", "plugins of an extension point run after those of multiPoint"),
     ("quotes_pre_filter", "1.25", "a message quotes the reason of a PreFilter plugin without counting nodes"),
     ("narrowing_rejects", "1.30", "events that a plugin names wake pods whose nodes it narrowed"),
     ("names_nodes_left_out", "1.31", "messages count the nodes that a plugin's PreFilter left out"),

@@ -9,6 +9,7 @@ A dropped field counts neither for pending pods nor for placed ones:
 * ``matchLabelKeys`` of spread constraints, off up to 1.26, while their gate is off
 * sidecars, up to 1.27
 * requests of local storage, up to 1.24, while their gate is off
+* overhead, and namespace selectors of affinity terms, up to 1.23, while their gates are off
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
@@ -22,7 +23,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.api.core import Container, ContainerStatus, Pod, TopologySpreadConstraint
-from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
+from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21, selecting_no_namespaces
 from moorage.framework.features import FeatureGates
 
 __all__ = ["pod_reader"]
@@ -65,6 +66,10 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_sidecars
     if not gates["MatchLabelKeysInPodTopologySpread"]:
         yield _without_label_keys
+    if _is_closed(gates, "PodAffinityNamespaceSelector"):
+        yield _without_namespace_selectors
+    if _is_closed(gates, "PodOverhead"):
+        yield _without_overhead
     if _is_closed(gates, "LocalStorageCapacityIsolation"):
         yield _without_local_storage
     if _is_closed(gates, "MinDomainsInPodTopologySpread"):
@@ -164,6 +169,15 @@ def _without_storage(container: Container) -> Container:
         return container
     kept = {name: amount for name, amount in requests.items() if name != _STORAGE}
     return replace(container, resources=replace(container.resources, requests=kept))
+
+
+def _without_overhead(pod: Pod) -> Pod:
+    return replace(pod, spec=replace(pod.spec, overhead={})) if pod.spec.overhead else pod
+
+
+def _without_namespace_selectors(pod: Pod) -> Pod:
+    affinity = pod.spec.affinity
+    return pod if affinity is None else replace(pod, spec=replace(pod.spec, affinity=selecting_no_namespaces(affinity)))
 
 
 def _without_min_domains(pod: Pod) -> Pod:

@@ -68,7 +68,9 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         rejection_ends_pre_filter=gates.emulated.rejection_ends_pre_filter,
         evicts_on_nodes_left_out=gates.emulated.evicts_on_nodes_left_out,
         named_nodes_must_exist=gates.emulated.named_nodes_must_exist,
-        message_form=MessageForm(1 + gates.emulated.ends_with_two_periods, gates.emulated.quotes_pre_filter),
+        message_form=MessageForm(
+            1 + gates.emulated.ends_with_two_periods, gates.emulated.quotes_pre_filter, gates.emulated.tells_of_post_filter
+        ),
         asks_hints=gates["SchedulerQueueingHints"],
         unhinted=EVENT_KINDS[gates.emulated.event_kinds],
         placement_weights=resolved.placement_weights,

@@ -90,11 +90,13 @@ class MessageForm(NamedTuple):
     """How a release words the message of a failed attempt.
 
     ``periods``           with how many periods the message ends if it quotes PostFilter, whose text has one
+    ``tells_of_post_filter``  the message quotes PostFilter
     ``quotes_pre_filter``  a PreFilter plugin's reason stands alone; otherwise it counts as the reason of every node
     """
 
     periods: int = 1
     quotes_pre_filter: bool = True
+    tells_of_post_filter: bool = True
 
 
 #: The form of the newest release.
@@ -112,4 +114,4 @@ def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None
     else:
         reasons = sorted(f"{count} {reason}" for reason, count in verdicts.histogram().items())
         text += f" {', '.join(reasons)}." if reasons or not form.quotes_pre_filter else ""
-    return f"{text} {post_filter}{'.' * (form.periods - 1)}" if post_filter else text
+    return f"{text} {post_filter}{'.' * (form.periods - 1)}" if post_filter and form.tells_of_post_filter else text

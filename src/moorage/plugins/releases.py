@@ -22,6 +22,7 @@ from moorage.plugins.earlier import node_ports as earlier_ports
 from moorage.plugins.earlier import node_resources_fit as earlier_fit
 from moorage.plugins.earlier import node_volume_limits as earlier_limits
 from moorage.plugins.earlier import pod_topology_spread as earlier_spread
+from moorage.plugins.earlier import selector_spread as earlier_siblings
 from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
 from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
@@ -93,6 +94,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
     ("CinderLimits", "1.29"): earlier_disks.CinderLimitsV129,
     ("CinderLimits", "1.31"): earlier_disks.CinderLimitsV131,
+    ("DefaultPreemption", "1.23"): earlier_preemption.DefaultPreemptionV123,
     ("DefaultPreemption", "1.26"): earlier_preemption.DefaultPreemptionV126,
     ("DefaultPreemption", "1.28"): earlier_preemption.DefaultPreemptionV128,
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
@@ -117,6 +119,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("InterPodAffinity", "1.27"): earlier_affinity.InterPodAffinityV127,
     ("InterPodAffinity", "1.33"): earlier_affinity.InterPodAffinityV133,
     ("InterPodAffinity", "1.35"): earlier_affinity.InterPodAffinityV135,
+    ("NodeAffinity", "1.23"): earlier_node_affinity.NodeAffinityV123,
     ("NodeAffinity", "1.26"): earlier_node_affinity.NodeAffinityV126,
     ("NodeAffinity", "1.29"): earlier_node_affinity.NodeAffinityV129,
     ("NodePorts", "1.32"): earlier_ports.NodePortsV132,
@@ -125,6 +128,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,
     ("NodeResourcesBalancedAllocation", "1.34"): earlier_balance.NodeResourcesBalancedAllocationV134,
     ("NodeResourcesBalancedAllocation", "1.35"): earlier_balance.NodeResourcesBalancedAllocationV135,
+    ("NodeResourcesFit", "1.23"): earlier_fit.NodeResourcesFitV123,
     ("NodeResourcesFit", "1.24"): earlier_fit.NodeResourcesFitV124,
     ("NodeResourcesFit", "1.25"): earlier_fit.NodeResourcesFitV125,
     ("NodeResourcesFit", "1.26"): earlier_fit.NodeResourcesFitV126,
@@ -142,10 +146,14 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeVolumeLimits", "1.31"): earlier_limits.NodeVolumeLimitsV131,
     ("NodeVolumeLimits", "1.32"): earlier_limits.NodeVolumeLimitsV132,
     ("NodeVolumeLimits", "1.35"): earlier_limits.NodeVolumeLimitsV135,
+    ("PodTopologySpread", "1.23"): earlier_spread.PodTopologySpreadV123,
     ("PodTopologySpread", "1.26"): earlier_spread.PodTopologySpreadV126,
     ("PodTopologySpread", "1.27"): earlier_spread.PodTopologySpreadV127,
     ("PodTopologySpread", "1.35"): earlier_spread.PodTopologySpreadV135,
+    ("SelectorSpread", "1.28"): earlier_siblings.SelectorSpreadV128,
+    ("TaintToleration", "1.23"): earlier_taints.TaintTolerationV123,
     ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,
+    ("VolumeBinding", "1.23"): earlier_binding.VolumeBindingV123,
     ("VolumeBinding", "1.24"): earlier_binding.VolumeBindingV124,
     ("VolumeBinding", "1.26"): earlier_binding.VolumeBindingV126,
     ("VolumeBinding", "1.28"): earlier_binding.VolumeBindingV128,

@@ -28,6 +28,7 @@ __all__ = [
     "SET_ASIDE",
     "SpreadPreference",
     "WeightedConstraint",
+    "add_unlabelled",
     "normalize_spread",
     "score_by_count",
     "score_domains",
@@ -83,7 +84,7 @@ def weigh_spread(feasible: NodeView, counted: Sequence[CountedConstraint], all_l
             continue
         counts = pods_by_domain(nodes, one)
         if not all_labels and matcher is not None and not nodes.label(key).is_everywhere:
-            _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), one.rows)
+            add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), one.rows)
         weight = _weight(_domains(feasible, key, scored))
         weighed.append(WeightedConstraint(key, _costs_of(counts, weight, more), weight, more, matcher))
     return SpreadPreference(tuple(weighed), all_labels)
@@ -113,7 +114,7 @@ def _domains(feasible: NodeView, key: str, scored: BoolArray | None) -> int:
     return int(np.count_nonzero(held)) + (empty < 0 or not held[empty])
 
 
-def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, rows: BoolArray | None) -> None:
+def add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, rows: BoolArray | None) -> None:
     """Add pods on nodes without the label to the domain of the empty value, if any node has that value."""
     column = nodes.label(key)
     empty = column.find("")
@@ -122,10 +123,11 @@ def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, r
         counts[empty] += int(pods[lacking if rows is None else lacking & rows].sum())
 
 
-def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
-    """Return the raw score of each row, lower is better; ``SET_ASIDE`` for ignored nodes."""
+def score_spread(preference: SpreadPreference, nodes: NodeView, *, down: bool = False) -> IntArray:
+    """Return the raw score of each row, lower is better; ``SET_ASIDE`` for ignored nodes. ``down``: round down."""
     costs = (_costs(one, nodes) for one in preference.weighed)
-    scores = _rounded(next(costs) if len(preference.weighed) == 1 else sum(costs, start=np.zeros(len(nodes))))
+    total = next(costs) if len(preference.weighed) == 1 else sum(costs, start=np.zeros(len(nodes)))
+    scores = np.floor(total).astype(np.int64) if down else _rounded(total)
     labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
     return scores if labelled is None else np.where(labelled, scores, SET_ASIDE)
 

@@ -93,8 +93,14 @@ _1_25: Final[_Changes] = {
     "scheduler_preemption_victims": {"buckets": tuple(float(bound) for bound in range(5, 55, 5))},
 }
 
+_1_23: Final[_Changes] = {
+    **_1_25,
+    **_hidden("unschedulable_pods"),
+    "scheduler_pending_pods": {"help": f"{_PENDING}unschedulableQ."},
+}
+
 #: Minor release → metric of 1.36 → what is different.
 METRICS: Final[Mapping[str, _Changes]] = {
     "1.35": _1_35, "1.34": _1_34, "1.33": _1_33, "1.32": _1_32, "1.31": _1_31, "1.30": _1_30,
-    "1.29": _1_29, "1.28": _1_28, "1.27": _1_28, "1.26": _1_26, "1.25": _1_25, "1.24": _1_25,
+    "1.29": _1_29, "1.28": _1_28, "1.27": _1_28, "1.26": _1_26, "1.25": _1_25, "1.24": _1_25, "1.23": _1_23,
 }  # fmt: skip

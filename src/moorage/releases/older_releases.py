@@ -1,4 +1,4 @@
-"""The releases 1.24 to 1.29: how each differs from the one after it.
+"""The releases 1.23 to 1.29: how each differs from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.releases.older_gates import GATES_1_24, GATES_1_25, GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
+from moorage.releases.older_gates import GATES_1_23, GATES_1_24, GATES_1_25, GATES_1_26, GATES_1_27, GATES_1_28, GATES_1_29
 
 __all__ = ["OLDER"]
 
@@ -42,6 +42,7 @@ _1_28_8: Final = before_release(
     {
         "DefaultPreemption": "1.28",
         "ImageLocality": "1.28",
+        "SelectorSpread": "1.28",
         "VolumeBinding": "1.28",
         "VolumeRestrictions": "1.28",
         "VolumeZone": "1.28",
@@ -129,5 +130,22 @@ _1_24_17: Final = before_release(
     **of_minor("1.24", GATES_1_24, CSIMigrationOpenStack=True),
 )
 
+_1_23_5: Final = before_release(
+    _1_24_17,
+    "1.23.5",
+    dict.fromkeys(
+        ("DefaultPreemption", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "TaintToleration", "VolumeBinding"),
+        "1.23",
+    ),
+    documents=_1_24_17.documents,
+    lacks_flags=_1_24_17.lacks_flags | {"pod-max-in-unschedulable-pods-duration"},
+    event_kinds="1.23",
+    tries_nominated_node_first=False,
+    tells_of_post_filter=False,
+    runs_own_plugins_first=True,
+    preempted_text="Preempted by {key} on node {node}",
+    **of_minor("1.23", GATES_1_23, MinDomainsInPodTopologySpread=False),
+)
+
 #: Newest first, as each builds on the one after it.
-OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15, _1_25_16, _1_24_17)
+OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15, _1_25_16, _1_24_17, _1_23_5)

@@ -97,6 +97,8 @@ class Release:
     named_nodes_must_exist: bool = False
     #: A message ends with a period after the text of PostFilter, which has its own.
     ends_with_two_periods: bool = False
+    #: A message quotes PostFilter.
+    tells_of_post_filter: bool = True
     #: A message quotes the reason of a PreFilter plugin alone; otherwise it counts it for every node.
     quotes_pre_filter: bool = True
     #: The event of an evicted pod, with ``{uid}`` or ``{key}`` of the pod it makes room for, and the ``{node}``.
@@ -113,6 +115,8 @@ class Release:
     queue_sort_differs: str = "must be the same for all profiles"
     #: The fault of a shape whose points are not sorted.
     unsorted_shape: str = "values must be sorted in increasing order"
+    #: Plugins that an extension point enables run before those of ``multiPoint``, also if they are new.
+    runs_own_plugins_first: bool = False
     #: A configuration in v1 has ``delayCacheUntilActive``.
     delays_cache: bool = True
     #: A configuration has the extension point ``preEnqueue``, and in v1 a percentage of nodes to score for each profile.

@@ -1,6 +1,6 @@
 """The metrics of earlier releases, for their dashboards: current metrics under their earlier names.
 
-Metrics that a release did not have are hidden. ``Release.metrics`` has the differences of 1.24 to 1.35; the rest of this module
+Metrics that a release did not have are hidden. ``Release.metrics`` has the differences of 1.23 to 1.35; the rest of this module
 is about 1.19 to 1.21. Metrics that were already deprecated then are not emulated.
 
 Source  kube-scheduler 1.19, 1.20 and 1.21, pkg/scheduler/metrics/metrics.go

@@ -13,7 +13,7 @@ from moorage.framework.features import FeatureGates
 from moorage.plugins.scoring_strategies import Demand, ResourceSpec
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["overhead_of", "with_overhead_in_cores", "without_storage"]
+__all__ = ["overhead_of", "with_overhead_in_cores", "without_overhead", "without_storage"]
 
 
 def overhead_of(pod: PodInfo) -> Quantity:
@@ -26,6 +26,12 @@ def with_overhead_in_cores(demands: Iterable[Demand], pod: PodInfo) -> tuple[Dem
     overhead = overhead_of(pod)
     more = value(overhead) - milli_value(overhead)
     return tuple(one._replace(amount=one.amount + more) if one.resource == "cpu" else one for one in demands)
+
+
+def without_overhead(demands: Iterable[Demand], pod: PodInfo) -> tuple[Demand, ...]:
+    """Return demands in which the overhead counts in whole units, without it."""
+    overhead = pod.spec.overhead
+    return tuple(one._replace(amount=one.amount - value(overhead.get(one.resource, 0))) for one in demands)
 
 
 def without_storage(resources: Iterable[ResourceSpec], gates: FeatureGates) -> tuple[ResourceSpec, ...]:

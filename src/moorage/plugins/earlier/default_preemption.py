@@ -3,23 +3,30 @@
 Up to 1.28 victims are listed in the order in which the search tried them, and the choice of node compares the first ones: a
 victim beyond its disruption budget can hide a more important one behind it. Up to 1.26 a pod that preempted waits for every
 terminating pod of lower priority on its nominated node, whatever deletes it.
+Up to 1.23 reasons are missing or name the node.
 
 Source    kube-scheduler 1.34.7 and 1.28.8, framework/preemption/preemption.go, prepareCandidate; 1.26.15,
-          defaultpreemption/default_preemption.go
+          defaultpreemption/default_preemption.go; 1.23.5, both
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from moorage.cycle.preemption import Candidate
+from moorage.api.requirements import aggregate
+from moorage.cycle.preemption import Candidate, choose
+from moorage.cycle.reprieve import NO_VICTIMS
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.post_filter import Consult
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.v1_21.default_preemption import in_search_order
+from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemptionV126", "DefaultPreemptionV128", "DefaultPreemptionV1347"]
+__all__ = ["DefaultPreemptionV123", "DefaultPreemptionV126", "DefaultPreemptionV128", "DefaultPreemptionV1347"]
 
 
 class DefaultPreemptionV1347(DefaultPreemption):
@@ -50,3 +57,41 @@ class DefaultPreemptionV126(DefaultPreemptionV128):
     @staticmethod
     def is_leaving(other: PodInfo) -> bool:
         return other.terminating
+
+
+class DefaultPreemptionV123(DefaultPreemptionV126):
+    """The plugin up to 1.23."""
+
+    reuse = DefaultPreemption.reuse
+
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
+        if self.ineligible(pod, attempt):
+            return PostFilterResult(Code.UNSCHEDULABLE)
+        search = self.search(attempt)
+        if search.candidates:
+            return self.nominate_best(pod, attempt, search.candidates)
+        if search.errors:
+            return PostFilterResult(Code.ERROR, (aggregate(search.errors),))
+        return PostFilterResult(Code.UNSCHEDULABLE, (_why_none(pod, search.verdicts, attempt.snapshot),), nominated="")
+
+    def nominate_best(
+        self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
+    ) -> PostFilterResult | Consult[Candidate]:
+        if not attempt.consults:
+            return super().nominate_best(pod, attempt, candidates)
+        ordered = [in_search_order(candidate) for candidate in candidates]
+        return Consult(ordered, lambda left: self.nominate(pod, attempt, choose(left)) if left else _NOTHING)
+
+
+_NOTHING: Final = PostFilterResult(Code.UNSCHEDULABLE)
+
+
+def _why_none(pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> str:
+    """Return why preemption helps nowhere: a node without victims has a reason of its own."""
+    counts = dict(verdicts.histogram())
+    counts.pop(NO_VICTIMS, None)
+    for row, status in verdicts.refused():
+        if NO_VICTIMS in status.reasons:
+            counts[f"No victims found on node {snapshot.table.nodes[row].name} for preemptor pod {pod.name}"] = 1
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"0/{len(verdicts)} nodes are available: {reasons}."

@@ -1,8 +1,8 @@
-"""The events that plugins of 1.24 to 1.31 name while queueing hints are off: wider than those of later releases.
+"""The events that plugins of 1.23 to 1.31 name while queueing hints are off: wider than those of later releases.
 
 Without hints any event of a kind that a plugin names wakes the pods that it rejected.
 
-Source  kube-scheduler 1.24.17 to 1.31.8, EventsToRegister of the plugins
+Source  kube-scheduler 1.23.5 to 1.31.8, EventsToRegister of the plugins
 """
 
 from __future__ import annotations
@@ -70,5 +70,14 @@ _1_29: Final[Mapping[str, Events]] = {
     "PodTopologySpread": (_ANY_POD, ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL)),
 }
 
+_1_23: Final[Mapping[str, Events]] = {
+    **_1_29,
+    "NodeAffinity": (_NODE_LABELLED,),
+    "NodeName": (_NODE_ADDED,),
+    "NodePorts": (_POD_DELETED, _NODE_ADDED),
+    "NodeResourcesFit": (_POD_DELETED, ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),
+    "TaintToleration": (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),),
+}
+
 #: ``Release.event_kinds`` → plugin → events. Other plugins name the same events with hints and without.
-EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {"": {}, "1.29": _1_29, "1.30": _1_30, "1.31": _1_31}
+EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {"": {}, "1.23": _1_23, "1.29": _1_29, "1.30": _1_30, "1.31": _1_31}

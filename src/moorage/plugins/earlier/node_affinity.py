@@ -1,20 +1,22 @@
 """NodeAffinity up to 1.29: every pod is scored; without preferred terms it scores 0 everywhere.
 
 Up to 1.26 one required term that names no node, by contradicting itself, rejects the pod; other terms do not matter.
+Up to 1.23 PreFilter narrows nothing and rejects no pod.
 
-Source    kube-scheduler 1.29.14 and 1.26.15, plugins/nodeaffinity/node_affinity.go
+Source    kube-scheduler 1.29.14, 1.26.15 and 1.23.5, plugins/nodeaffinity/node_affinity.go
 """
 
 from __future__ import annotations
 
 from moorage.api.core import NodeSelector
-from moorage.framework.verdicts import Hold, Narrow, Skip
+from moorage.framework.points import Reuse, Scope
+from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
 from moorage.plugins.node_affinity import REASON_CONFLICT, NodeAffinity, PreferredTerm, nodes_named
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeAffinityV126", "NodeAffinityV129"]
+__all__ = ["NodeAffinityV123", "NodeAffinityV126", "NodeAffinityV129"]
 
 
 class NodeAffinityV129(NodeAffinity):
@@ -35,6 +37,15 @@ class NodeAffinityV126(NodeAffinityV129):
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
         found = super().pre_filter(pod, snapshot)
         return Hold.because(REASON_CONFLICT, unresolvable=True) if _contradicts_itself(pod) else found
+
+
+class NodeAffinityV123(NodeAffinityV126):
+    """The plugin up to 1.23."""
+
+    reuse = Reuse(Scope.NODE, NodeAffinity.reuse.signature, signature_reads=())
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
+        return SKIP if super().pre_filter(pod, snapshot) is SKIP else pod
 
 
 def _contradicts_itself(pod: PodInfo) -> bool:

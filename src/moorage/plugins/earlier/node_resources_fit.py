@@ -10,10 +10,11 @@ rejects pods with sidecars while their gate is off. Up to 1.27 a pod that reques
 ephemeral storage is overcommitted, even if it requests none of that. Up to 1.26 scoring counts a pod's CPU overhead in whole
 cores, as if they were millicores, and of equal names in a strategy's resources the last one counts.
 Up to 1.25 a request of zero of an extended resource does not fit where that is overcommitted. Up
-to 1.24 faults of a scoring strategy are reported beside ``scoringStrategy``.
+to 1.24 faults of a scoring strategy are reported beside ``scoringStrategy``. Up to 1.23 the overhead of the pod that is scored
+does not count.
 
 Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.26.15, resource_allocation.go;
-          1.25.16, fit.go; 1.31.8, framework/types.go, calculateResource
+          1.25.16 and 1.23.5, fit.go; 1.31.8, framework/types.go, calculateResource
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands, without_devices
 from moorage.plugins.devices.resource_backing import unlisted
-from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores, without_storage
+from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores, without_overhead, without_storage
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.resource_backing import backs_by_one_name
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
@@ -56,9 +57,9 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesFitArgsV124", "NodeResourcesFitArgsV135", "NodeResourcesFitV124", "NodeResourcesFitV125",
-    "NodeResourcesFitV126", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132",
-    "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
+    "NodeResourcesFitArgsV124", "NodeResourcesFitArgsV135", "NodeResourcesFitV123", "NodeResourcesFitV124",
+    "NodeResourcesFitV125", "NodeResourcesFitV126", "NodeResourcesFitV127", "NodeResourcesFitV129",
+    "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -246,3 +247,16 @@ class NodeResourcesFitV124(NodeResourcesFitV125):
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         self._resources = without_storage(self._resources, handle.gates)
+
+
+class NodeResourcesFitV123(NodeResourcesFitV124):
+    """The plugin up to 1.23."""
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
+        signature = super()._signature(pod)
+        return signature if signature is None else {**signature, "spec.overhead": tuple(sorted(pod.spec.overhead.items()))}
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
+        return without_overhead(without_devices(super().pre_score(pod, snapshot, feasible)), pod)
+
+    pre_score_disabled = pre_score

@@ -1,28 +1,43 @@
 """PodTopologySpread up to 1.35: pods that are only nominated wake no pod.
 
 Up to 1.27 every pod is scored; without constraints all nodes get 100. Up to 1.26 a constraint with an empty selector counts
-all pods of the namespace.
+all pods of the namespace. Up to 1.23 the pods on all nodes of a domain count, if one of its nodes does, and scores are rounded
+down; without the gate DefaultPodTopologySpread no constraints are the default.
 
-Source    kube-scheduler 1.35, plugins/podtopologyspread/plugin.go; 1.27.16, scoring.go; 1.26.15, common.go
+Source    kube-scheduler 1.35, plugins/podtopologyspread/plugin.go; 1.27.16, scoring.go; 1.26.15, common.go; 1.23.5,
+          filtering.go and scoring.go
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
+
+import numpy as np
+from msgspec import structs
 
 from moorage.api.requirements import Requirement
 from moorage.api.selectors import Selector
+from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse
-from moorage.framework.verdicts import Skip
+from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
-from moorage.plugins.pod_topology_spread import PodTopologySpread
-from moorage.plugins.spread_scores import SpreadPreference
+from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
+from moorage.plugins.spread_counts import CountedConstraint, Spread, pods_by_domain
+from moorage.plugins.spread_scores import SpreadPreference, add_unlabelled, score_spread
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.domains import rows_with_labels
 from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.view import NodeView
 
-__all__ = ["PodTopologySpreadV126", "PodTopologySpreadV127", "PodTopologySpreadV135"]
+__all__ = [
+    "PodTopologySpreadArgsV123",
+    "PodTopologySpreadV123",
+    "PodTopologySpreadV126",
+    "PodTopologySpreadV127",
+    "PodTopologySpreadV135",
+]
 
 
 class PodTopologySpreadV135(WokenByPlacedPods, PodTopologySpread):
@@ -55,3 +70,40 @@ class PodTopologySpreadV126(PodTopologySpreadV127):
         if not any(one.selector.is_empty for one in own):
             return own
         return tuple(one._replace(selector=_EVERY_POD) if one.selector.is_empty else one for one in own)
+
+
+class PodTopologySpreadArgsV123(PodTopologySpreadArgs, frozen=True):
+    """A gate decides about the default of ``defaultingType``."""
+
+    defaulting_type: str = ""
+
+    def completed(self, gates: FeatureGates) -> Self:
+        default = "System" if gates["DefaultPodTopologySpread"] else "List"
+        return self if self.defaulting_type else structs.replace(self, defaulting_type=default)
+
+
+class PodTopologySpreadV123(PodTopologySpreadV126):
+    """The plugin; see the module docstring."""
+
+    Args = PodTopologySpreadArgsV123
+
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        super().__init__(args or PodTopologySpreadArgs())
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Spread, ...] | Skip:
+        counted = self._counted(pod, snapshot, required=True)
+        nodes = snapshot.nodes
+        labelled = rows_with_labels(nodes, [one.constraint.topology_key for one in counted])
+        return tuple(_with_whole_domains(one, nodes, labelled) for one in counted) or SKIP
+
+    def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
+        return score_spread(preference, nodes, down=True)
+
+
+def _with_whole_domains(counted: CountedConstraint, nodes: NodeView, labelled: BoolArray | None) -> Spread:
+    """Count the pods on all nodes of the domains that count. A missing label and an empty value are one domain."""
+    key, matcher = counted.constraint.topology_key, counted.matcher
+    pods = pods_by_domain(nodes, counted._replace(rows=None))
+    if matcher is not None and not nodes.label(key).is_everywhere:
+        add_unlabelled(pods, nodes, key, nodes.pods_matching(matcher), None)
+    return Spread(counted.constraint, labelled, counted.domains, np.where(counted.domains, pods, 0), counted.own)

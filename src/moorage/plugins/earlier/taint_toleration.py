@@ -1,15 +1,18 @@
 """TaintToleration up to 1.33 and in 1.34.1: the reason names the first taint that the pod does not tolerate.
 
+Up to 1.23 its words differ.
+
 Reads     the pod's tolerations; nodes' taints
 Rejects   nodes with a NoSchedule or NoExecute taint that no toleration matches; preemption does not help
-Source    kube-scheduler 1.34.1, plugins/tainttoleration/taint_toleration.go
+Source    kube-scheduler 1.34.1 and 1.23.5, plugins/tainttoleration/taint_toleration.go
 """
 
 from __future__ import annotations
 
+from moorage.plugins.v1_21.taint_toleration import REASON as REASON_OF_1_23
 from moorage.plugins.v1_21.taint_toleration import FirstTaintNamed
 
-__all__ = ["TaintTolerationV1341"]
+__all__ = ["TaintTolerationV123", "TaintTolerationV1341"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had untolerated taint {{{}: {}}}"
@@ -20,3 +23,10 @@ class TaintTolerationV1341(FirstTaintNamed):
 
     reuse = FirstTaintNamed.reuse
     reason = REASON
+
+
+class TaintTolerationV123(TaintTolerationV1341):
+    """The plugin up to 1.23."""
+
+    reuse = FirstTaintNamed.reuse
+    reason = REASON_OF_1_23

@@ -44,8 +44,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = [
-    "VolumeBindingArgsV132", "VolumeBindingV124", "VolumeBindingV126", "VolumeBindingV128", "VolumeBindingV129",
-    "VolumeBindingV132", "VolumeBindingV133",
+    "VolumeBindingArgsV132", "VolumeBindingV123", "VolumeBindingV124", "VolumeBindingV126", "VolumeBindingV128",
+    "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133",
 ]  # fmt: skip
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
@@ -178,6 +178,16 @@ class VolumeBindingV124(VolumeBindingV126):
         super().attach(handle)
         open_plugins = CURRENT_MIGRATION.plugins - closed_plugins(handle.gates)
         self._migration = CURRENT_MIGRATION._replace(plugins=open_plugins)
+
+
+class VolumeBindingV123(VolumeBindingV124):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        self._counted = handle.gates["CSIStorageCapacity"]
 
 
 def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from moorage.api.storage import CSINode
 from moorage.framework.features import FeatureGates
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
-from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX, in_tree_plugins
+from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX, in_tree_plugins
 from moorage.plugins.volumes.csi_nodes import CsiFacts
 from moorage.plugins.volumes.csi_volumes import CsiVolume
 from moorage.state.cluster import Snapshot
@@ -20,10 +20,11 @@ from moorage.state.cluster import Snapshot
 __all__ = ["InTreeMigration", "VolumesByMigration", "closed_plugins"]
 
 _NONE: Final[frozenset[str]] = frozenset()
-#: In-tree plugin → the gate of 1.24 that opens its migration.
+#: In-tree plugin → the gate of 1.23 and 1.24 that opens its migration.
 _GATES: Final[Mapping[str, str]] = {
     AWS_EBS: "CSIMigrationAWS",
     AZURE_DISK: "CSIMigrationAzureDisk",
+    CINDER: "CSIMigrationOpenStack",
     GCE_PD: "CSIMigrationGCE",
     PORTWORX: "CSIMigrationPortworx",
 }

@@ -23,6 +23,7 @@ from moorage.errors import InputError
 __all__ = [
     "AWS_EBS",
     "AZURE_DISK",
+    "CINDER",
     "CURRENT_MIGRATION",
     "GCE_PD",
     "PORTWORX",
@@ -53,7 +54,7 @@ class MigratedVolume(NamedTuple):
 
 GCE_PD: Final = "kubernetes.io/gce-pd"
 AWS_EBS: Final = "kubernetes.io/aws-ebs"
-_CINDER: Final = "kubernetes.io/cinder"
+CINDER: Final = "kubernetes.io/cinder"
 AZURE_DISK: Final = "kubernetes.io/azure-disk"
 _AZURE_FILE: Final = "kubernetes.io/azure-file"
 _VSPHERE: Final = "kubernetes.io/vsphere-volume"
@@ -63,7 +64,7 @@ PORTWORX: Final = "kubernetes.io/portworx-volume"
 _PLUGIN_OF: Final[Mapping[str, str]] = {
     "gce_persistent_disk": GCE_PD,
     "aws_elastic_block_store": AWS_EBS,
-    "cinder": _CINDER,
+    "cinder": CINDER,
     "azure_disk": AZURE_DISK,
     "azure_file": _AZURE_FILE,
     "vsphere_volume": _VSPHERE,
@@ -74,7 +75,7 @@ _FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
 _DRIVER_OF: Final[Mapping[str, str]] = {
     GCE_PD: "pd.csi.storage.gke.io",
     AWS_EBS: "ebs.csi.aws.com",
-    _CINDER: "cinder.csi.openstack.org",
+    CINDER: "cinder.csi.openstack.org",
     AZURE_DISK: "disk.csi.azure.com",
     _AZURE_FILE: "file.csi.azure.com",
     _VSPHERE: "csi.vsphere.vmware.com",
@@ -86,7 +87,7 @@ _NOT_TRANSLATED: Final = frozenset({_AZURE_FILE, _VSPHERE})
 _ZONE_LABEL_OF: Final[Mapping[str, str]] = {
     GCE_PD: "topology.gke.io/zone",
     AWS_EBS: "topology.ebs.csi.aws.com/zone",
-    _CINDER: "topology.cinder.csi.openstack.org/zone",
+    CINDER: "topology.cinder.csi.openstack.org/zone",
 }
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

@@ -140,6 +140,43 @@ def test_without_the_winner_is_what_a_fresh_run_without_that_node_does(seed):
     assert (placement.node and found.nodes.index(placement.node)) == flip.to
 
 
+def preferring(**weights):
+    """Return a pod that prefers nodes with these labels, whose values are ``x``."""
+    preferred = [
+        {"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": ["x"]}]}}
+        for key, weight in weights.items()
+    ]
+    return pod("new", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+
+
+def test_labels_of_every_described_rival_are_tried_and_hold():
+    objects = [node("a", labels={"disk": "x"}), node("b", cpu="8"), node("c", cpu="6"), preferring(disk=50, rack=100)]
+    found = explained("new", *objects)
+    labels = {one.text: found.nodes[one.to] for one in found.scores.flips if one.kind == "label"}
+    assert found.node == "a"
+    assert {"label rack=x on b", "label rack=x on c"} <= set(labels)
+    for text, to in labels.items():
+        label, _, name = text.removeprefix("label ").partition(" on ")
+        cluster = moorage.Cluster.from_objects(*objects)
+        cluster.apply(f"node/{name} labels.{label}")
+        assert cluster.schedule(["new"])[0].node == to
+
+
+def test_the_next_choice_is_named_where_it_is_not_the_runner_up():
+    nodes = [node("a", labels={"disk": "x"}), node("b", labels={"rack": "x"}), node("c")]
+    here = pod("held", cpu="2", on="b")
+    found = explained("new", *nodes, here, preferring(disk=100, rack=10))
+    (flip,) = [one for one in found.scores.flips if one.kind == "withoutNode"]
+    assert found.nodes[found.scores.runner_up] == "c"
+    assert flip.text == "Without a: b, which is not the runner-up"
+
+
+def test_the_only_node_that_fits_comes_with_the_funnel():
+    found = explained("new", node("a"), node("b", spec={"unschedulable": True}), pod("new"))
+    assert "because it is the only one of 2 nodes that fits" in found.text()
+    assert "  2 nodes  NodeUnschedulable 1  (remaining)\n" in found.text()
+
+
 def test_explaining_changes_nothing():
     cluster = moorage.Cluster.from_objects(node("n1"), node("n2"), pod("old", on="n1"), pod("new"), pod("huge", cpu="99"))
     before = cluster.digest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -122,7 +123,7 @@ def score_report(choice: Choice, *, feasible: int, refused: int, flips: bool = T
         near_tie=runner_up is not None and margin * _NEAR <= int(total[choice.at]),
         tied=tuple(tied) if len(tied) > 1 else (),
         split={} if runner_up is None else _split(choice, runner_up),
-        flips=tuple(_flips(choice, runner_up)) if flips and runner_up is not None else (),
+        flips=tuple(_flips(choice, order)) if flips and runner_up is not None else (),
         feasible=feasible,
         refused=refused,
         unscored=max(0, feasible - len(choice.scores.rows)),
@@ -153,12 +154,13 @@ def _split(choice: Choice, rival: int) -> dict[str, int]:
 # -- flips ----------------------------------------------------------------------------------------------------------------
 
 
-def _flips(choice: Choice, runner_up: int) -> Iterator[Flip]:
+def _flips(choice: Choice, order: _Rows) -> Iterator[Flip]:
+    runner_up = int(order[1])
     yield from _by_usage(choice, runner_up)
     for name in choice.scores.final:
         yield from _by_weight(choice, name)
-    yield from _by_label(choice, runner_up)
-    yield from _without(choice)
+    yield from _by_label(choice, order[1:_NODES])
+    yield from _without(choice, runner_up)
 
 
 def _by_weight(choice: Choice, name: str) -> Iterator[Flip]:
@@ -256,20 +258,19 @@ def _halved(moves: Callable[[int], bool], low: int, high: int, unit: int) -> int
     return high
 
 
-def _by_label(choice: Choice, runner_up: int) -> Iterator[Flip]:
-    """Yield labels for the runner-up that would meet one of the pod's preferred terms, and move the pod."""
+def _by_label(choice: Choice, rivals: _Rows) -> Iterator[Flip]:
+    """Yield labels for rivals that would meet one of the pod's preferred terms, and move the pod. The best rivals are first."""
     step = next((one for one in choice.profile.at("score") if one.name == "NodeAffinity"), None)
     raw = choice.scores.raw.get("NodeAffinity")
     if step is None or raw is None:
         return
-    row = int(choice.scores.rows[runner_up])
-    node = choice.snapshot.table.nodes[row]
-    for weight, term in preferred_terms(choice.pod):
+    for rival, (weight, term) in product(rivals.tolist(), tuple(preferred_terms(choice.pod))):
+        node = choice.snapshot.table.nodes[int(choice.scores.rows[rival])]
         asked = term.requirements[0] if len(term.requirements) == 1 and not term.fields and not term.faults else None
         if asked is None or asked.operator not in {"In", "Exists"} or asked.matches(node.labels.get(asked.key)):
             continue
         changed = raw.copy()
-        changed[runner_up] += weight
+        changed[rival] += weight
         to = choice.drawn(choice.model.totals_with(step.name, changed))
         if to != choice.winner:
             yield Flip("label", f"label {_label(asked)} on {node.name}", to, step.name)
@@ -279,16 +280,23 @@ def _label(asked: Requirement) -> str:
     return f"{asked.key}={asked.values[0]}" if asked.operator == "In" else asked.key
 
 
-def _without(choice: Choice) -> Iterator[Flip]:
+def _without(choice: Choice, runner_up: int) -> Iterator[Flip]:
     """Yield the node to which the pod would go without its present node."""
     winner = choice.name(choice.winner)
     if choice.rerun is not None:
         name = choice.rerun(winner)
         to = None if name is None else choice.snapshot.table.row_of[name]
-        yield Flip("withoutNode", f"Without {winner}: {name or 'no node fits'}", to)
-        return
-    rows = np.delete(choice.scores.rows, choice.at)
-    if len(rows):
+    else:
+        rows = np.delete(choice.scores.rows, choice.at)
         scores = rate(choice.profile, choice.found, choice.pod, choice.snapshot, rows)
         to = choice.drawn(scores.total, rows)
-        yield Flip("withoutNode", f"Without {winner}: {choice.name(to)}", to)
+    yield Flip("withoutNode", f"Without {winner}: {_next(choice, to, runner_up)}", to)
+
+
+def _next(choice: Choice, to: int | None, runner_up: int) -> str:
+    """Return the next choice's name, and that it is not the runner-up nor scored as high."""
+    if to is None:
+        return "no node fits"
+    total = choice.scores.total
+    equals = choice.scores.rows[total == total[runner_up]]
+    return choice.name(to) if to in equals else f"{choice.name(to)}, which is not the runner-up"

@@ -36,6 +36,8 @@ def _first(explanation: ExplanationValues) -> str:
 def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     if explanation.scores is not None:
         yield score_lines(explanation.scores, explanation.nodes, wide=wide)
+        if explanation.scores.runner_up is None and not wide:
+            yield _funnel(explanation)
     if explanation.scores is None or wide:
         yield _funnel(explanation)
         yield _groups(explanation, wide=wide)

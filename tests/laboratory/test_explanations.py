@@ -288,6 +288,16 @@ def test_the_ranking_of_nodes_is_as_wide_as_other_texts():
     assert max(map(len, text.split("\n"))) <= 100
 
 
+def test_tables_with_long_names_of_nodes_are_as_wide_as_other_texts():
+    names = [f"ip-10-120-33-0{at}.eu-central-1.compute.internal" for at in range(3)]
+    held = [pod(f"on-{at}", cpu="3", on=name, status={"startTime": "2026-01-01T00:00:00Z"}) for at, name in enumerate(names)]
+    for asked in (pod("new", cpu="500m"), pod("new", cpu="2", priority=9)):
+        text = explained("new", *(node(name) for name in names), *held, asked).text(wide=True)
+        lines = [line for line in text.split("\n") if " " in line.strip()]  # a name alone on its line stays whole
+        assert max(map(len, lines)) <= 100, text
+        assert all(name in text for name in names)
+
+
 # -- states ---------------------------------------------------------------------------------------------------------------
 
 STATES = {  # what the pod's manifest has, outcome, standing, what the first line says

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from moorage.printable import one_line
 from moorage.report.columns import columns
 from moorage.report.preemption_values import PreemptionNode, PreemptionReport
-from moorage.report.style import paragraph
+from moorage.report.style import WIDTH, paragraph
 
 __all__ = ["preemption_lines"]
 
 
 #: How many candidates are shown.
 _CANDIDATES = 3
+_INDENT = "    "
 
 
 def preemption_lines(report: PreemptionReport, nodes: Sequence[str], *, wide: bool) -> Iterator[str]:
@@ -33,15 +34,25 @@ def _candidates(report: PreemptionReport, nodes: Sequence[str]) -> Iterator[str]
     first = [one for one in described if one.node == report.chosen]
     best = [*first, *(one for one in described if one not in first)][:_CANDIDATES]
     if best:
-        header = ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "LATEST START", "CONSIDERED"]
-        text = columns(header, (_row(one, nodes) for one in best), right=(1, 2, 3, 4))
-        yield "\n".join(f"    {line}" for line in text.split("\n"))
+        yield _table(best, nodes)
     for victim in best[0].victims if best else ():
         budgets = f", violates {', '.join(victim.budgets)}" if victim.budgets else ""
         why = f": does not fit beside it ({victim.short_of})" if victim.short_of else ""
         yield paragraph(one_line(f"{victim.pod} (priority {victim.priority}{budgets}){why}"), indent="    ", hanging="      ")
     if report.reprieve:
         yield paragraph(one_line(f"Put back in this order: {', '.join(report.reprieve)}"), indent="    ", hanging="      ")
+
+
+def _table(best: Sequence[PreemptionNode], nodes: Sequence[str]) -> str:
+    """Return the numbers of candidates. Where the names are too long for one line, the numbers follow on the next."""
+    header = ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "LATEST START", "CONSIDERED"]
+    rows = [_row(one, nodes) for one in best]
+    text = columns(header, rows, right=(1, 2, 3, 4))
+    if max(map(len, text.split("\n"))) + len(_INDENT) <= WIDTH:
+        return "\n".join(f"{_INDENT}{line}" for line in text.split("\n"))
+    lines = columns(["", *header[1:]], [["", *row[1:]] for row in rows], right=(1, 2, 3, 4)).split("\n")
+    named = (f"{_INDENT}{one_line(row[0])}\n{_INDENT}{line}" for row, line in zip(rows, lines[1:], strict=True))
+    return "\n".join([f"{_INDENT}{header[0]}\n{_INDENT}{lines[0]}", *named])
 
 
 def _row(one: PreemptionNode, nodes: Sequence[str]) -> list[str]:

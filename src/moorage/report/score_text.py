@@ -29,12 +29,19 @@ def score_lines(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str
 def _table(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str:
     winner = report.nodes[0]
     rival = next(one for one in report.nodes if one.node == report.runner_up)
-    header = ["", one_line(nodes[winner.node]), one_line(nodes[rival.node]), "difference"]
+    names = [one_line(nodes[one.node]) for one in (winner, rival)]
     rows = [_row(winner, rival, at) for at in range(len(winner.shares))]
     if not wide:
         rows = _folded(winner, rival, rows)
     rows.append(["total", str(winner.total), str(rival.total), _signed(winner.total - rival.total)])
-    text = columns(header, rows, right=(1, 2, 3))
+    text = _compared(names, rows)
+    if max(map(len, text.split("\n"))) <= WIDTH:
+        return text
+    return f"  winner:    {names[0]}\n  runner-up: {names[1]}\n{_compared(['winner', 'runner-up'], rows)}"
+
+
+def _compared(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = columns(["", *names, "difference"], rows, right=(1, 2, 3))
     return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))
 
 

@@ -15,7 +15,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
 from moorage.simulator.simulate import Options
-from moorage.simulator.simulation import SimulatedAttempt
+from moorage.simulator.simulated_attempt import SimulatedAttempt, in_turn
 from moorage.simulator.trace import Trace
 
 __all__ = ["simulate_autoscaled"]
@@ -34,8 +34,7 @@ def simulate_autoscaled(
     """
     cluster = given if isinstance(given, ClusterInput) else read_given(list(given.nodes))
     simulation = Simulation(cluster, options, keep_records=True)
-    if on_attempt is not None:
-        simulation.engine.on_attempt = _both(simulation.engine.on_attempt, on_attempt)
+    simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
     known = read_pools(pools)
     scaler = ClusterAutoscaler(known, expander=expander)
     last_s = 0.0
@@ -50,19 +49,6 @@ def simulate_autoscaled(
     lines = _lines(scaler, known, before)
     told = [InputNote("Remark", f"autoscaler: {_sentence(line)}") for line in lines]
     return replace(run, notes=(*run.notes, *notes, *told)), _table(scaler, lines, simulation.now_s)
-
-
-def _both(
-    first: Callable[[SimulatedAttempt], None] | None, second: Callable[[SimulatedAttempt], None]
-) -> Callable[[SimulatedAttempt], None]:
-    if first is None:
-        return second
-
-    def both(attempt: SimulatedAttempt) -> None:
-        first(attempt)
-        second(attempt)
-
-    return both
 
 
 def _lines(scaler: ClusterAutoscaler, pools: list[NodePool], before: dict[str, int]) -> list[list[str]]:

@@ -26,7 +26,8 @@ from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
+from moorage.simulator.simulated_attempt import SimulatedAttempt, in_turn
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace
 from moorage.simulator.trace_run import simulate_trace
 from moorage.wording import counted
@@ -52,7 +53,7 @@ class SimulationGates:
     def run(self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a cluster."""
         meter = RunMeter()
-        prepared = simulation, _ = prepare(options, _metered(meter, on_attempt))
+        prepared = simulation, _ = prepare(options, in_turn(meter.hear, on_attempt))
         whole, run = simulate_cluster(cluster, options, prepared=prepared)
         setting = MeasureSetting(tuple(typical_mix(whole.pods)), not_created=run.not_created)
         self._keep(meter.measured(simulation, run, setting), simulation)
@@ -62,7 +63,7 @@ class SimulationGates:
     def run_trace(self, trace: Trace, options: Options, *, stay: bool, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a trace."""
         meter, ended = RunMeter(), list[SimulatedCluster]()
-        run = simulate_trace(trace, options, stay=stay, on_attempt=_metered(meter, on_attempt), on_end=ended.append)
+        run = simulate_trace(trace, options, stay=stay, on_attempt=in_turn(meter.hear, on_attempt), on_end=ended.append)
         setting = MeasureSetting(tuple(typical_mix(arrival.pod for arrival in trace.arrivals)))
         self._keep(meter.measured(ended[0], run, setting), ended[0])
         return run
@@ -133,17 +134,6 @@ def _known_to_be_pending(cluster: ClusterInput) -> frozenset[str]:
 
 def _is_unschedulable(condition: PodCondition) -> bool:
     return (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
-
-
-def _metered(meter: RunMeter, on_attempt: _OnAttempt | None) -> _OnAttempt:
-    """Return a callback that passes each attempt to the meter, then to ``on_attempt``."""
-
-    def hear(attempt: SimulatedAttempt) -> None:
-        meter.hear(attempt)
-        if on_attempt is not None:
-            on_attempt(attempt)
-
-    return hear
 
 
 def _of_seed(stored: StoredReport, seed: int) -> MeasuredRun:

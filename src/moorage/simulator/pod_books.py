@@ -68,7 +68,7 @@ class PodBooks:
 
     def _take_placed(self, pods: Sequence[Any]) -> bool:
         """Report pods on nodes together, which takes less time. Return False if one of them may concern more than its node."""
-        if self._collector.waits or not self._are_new(pods) or not self.scheduler.observe_placed(pods, self.now):
+        if self._collector.gone or not self._are_new(pods) or not self.scheduler.observe_placed(pods, self.now):
             return False
         for arrival, pod in enumerate(pods, self._arrivals + 1):
             uid = pod.metadata.uid

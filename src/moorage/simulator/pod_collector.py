@@ -55,11 +55,6 @@ class PodCollector:
         elif self.gone and isinstance(obj, Pod) and obj.spec.node_name in self.gone and not isinstance(fact, Gone):
             self._due.setdefault(obj.spec.node_name, now + QUARANTINE_S)
 
-    @property
-    def waits(self) -> bool:
-        """True while a node is missing that existed."""
-        return bool(self.gone)
-
     def due(self) -> float | None:
         """Return the time of the next deletion; None if there is none."""
         return min(self._due.values(), default=None)

@@ -28,7 +28,8 @@ from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulation import PodRecord, SimulatedAttempt, SimulatedCluster, wants_a_node
+from moorage.simulator.simulated_attempt import SimulatedAttempt, in_turn
+from moorage.simulator.simulation import PodRecord, SimulatedCluster, wants_a_node
 from moorage.wording import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "simulate"]
@@ -171,10 +172,8 @@ def _noted(
         if scores.wants(decision):
             names = [node.name for node in scheduler.snapshot.table.nodes]
             scores.note(scoring_of(decision, scheduler.profiles[decision.pod.spec.scheduler_name], names))
-        if on_attempt is not None:
-            on_attempt(attempt)
 
-    return report
+    return in_turn(report, on_attempt)
 
 
 def simulate(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from moorage.cycle.decision import Decision
 
-__all__ = ["SimulatedAttempt"]
+__all__ = ["SimulatedAttempt", "in_turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +17,16 @@ class SimulatedAttempt:
     time_s: float
     number: int
     decision: Decision
+
+
+def in_turn(*callbacks: Callable[[SimulatedAttempt], None] | None) -> Callable[[SimulatedAttempt], None] | None:
+    """Return a callback that passes an attempt to each of these; None if there is none."""
+    called = [one for one in callbacks if one is not None]
+    if len(called) < 2:
+        return called[0] if called else None
+
+    def pass_on(attempt: SimulatedAttempt) -> None:
+        for one in called:
+            one(attempt)
+
+    return pass_on

@@ -64,6 +64,23 @@ def test_copies_that_wait_share_their_spec_and_status():
     assert first.status is second.status
 
 
+@pytest.mark.parametrize("indent", [None, 4])
+@pytest.mark.parametrize("bound_first", [False, True])
+@pytest.mark.parametrize(
+    "before", [("containers", "nodeName", "volumes"), ("nodeName", "containers"), ("containers", "nodeName")]
+)
+def test_a_pod_has_the_same_spec_before_and_after_its_bind(before, bound_first, indent):
+    decoder = PodDecoder()
+    bound, waiting = document(0, "n0"), document(0)
+    for one in (bound, waiting):
+        one["spec"] = {field: one["spec"][field] for field in before if field in one["spec"]}
+    texts = [json.dumps(one, indent=indent).encode() for one in ((bound, waiting) if bound_first else (waiting, bound))]
+    first, second = map(decoder.decode, texts)
+    assert [first, second] == [*map(plain, texts)]
+    assert {first.spec.node_name, second.spec.node_name} == {"", "n0"}
+    assert first.spec.containers is second.spec.containers
+
+
 TRICKY = [
     {"nodeSelector": {"nodeName": "n0"}},
     {"nodeSelector": {"nodeName": "n0"}, "nodeName": "n1"},

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moorage.api.quantity import QuantityError, canonical, milli_value, parse, sign, value
+from moorage.api.quantity import QuantityError, _amount, _nano_of, canonical, milli_value, parse, sign, value
 from moorage.errors import InputError
 
 MAX = 2**63 - 1
@@ -165,6 +165,21 @@ def test_agrees_with_fractions(text):
     milli = -(-abs(nano) // 10**6) * (1 if nano >= 0 else -1)
     assert milli_value(text) == max(-MAX, min(MAX, milli))
     assert sign(text) == (exact > 0) - (exact < 0)
+
+
+@given(
+    st.from_regex(r"[+-]?[0-9]{0,11}(\.[0-9]{0,2})?", fullmatch=True),
+    st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "E", "Ki", "Mi", "Gi", "Ti", "Ei", "i", "mi", "e3", "٣"]),
+)
+def test_texts_that_are_read_at_once_are_read_as_others(digits, suffix):
+    text = digits + suffix
+    try:
+        expected = _nano_of(_amount(text))
+    except QuantityError:
+        with pytest.raises(QuantityError):
+            parse(text)
+    else:
+        assert parse(text) == expected
 
 
 @given(quantities)

@@ -51,6 +51,8 @@ def default_profile():
 
 #: Limits that make clusters of a few nodes take the ways of large ones.
 ALWAYS_TIED = {"top_places._WORTH_KEEPING": 1, "top_places._PAUSE": 0, "top_places._FIRST": 0}
+JOINED = {"joined_rooms._WORTH_JOINING": 1, "pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0}
+LOOKING = {**JOINED, "pod_class._LONG_AWAY": 0, "pod_class._LOOKS": 1}
 LIMITS = [
     {},
     ALWAYS_TIED,
@@ -58,7 +60,11 @@ LIMITS = [
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
     {**ALWAYS_TIED, "pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0, "pinned_pods._FIRST_FEW": 0},
     {"pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0, "room_scores._FEWEST": 2, "room_scores._MOST": 2},
-    {"pinned_pods._FIRST_FEW": 0},
+    {"pinned_pods._FIRST_FEW": 0, "pod_class._LONG_AWAY": 0},
+    {**JOINED, "joined_rooms._IDLE": 1},
+    {**LOOKING, "joined_rooms._FEWEST": 1, "joined_rooms._IDLE": 1},
+    {**LOOKING, "joined_rooms._WORTH_JOINING": 3, "joined_rooms._MOST_ANSWERS": 1, "joined_rooms._MOST_KEPT": 64},
+    {**JOINED, "joined_rooms._FEWEST": 1, "joined_rooms._MOST_ANSWERS": 1, "joined_rooms._MOST_KEPT": 8},
 ]
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
@@ -172,7 +178,8 @@ def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limit
     with ExitStack() as patches:
         if distinct_rooms:
             patches.enter_context(patch("moorage.state.distinct_rooms._WORTH_IT", 1))
-            patches.enter_context(patch("moorage.cycle.pod_class._MANY_ROWS", 1))
+            patches.enter_context(patch("moorage.cycle.first_look._MANY_ROWS", 0))
+            patches.enter_context(patch("moorage.state.distinct_rooms._SELDOM", 1 << 30))
         for name, limit in limits.items():
             patches.enter_context(patch(f"moorage.cycle.{name}", limit))
         for what, arg in steps:
@@ -219,6 +226,55 @@ def test_only_an_updated_node_is_evaluated_again(scope):
     assert decided() == ("n4", 19, [1])
     cluster.remove_node("n4")
     assert decided() == (first, 18, [19])
+
+
+@pytest.mark.parametrize(("others", "asked_later"), [(1, [20, 1]), (70, [20, 20, 1])], ids=["soon", "late"])
+def test_a_class_has_arrays_once_its_pods_follow_each_other(others, asked_later):
+    """The first pod of a class needs none, nor does a second one that comes long after it."""
+    asked = []
+
+    class Emptiest:
+        name = "Emptiest"
+        reuse = Reuse(Scope.USAGE, signature=lambda pod: {})
+
+        def score(self, pod, nodes):
+            asked.append(len(nodes))
+            return np.maximum(100 - nodes.pod_count, 0)
+
+    profile, cycle = make_profile("s", {"Emptiest": Emptiest()}, {"score": ["Emptiest"]}, {}), Cycle()
+    cluster = a_cluster([a_node(f"n{at}") for at in range(20)])
+    for others_before in (0, others, *[1] * (len(asked_later) - 1)):
+        for _ in range(others_before):
+            cluster.assume(a_pod(f"p{len(list(cluster.snapshot.pods()))}"), "n0")
+        decision = cycle.decide(profile, a_pod("p"), cluster.snapshot)
+        assert decision.feasible == 20
+        assert not others_before or decision.node != "n0"
+    assert asked == [20, *asked_later]
+
+
+def test_a_pod_unlike_all_others_leaves_no_class():
+    profile, cycle = default_profile(), Cycle()
+    cluster = a_cluster([a_node(f"n{at}", allocatable={"cpu": 4, "memory": "8Gi", "pods": 9}) for at in range(3)])
+
+    def decide(cpu):
+        pod = a_pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+        with patch.object(Cycle, "_full_path", side_effect=AssertionError):
+            assert cycle.decide(profile, pod, cluster.snapshot).feasible == 3
+        return len(cycle._classes[profile]._classes)
+
+    assert [decide(f"{at}m") for at in range(1, 30)] == [0] * 29
+    assert decide("7m") == 1
+    assert decide("7m") == 1
+
+
+def test_a_pinned_pod_whose_class_has_no_other_pods_is_decided_on_its_node():
+    profile, cycle = default_profile(), Cycle()
+    cluster = a_cluster([a_node(f"n{at}", allocatable={"cpu": 4, "memory": "8Gi", "pods": 9}) for at in range(3)])
+    pod = a_pod("p", affinity={"nodeAffinity": only_node("n1")})
+    with patch("moorage.cycle.pinned_pods._FIRST_FEW", 0):
+        for _ in range(2):
+            quick = cycle.decide_fast(profile, pod, cluster.snapshot)
+            assert (quick.row, quick.feasible, quick.among) == (1, 1, 1)
 
 
 def test_a_plugin_that_reads_other_nodes_evaluates_all_again():

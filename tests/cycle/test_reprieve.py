@@ -215,6 +215,14 @@ def test_batched_nodes_equal_single_nodes(crowd, facts, limits, data):
             assert select_victims(pod, one, Budgets(limits)) == answer
 
 
+@given(crowds, st.sets(st.integers(0, 5)))
+def test_priorities_are_those_of_the_pods_on_the_rows(crowd, asked):
+    table, ranking = built(crowd).table, Ranking()
+    rows = [row for row in range(len(crowd)) if row in asked]
+    ranking.of(table, rows[::2])  # the ranking knows some rows and not others
+    assert ranking.priorities(table, rows) == {pod.priority for row in rows for pod in table.pods[row].values()}
+
+
 waiting = st.dictionaries(st.integers(0, 5), st.lists(requests, min_size=1, max_size=3), max_size=6)
 
 
@@ -264,11 +272,13 @@ def test_batched_nodes_without_pods_that_count_equal_single_nodes(crowd, facts, 
     rules |= data.draw(st.sampled_from([{}, {"topologySpreadConstraints": [SPREAD]}]))
     pod = wants(**{**facts, "priority": data.draw(st.sampled_from([0, 6, 9]))}, **rules)
     plugins = [NodeAffinity(), NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()]
-    failed = failed_attempt(plugins, pod, cluster.snapshot)
+    nominated = {"n0": [wants(1, 9, "w")]} if data.draw(st.booleans()) else {}
+    failed = failed_attempt(plugins, pod, cluster.snapshot, nominated)
     every = np.arange(len(crowd))
     rows = every[failed.ignored(every)]
     apart = [at for at, (*_, there) in enumerate(crowd) if any(one["labels"] for one in there)]
-    assert {*rows.tolist()} >= {*every.tolist()} - {*apart}
+    assert {*rows.tolist()} >= {*every.tolist()} - {*apart} - ({0} if nominated else set())
+    assert not failed._following or 0 not in failed.contended & {*rows.tolist()}
     if len(rows):
         with failed.what_ifs(rows) as many:
             ranked = Ranking().of(cluster.table, rows.tolist())
@@ -281,7 +291,59 @@ def test_batched_nodes_without_pods_that_count_equal_single_nodes(crowd, facts, 
     assert (sums(cluster.table), [list(held.values()) for held in cluster.table.pods]) == (before, pods)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("moorage.cycle.what_if.FailedAttempt._is_ignored", lambda self, other: False)
-        assert quickly == victims_on_each(failed_attempt(plugins, pod, cluster.snapshot), pod, every)
+        assert quickly == victims_on_each(failed_attempt(plugins, pod, cluster.snapshot, nominated), pod, every)
+
+
+def test_no_row_is_ignored_where_none_is_asked_about():
+    rules = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [KEEP_APART]}}}
+    pod = wants(1, 9, "p", **rules)
+    snapshot = built([(4, 4, [])]).snapshot
+    failed = failed_attempt([InterPodAffinity()], pod, snapshot, {"n0": [wants(1, 9, "w")]})
+    assert failed.contended
+    assert failed._following
+    assert failed.ignored(np.array([], dtype=np.intp)).tolist() == []
+
+
+ZONED = {**KEEP_APART, "topologyKey": "zone"}
+AFFINE = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [KEEP_APART]}}
+AVERSE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [ZONED]}}
+neighbors = st.lists(
+    st.builds(
+        lambda labels, averse, leaving: (labels, {"affinity": AVERSE} if averse else {}, leaving),
+        st.sampled_from([{}, {"app": "a"}, {"app": "b"}]), st.booleans(), st.booleans(),
+    ),
+    max_size=2,
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, "y", "z"]), neighbors), min_size=1, max_size=5), st.data())
+@settings(max_examples=60, deadline=None)
+def test_rows_that_are_ignored_at_once_have_only_ignored_pods(crowd, data):
+    nodes = [a_node(f"n{at}", {"name": f"n{at}"} | ({"zone": zone} if zone else {})) for at, (zone, _) in enumerate(crowd)]
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    placed = {
+        f"n{at}": [
+            a_pod(f"n{at}p{i}", labels, priority=-1, metadata=metadata if leaving else {}, **spec)
+            for i, (labels, spec, leaving) in enumerate(there)
+        ]
+        for at, (_, there) in enumerate(crowd)
+    }
+    cluster = a_cluster(nodes, placed)
+    spec = data.draw(st.sampled_from([{}, {"affinity": AFFINE}, {"affinity": AVERSE}]))
+    spec = {**spec, "topologySpreadConstraints": data.draw(st.sampled_from([[], [SPREAD]]))}
+    failed = failed_attempt([PodTopologySpread(), InterPodAffinity()], a_pod("pod", {"app": "a"}, **spec), cluster.snapshot)
+    every = np.arange(len(crowd))
+    for row in np.flatnonzero(failed._certainly_ignored(every)).tolist():
+        zone = crowd[row][0]  # without the label of a term, its holder does not count
+        assert all(failed._is_ignored(other) or zone is None for other in cluster.table.pods[row].values())
+
+
+def test_rows_without_pods_that_count_are_known_at_once():
+    cluster = a_cluster([node("n"), node("m")], {"n": [wants(1, labels={"app": "a"})], "m": [wants(1, name="other")]})
+    rules = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [KEEP_APART]}}}
+    pod = wants(1, 5, "new", topologySpreadConstraints=[SPREAD], **rules)
+    failed = failed_attempt([PodTopologySpread(), InterPodAffinity()], pod, cluster.snapshot)
+    assert failed._certainly_ignored(np.array([1, 0])).tolist() == [True, False]
 
 
 def victims_on_each(failed, pod, rows):

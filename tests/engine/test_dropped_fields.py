@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.engine.dropped_fields import pod_reader
+from moorage.engine.dropped_fields import ignored_fields_note, pod_reader
 from moorage.framework.features import FeatureGates
+from moorage.releases import find_release
 from moorage.state.pod_info import PodInfo
 from moorage.testing.answers import answer
 from moorage.testing.builders import a_pod
@@ -50,3 +51,21 @@ def test_pod_level_requests_of_placed_pods_are_ignored_without_the_gate():
     (result,) = answer(scenario)["results"]
     assert result["feasible"] == ["n"]
     assert result["scores"]["n"]["NodeResourcesFit"] == 88
+
+
+IGNORED = {  # what the pod has → the releases that ignore it, and those that do not
+    "scheduling gates": ({"schedulingGates": [{"name": "a/b"}]}, ["1.20", "1.24", "1.26"], ["1.27", "1.36"]),
+    "claims": ({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}, ["1.24", "1.28", "1.33"], ["1.34", "1.36"]),
+    "requests of the pod": ({"resources": {"requests": {"cpu": "1"}}}, ["1.28", "1.33"], ["1.34", "1.36"]),
+    "nothing": ({}, [], ["1.20", "1.24", "1.28", "1.33", "1.36"]),
+}
+
+
+@pytest.mark.parametrize(("spec", "ignoring", "counting"), IGNORED.values(), ids=IGNORED)
+def test_a_note_names_the_pods_with_fields_that_the_release_ignores(spec, ignoring, counting):
+    pods = [a_pod("plain").pod, a_pod("p", **spec).pod]
+    for release in (*ignoring, *counting):
+        name = find_release(release).name
+        note = ignored_fields_note(pods, FeatureGates(release=name))
+        expected = f"1 pod with fields that kube-scheduler {name} ignores: default/p" if release in ignoring else ""
+        assert note == expected

@@ -16,6 +16,7 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold, Reject
 from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.plugins.earlier.default_preemption import DefaultPreemptionV122, DefaultPreemptionV123
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.testing.builders import a_cluster, a_node, a_pod
@@ -127,31 +128,44 @@ def test_message_when_no_node_helps():
     )
 
 
-def outcome_with(rule, *placed):
+def outcome_with(rule, *placed, plugin=DefaultPreemption):
     """Preempt for a pod of priority 10 that requests 2 CPUs, with ``rule`` as the first filter plugin."""
     names = [f"n{at}" for at in range(len(placed))]
     cluster = a_cluster(map(node, names), dict(zip(names, placed, strict=True)))
-    plugins = {p.name: p for p in (rule, NodeResourcesFit(), DefaultPreemption())}
+    plugins = {p.name: p for p in (rule, NodeResourcesFit(), plugin())}
     points = {point: [rule.name, "NodeResourcesFit"] for point in ("preFilter", "filter")}
     points["postFilter"] = ["DefaultPreemption"]
     return Cycle().decide(make_profile("default", plugins, points, {}), wants(2, 10), cluster.snapshot).post_filter
 
 
+class Forgetful:
+    """Records that a pod is removed, and ignores that it is added back."""
+
+    name = "Forgetful"
+
+    def pre_filter(self, pod, snapshot):
+        return "full"
+
+    def remove_pod(self, state, pod, other, one):
+        return "free"
+
+    def filter_node(self, state, one):
+        return Hold.because("full") if state == "full" else None
+
+
+class Lost:
+    """Returns an error for the first node once it is empty."""
+
+    name = "Lost"
+
+    def pre_filter(self, pod, snapshot):
+        return None
+
+    def filter(self, state, nodes):
+        yield Reject(nodes.named(["n0"]) & (nodes.pod_count == 0), "no such claim", error=True)
+
+
 def test_a_node_that_needs_no_victim_is_an_error_unless_another_node_helps():
-    class Forgetful:
-        """Records that a pod is removed, and ignores that it is added back."""
-
-        name = "Forgetful"
-
-        def pre_filter(self, pod, snapshot):
-            return "full"
-
-        def remove_pod(self, state, pod, other, one):
-            return "free"
-
-        def filter_node(self, state, one):
-            return Hold.because("full") if state == "full" else None
-
     def outcome(*placed):
         return outcome_with(Forgetful(), *placed)
 
@@ -163,20 +177,28 @@ def test_a_node_that_needs_no_victim_is_an_error_unless_another_node_helps():
 
 
 def test_a_filter_error_on_a_node_is_an_error_unless_another_node_helps():
-    class Lost:
-        """Returns an error for the first node once it is empty."""
-
-        name = "Lost"
-
-        def pre_filter(self, pod, snapshot):
-            return None
-
-        def filter(self, state, nodes):
-            yield Reject(nodes.named(["n0"]) & (nodes.pod_count == 0), "no such claim", error=True)
-
     text = 'preemption: running "Lost" filter plugin: no such claim'
     assert outcome_with(Lost(), [wants(4, 1, "a")]) == PostFilterResult(Code.ERROR, (text,))
     assert outcome_with(Lost(), [wants(4, 1, "a")], [wants(4, 2, "b")]).nominated == "n1"
+
+
+@pytest.mark.parametrize(("rule", "cpu", "text"), [
+    (Forgetful, 1, 'expected at least one victim pod on node "n0"'), (Lost, 4, 'running "Lost" filter plugin: no such claim'),
+])  # fmt: skip
+def test_up_to_1_22_errors_are_reasons_of_a_rejection(rule, cpu, text):
+    found = outcome_with(rule(), [wants(cpu, 1, "a")], plugin=DefaultPreemptionV122)
+    assert found == PostFilterResult(Code.UNSCHEDULABLE, (f"0/1 nodes are available: 1 {text}.",))
+    assert outcome_with(rule(), [wants(cpu, 1, "a")], plugin=DefaultPreemptionV123).code is Code.ERROR
+
+
+def test_up_to_1_22_a_nomination_stays_unless_no_node_may_help():
+    cluster = a_cluster([node("n1")], {"n1": [wants(4, 20, "a")]})
+    for plugin, pod, nominated in (
+        (DefaultPreemptionV122(), wants(2, 10), None),
+        (DefaultPreemptionV122(), wants(2, 10, nodeSelector={"no": "node"}), ""),
+        (DefaultPreemptionV123(), wants(2, 10), ""),
+    ):
+        assert preempt(cluster, pod, plugin=plugin).nominated == nominated
 
 
 # -- who may preempt ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import pytest
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController
 from moorage.framework.features import FeatureGates
-from moorage.queue.cluster_events import assigned_pod_events, node_events, object_events, pod_changes
+from moorage.queue.cluster_events import assigned_pod_events, node_events, object_events, own_changes, pod_changes
+from moorage.releases import find_release
 from moorage.state.pod_info import PodInfo
 
 
@@ -58,6 +59,17 @@ POD_CHANGES = {  # old, new, events
 @pytest.mark.parametrize(("old", "new", "events"), POD_CHANGES.values(), ids=POD_CHANGES)
 def test_events_of_an_unscheduled_pod_update(old, new, events):
     assert labels_of(pod_changes(old, new)) == [f"UnschedulablePod{event}" for event in events]
+
+
+@pytest.mark.parametrize(
+    ("release", "hints", "any_update"), [("1.30", True, True), ("1.31", True, False), ("1.31", False, True)]
+)
+def test_any_update_of_a_waiting_pod_retries_it_up_to_1_30_and_without_hints(release, hints, any_update):
+    gates = FeatureGates({"SchedulerQueueingHints": hints}, find_release(release).name)
+    old, new = a_pod(), a_pod(labels={"app": "web"})
+    assert labels_of(own_changes(old, new, gates)) == ["PodUpdate" if any_update else "UnschedulablePodUpdatePodLabel"]
+    reported = a_pod({}, {"conditions": [{"type": "PodScheduled", "status": "False"}]})
+    assert labels_of(own_changes(old, reported, gates)) == ([] if any_update else ["UnschedulablePodUpdate"])
 
 
 def resized(spec, reported):

@@ -39,6 +39,12 @@ _OUTSIDE = frozenset({"other", "server", "world"})
 _KINDS = {kind.resource: kind for kind in KINDS if kind.kind in {"Node", "Pod"}}
 
 
+async def _events(stream):
+    async for lines in stream:
+        for line in lines:
+            yield json.loads(line)
+
+
 class _Jumps(selectors.DefaultSelector):
     """A selector that waits a moment, and then moves the loop's clock on."""
 
@@ -200,8 +206,7 @@ class RealApi(VirtualApi):
         query = {"watch": "true", "resourceVersion": str(version), "allowWatchBookmarks": "true"}
         self._heard["world", plural] = version
         async with self._watching("world", f"/api/v1/{plural}", query) as lines:
-            async for line in lines:
-                event = json.loads(line)
+            async for event in _events(lines):
                 if event["type"] != "BOOKMARK":
                     self._tell(plural, event["object"], gone=event["type"] == "DELETED")
                 self._hears("world", plural, event)
@@ -248,9 +253,10 @@ class RealApi(VirtualApi):
     async def _pump(self, sent, lines, link):
         self._heard[sent.actor, sent.plural] = 0
         with suppress(ClusterError):
-            async for line in lines:
-                self._hears(sent.actor, sent.plural, json.loads(line))
-                link.put(line)
+            async for arrived in lines:
+                for line in arrived:
+                    self._hears(sent.actor, sent.plural, json.loads(line))
+                    link.put(line)
         self._heard.pop((sent.actor, sent.plural), None)
         link.put(None)
 

@@ -86,3 +86,14 @@ def test_a_few_changed_rows_are_recomputed_singly():
     history.play("pods", 12, 1)
     history.check()
     assert history.columns_asked == 2
+
+
+def test_few_rows_are_computed_alone_after_many_changes():
+    history = History()
+    history.check()
+    history.play("pods", 12, 1)
+    some = NodeView(history.cluster.snapshot, np.array([2, 1]))
+    assert history.kept.of(some).tolist() == worth(some).tolist()
+    assert history.columns_asked == 1
+    history.check()
+    assert history.columns_asked == 2

@@ -146,6 +146,7 @@ def test_counts_equal_a_recount(history, asked):
     carry_out(cluster, history)
     for matcher in asked * 2:
         recount = [sum(matcher.matches(pod) for pod in on_row.values()) for on_row in cluster.table.pods]
+        assert counts.rows_with(matcher).tolist() == [number > 0 for number in recount]
         assert counts.of(matcher).tolist() == recount
         for key in ("zone", "rack"):
             assert by_value(cluster, key, counts.by_domain(matcher, key)) == recounted(cluster, key, matcher.matches)

@@ -107,7 +107,7 @@ def described(table: NodeTable) -> dict[str, object]:
         },
         "taints": {name: table.taints.values[table.taints.ids[row]] for row, name in enumerate(names)},
         "features": {name: table.features.values[table.features.ids[row]] for row, name in enumerate(names)},
-        "images": {image: (size, {names[row] for row in rows}) for image, (size, rows) in table.images.items()},
+        "images": {image: (size, {names[row] for row in rows}) for image, (size, rows) in table.images.holders.items()},
         "matching": [by_name(table.pod_counts.of(matcher)) for matcher in MATCHERS],
         "matching in zones": [by_value("zone", table.pod_counts.by_domain(matcher, "zone")) for matcher in MATCHERS],
         "nodes in zones": by_value("zone", table.labels.column("zone").held),

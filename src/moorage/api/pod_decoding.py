@@ -40,7 +40,10 @@ _NODE_FIELD: Final = b'"nodeName":'
 _NODE_TEXT: Final = re.compile(rb'"nodeName": ?"([a-z0-9.-]+)"')
 #: Replaces the node's name in the text of a spec. It cannot occur in a name or in valid JSON.
 _NO_NODE: Final = b"\0"
+_WITHOUT_NODE: Final = re.compile(rb",\s*\0|\0(?:\s*,\s*)?")
 _PROBE: Final = "probe."
+#: The annotations of all pods without any: the decoder makes a dictionary for each.
+_NO_ANNOTATIONS: Final[dict[str, str]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _read_spec: Final = msgspec.json.Decoder(PodSpec).decode
 _read_status: Final = msgspec.json.Decoder(PodStatus).decode
@@ -117,7 +120,15 @@ class PodDecoder:
         probed = _read_spec(key.replace(_NO_NODE, f'"nodeName":"{probe}"'.encode(), 1))
         if spec.node_name != node or probed != replace(spec, node_name=probe):
             return None
-        return replace(spec, node_name="") if node else spec
+        return self._unbound(key, replace(spec, node_name="")) if node else spec
+
+    def _unbound(self, key: bytes, spec: PodSpec) -> PodSpec:
+        """Return the spec that pods with the text of ``key`` have before their bind, so that it is the same object after it."""
+        bare = _WITHOUT_NODE.sub(b"", key, 1)
+        if bare not in self._specs and _read_spec(bare) == spec:
+            _remembered(self._specs, bare, spec)
+        held = self._specs.get(bare)
+        return held if held == spec else spec
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
@@ -167,6 +178,8 @@ class PodDecoder:
             self._words.clear()
         word = self._words.setdefault
         force_setattr(metadata, "namespace", word(metadata.namespace, metadata.namespace))
+        if not metadata.annotations:
+            force_setattr(metadata, "annotations", _NO_ANNOTATIONS)
         if text := metadata.generate_name:
             force_setattr(metadata, "generate_name", word(text, text))
         if time := metadata.creation_timestamp:

@@ -42,6 +42,8 @@ MAX_TEXT: Final = 512
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+#: The nano-units of suffixes that most texts have: with up to nine digits, no amount is rounded or capped.
+_FACTOR: Final = {"m": 10**6, "k": 10**12, "M": 10**15, "Ki": 2**10 * 10**9, "Mi": 2**20 * 10**9, "Gi": 2**30 * 10**9}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIX = ("", *_BINARY)
@@ -155,6 +157,9 @@ def _whole(nano: int, step: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _nano(text: str) -> int:
+    digits, factor = (text[:-2], _FACTOR.get(text[-2:])) if text[-1:] == "i" else (text[:-1], _FACTOR.get(text[-1:]))
+    if factor is not None and len(digits) < 10 and digits.isascii() and digits.isdigit():
+        return int(digits) * factor
     return _nano_of(_amount(text))
 
 

@@ -7,7 +7,6 @@ scores are all equal (no taints, no preferences) adds one constant; only if they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,20 +14,21 @@ import numpy.typing as npt
 
 from moorage.cycle.counted_places import CountedPlaces
 from moorage.cycle.domain_places import REFUSED, DomainPlaces, Domains, OpenPlaces, selected
-from moorage.cycle.node_verdicts import NodePart, Steps, Varying
+from moorage.cycle.node_verdicts import NodePart, Varying
+from moorage.cycle.removed_rows import NewRows
+from moorage.cycle.row_judge import RowJudge
 from moorage.cycle.summed_places import SummedPlaces
 from moorage.cycle.top_places import TopPlaces
-from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
+from moorage.framework.plugin_runner import normalized, scored
 from moorage.framework.profile import Step
-from moorage.framework.reuse import FollowedScores, Scope
-from moorage.framework.verdicts import SKIP
+from moorage.framework.reuse import FollowedScores
 from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import FewRows, NodeInfo, NodeView
+from moorage.state.view import NodeView
 
 __all__ = ["REFUSED", "KeptScores"]
 
@@ -44,33 +44,16 @@ _FEW_DOMAINS = 32
 
 
 class KeptScores:
-    """Totals over the plugins whose scores are cached.
+    """Totals over the plugins whose scores are cached. Call ``score_all`` or ``take_worths`` before the scores are used."""
 
-    ``is_sound`` turns False when a plugin scores out of
-    range: the caller then takes the full path, which reports the error.
-    """
-
-    def __init__(
-        self,
-        steps: Steps,
-        weights: Mapping[str, int],
-        part: NodePart,
-        found: Mapping[str, Any],
-        pod: PodInfo,
-        snapshot: Snapshot,
-    ) -> None:
-        """Run PreScore. Call ``score_all`` or ``take_worths`` before the scores are used."""
+    def __init__(self, part: NodePart, judge: RowJudge) -> None:
         self._part = part
-        self.is_sound = part.is_sound
-        self._pre_score = steps.pre_score
-        states = self._ask_pre_score(found, pod, snapshot)
-        kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
-        self._one_row = kept
-        self._weights = [weights.get(step.name, 1) for step, _ in kept]
+        self._judge = judge
+        self._plan = judge.plan
         #: True if a plugin normalizes its scores.
-        self.must_sum_up = any(step.normalize is not None for step, _ in kept)
-        #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
-        self.by_room = not self.must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
+        self.must_sum_up = judge.plan.must_sum_up
+        #: True if the scores serve few decisions: an open transaction added or removed nodes.
+        self.is_brief = False
         self._raws: list[IntArray] = []
 
     def score_all(self, pod: PodInfo, view: NodeView, allowed: BoolArray) -> None:
@@ -78,57 +61,63 @@ class KeptScores:
         self._allowed, self._ring = allowed, view.table.ring()
         # Copies if the arrays are written to later: a plugin may keep its own.
         copies = self.must_sum_up
-        self._raws = [scored(step, self._state(step, pod), view).astype(np.int64, copy=copies) for step, _ in self._one_row]
+        judge = self._judge
+        self._raws = [scored(step, judge.state(step, pod), view).astype(np.int64, copy=copies) for step, _ in self._plan.scores]
         self._sum_up(pod)
 
     def take_worths(self, worths: IntArray, allowed: BoolArray, table: NodeTable) -> None:
-        """Set the scores of all rows to their ``worths``. ``allowed``: see ``score_all``. Call it only if ``by_room``."""
+        """Set the scores of all rows to their ``worths``. ``allowed``: see ``score_all``. Only if the plan is ``by_room``."""
         self._allowed, self._ring = allowed, table.ring()
         self._varying = list(self._part.varying)
         self._start(worths + self._part.everywhere)
 
-    def _ask_pre_score(self, found: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Any]:
-        states = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in self._pre_score}
-        self._states = {**found, **states}
-        return states
+    def derived(
+        self, rows: NewRows, part: NodePart, judge: RowJudge, allowed: BoolArray, table: NodeTable
+    ) -> KeptScores | None:
+        """Return the scores for the rows after an open transaction added or removed nodes; None: compute them again.
 
-    def follow_nodes(self, found: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Prepare for rows whose nodes were updated. Return False if the scores must be computed again."""
-        skipped = {step.name for step in self._pre_score if self._states[step.name] is SKIP}
-        states = self._ask_pre_score(found, pod, snapshot)
-        if skipped != {name for name, state in states.items() if state is SKIP}:
-            return False
+        ``part`` is derived from this one's, and ``allowed`` belongs to the class. The scores of added nodes are still missing.
+        """
+        before = self._part.total
+        if self.must_sum_up or (before is None) != (part.total is None):
+            return None
+        made = KeptScores.__new__(KeptScores)
+        made.__dict__.update(self.__dict__)
+        made._part, made._judge, made.is_brief = part, judge, table.changes.is_rearranged
+        made._allowed, made._ring, made._varying = allowed, table.ring(), list(part.varying)
+        made._start(rows.of(self._total if before is None else self._total - before))
+        return made
+
+    def follow_nodes(self, table: NodeTable) -> None:
+        """Prepare for rows whose nodes were updated."""
         self._domains.clear()
-        table = snapshot.table
         for key in [key for key, places in self._places.items() if not places.knows(table, key)]:
             del self._places[key]
         for key in [key for key, places in self._open_places.items() if not places.knows_domains(table, key)]:
             del self._open_places[key]
-        return True
-
-    def _state(self, step: Step, pod: PodInfo) -> Any:
-        return self._states.get(step.name, pod)
 
     def _sum_up(self, pod: PodInfo) -> None:
         """Compute every row's total, without the plugins whose scores depend on the highest feasible raw score."""
         total: IntArray | None = None
         everywhere = self._part.everywhere
         self._varying = list(self._part.varying)
-        for (step, _), weight, raw in zip(self._one_row, self._weights, self._raws, strict=True):
+        for (step, _), weight, raw in zip(self._plan.scores, self._plan.weights, self._raws, strict=True):
             if step.normalize is None:
-                self._check(raw)
+                self._judge.check(raw)
                 weighted = raw if weight == 1 else raw * weight
                 total = weighted if total is None else total + weighted
             elif (raw == raw[0]).all():
-                everywhere += int(self._scaled(step, self._state(step, pod), raw[:1])[0]) * weight
+                everywhere += int(self._scaled(step, self._judge.state(step, pod), raw[:1])[0]) * weight
             else:
-                self._varying.append(Varying(step, self._state(step, pod), raw, weight))
+                self._varying.append(Varying(step, self._judge.state(step, pod), raw, weight))
         self._start(np.full(len(self._allowed), everywhere) if total is None else total + everywhere)
 
     def _start(self, total: IntArray) -> None:
         """Begin with these totals of all rows, which lack only the part of the nodes."""
         self._total: IntArray = total if self._part.total is None else total + self._part.total
-        open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
+        open_total = (
+            self._total if self._allowed.item(self._allowed.argmin()) else np.where(self._allowed, self._total, REFUSED)
+        )
         self._in_ring: IntArray = open_total.take(self._ring.rows)
         #: The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible.
         self.in_ring: IntArray | None = None if self._varying else self._in_ring
@@ -144,11 +133,8 @@ class KeptScores:
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
-        self._check(scores)
+        self._judge.check(scores)
         return scores
-
-    def _check(self, scores: IntArray) -> None:
-        self.is_sound = self.is_sound and are_in_range(scores)
 
     # -- the pick -----------------------------------------------------------------------------------------------------
 
@@ -217,22 +203,8 @@ class KeptScores:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
-        """Score one row again and return the weighted sum of the scores that depend on pods, for ``set_row``."""
-        worth = 0
-        for (step, single), weight in () if self.must_sum_up else zip(self._one_row, self._weights, strict=True):
-            state = self._state(step, pod)
-            if single is None:
-                score = int(scored(step, state, snapshot.nodes.at(row))[0])
-            else:
-                score = int(ask(single, "score", state, node))
-            if not 0 <= score <= MAX_SCORE:
-                self.is_sound = False
-            worth += score * weight
-        return worth
-
     def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
-        """Update one row's total from its ``worth_of_row``; None if the row is refused. The node's own part is unchanged."""
+        """Update one row's total from its worth, to which the node's own part is added; None if the row is refused."""
         if worth is None:
             self._write(self._ring.place_at[row], REFUSED)
         elif self.must_sum_up:
@@ -264,33 +236,11 @@ class KeptScores:
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
         if not self.must_sum_up:
-            self.set_rows(view.row_numbers, self.worths(view, allowed, pod), allowed)
+            self.set_rows(view.row_numbers, self._judge.worths(view, allowed, pod), allowed)
             return
-        for (step, _), raw in zip(self._one_row, self._raws, strict=True):
-            raw[view.row_numbers] = scored(step, self._state(step, pod), view)
+        for (step, _), raw in zip(self._plan.scores, self._raws, strict=True):
+            raw[view.row_numbers] = scored(step, self._judge.state(step, pod), view)
         self._sum_up(pod)
-
-    def worths(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> IntArray:
-        """Score some rows again and return the weighted sums of the scores that depend on pods, for ``set_rows``.
-
-        If most rows are refused, only the ``allowed`` ones are scored; the others get 0.
-        """
-        count = np.count_nonzero(allowed)
-        if 2 * count > len(allowed):
-            return self._worths(view, pod)
-        worths = np.zeros(len(allowed), dtype=np.int64)
-        if count:
-            worths[allowed] = self._worths(FewRows(view.snapshot, view.row_numbers[allowed]), pod)
-        return worths
-
-    def _worths(self, view: NodeView, pod: PodInfo) -> IntArray:
-        worths: IntArray | None = None
-        for (step, _), weight in zip(self._one_row, self._weights, strict=True):
-            scores = scored(step, self._state(step, pod), view).astype(np.int64, copy=False)
-            self._check(scores)
-            weighted = scores if weight == 1 else scores * weight
-            worths = weighted if worths is None else worths + weighted
-        return np.zeros(len(view), dtype=np.int64) if worths is None else worths
 
     def set_rows(self, rows: npt.NDArray[np.intp], worths: IntArray, allowed: BoolArray) -> None:
         """Update the totals of rows, of which only those that are ``allowed`` may be picked. A row may be listed twice."""

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
+from moorage.cycle.class_answers import Feasible, Quick
 from moorage.cycle.decision import Decision
 from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
-from moorage.cycle.pod_class import CachedClass, Feasible, Quick
+from moorage.cycle.pod_class import CachedClass
 from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
@@ -224,10 +225,7 @@ class Cycle:
         if cache is None:
             cache = self._classes[profile] = ClassCache(profile)
         try:
-            quick = None
-            if snapshot.table.changes.removals and not nominated:
-                quick = cache.decide_without(pod, snapshot, self.seed)
-            quick = quick or cache.decide(pod, snapshot, nominated, self.seed)
+            quick = cache.decide(pod, snapshot, nominated, self.seed)
         except PluginError:  # the full path reports the node, and whether the error ends the attempt
             return None
         if quick is None:

@@ -114,10 +114,10 @@ class ByDomain:
         gains: dict[str, IntArray] = {}
         for step in scoring.steps(states):
             form = self._scores[step.name]
-            answer = None if form is None else ask(form, "score", scoring.state(step, states), view)
+            state = scoring.state(step, states)
+            answer = None if form is None else ask(form, "score", state, view)
             if answer is None:
                 return None
-            state = scoring.state(step, states)
             places: CountedPlaces | SummedPlaces | None = None
             if isinstance(answer, ScoresByCount):
                 places = rows.counted_places(answer)
@@ -182,7 +182,7 @@ class _OpenRows:
     def __init__(self, scores: KeptScores, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
         self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
         self._totals: IntArray | None = None
-        self._key = next(iter(closed)) if len(closed) == 1 else ""
+        self._key = next(iter(closed)) if len(closed) == 1 and not scores.is_brief else ""
         self._places = scores.places(self._key, table) if self._key else None
         self._open: OpenPlaces | None = None
         if not closed:
@@ -256,7 +256,7 @@ class _OpenRows:
         if not keys:
             return self._scores.first_best(start)
         key = keys.pop()
-        places = None if keys else self._scores.places(key, self._table)
+        places = None if keys or self._scores.is_brief else self._scores.places(key, self._table)
         if places is not None:
             size = len(places.open)
             gain = gains[key].tolist() if key in gains else [0] * size
@@ -267,9 +267,13 @@ class _OpenRows:
     def _best_of_all(self, gains: Mapping[str, IntArray], start: int, counted: Sequence[_Counted] = ()) -> int:
         totals = self.totals
         for cells, gain in counted:
-            totals = totals + gain.take(cells)
+            total = gain.take(cells, mode="clip")  # all are in range: clipping is faster than checking
+            total += totals
+            totals = total
         for key, worth in gains.items():
-            totals = totals + worth.take(self._table.domains_in_ring(key))
+            total = worth.take(self._table.domains_in_ring(key), mode="clip")
+            total += totals
+            totals = total
         return self._table.ring().first_best(totals, start)
 
 

@@ -6,13 +6,13 @@ plugins once for all such classes. When a node is updated, its row is judged aga
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.removed_rows import GONE, MovedRows
+from moorage.cycle.removed_rows import NewRows, new_rows
 from moorage.framework.plugin_runner import are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
@@ -130,7 +130,7 @@ class NodePart:
     def __init__(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
         self._steps = steps
         self._weights = weights
-        self._seen = _Seen(steps, snapshot.table)
+        self._seen = _Seen(_other_nodes(steps), snapshot.table)
         #: False once a change was found that the part cannot follow.
         self._is_current = True
         self.states, self.skipped, self.narrowed, self.refused = ask_pre_filters(steps.pre_filter, pod, snapshot)
@@ -143,6 +143,8 @@ class NodePart:
         #: Plugin whose raw scores are all equal → that score; and the plugins whose scores are in ``total``.
         self._alike: dict[str, int] = {}
         self._summed: set[str] = set()
+        #: Whether all rows are open; None until it is needed, and after a change.
+        self._is_open: bool | None = None
         close_refused(self.allowed, self._filters(), self.states, pod, snapshot.nodes)
         for step, state in self._scoring(pod, snapshot):
             self._add(step, state, scored(step, state, snapshot.nodes))
@@ -150,12 +152,13 @@ class NodePart:
     def _filters(self) -> Iterator[Step]:
         return (step for step in self._steps.filter if step.name not in self.skipped)
 
-    def _scoring(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Step, Any]]:
-        """Return the Score plugins that are not skipped, with their states."""
-        asked: dict[str, Any] = {
-            step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in self._steps.pre_score
-        }
-        states = [(step, asked.get(step.name, self.states.get(step.name, pod))) for step in self._steps.score]
+    def _scoring(self, pod: PodInfo, snapshot: Snapshot, names: Set[str] | None = None) -> list[tuple[Step, Any]]:
+        """Return the Score plugins that are not skipped, with their states; ``names``: of these only, None: all."""
+        pre_score, score = self._steps.pre_score, self._steps.score
+        if names is not None:
+            pre_score, score = (tuple(step for step in steps if step.name in names) for steps in (pre_score, score))
+        asked: dict[str, Any] = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in pre_score}
+        states = [(step, asked.get(step.name, self.states.get(step.name, pod))) for step in score]
         return [(step, state) for step, state in states if state is not SKIP]
 
     def _add(self, step: Step, state: Any, raw: IntArray) -> None:
@@ -175,12 +178,53 @@ class NodePart:
             weighted = scores * np.int64(weight)
             self.total = weighted if self.total is None else self.total + weighted
 
+    # -- after nodes were added or removed ------------------------------------------------------------------------------
+
+    def derived(self, rows: NewRows, pod: PodInfo, snapshot: Snapshot) -> NodePart | None:
+        """Return the part for the rows after an open transaction added or removed nodes; None if it must be computed again."""
+        table, seen = snapshot.table, self._seen
+        if not self._is_current or self.narrowed is not None:
+            return None
+        again = rows.updated(table.changes.updates, seen.position)
+        if again is None:
+            return None
+        made = NodePart.__new__(NodePart)
+        made.__dict__.update(self.__dict__)
+        made._seen = seen.now(table)
+        made.allowed = rows.of(self.allowed)
+        made._is_open = None
+        if self.varying:
+            made.varying = [one._replace(raw=rows.of(one.raw)) for one in self.varying]
+        stay = seen.others_stay(table)
+        reading = (step for step in self._steps.score if step.reuse.other_nodes is not None)
+        sums_stay = stay or not any(step.name in self._summed for step in reading)
+        made.total = rows.of(self.total) if self.total is not None and sums_stay else None
+        if again:
+            at = np.array(list(again), dtype=np.intp)
+            if not made._update(at, at, pod, snapshot):
+                return None
+        return made if stay or made._score_all_again(pod, snapshot, sums_stay=sums_stay) else None
+
+    def _score_all_again(self, pod: PodInfo, snapshot: Snapshot, *, sums_stay: bool) -> bool:
+        """Score all rows by the plugins that read other nodes. Return False if a plugin's scores were all equal."""
+        reading = {step.name for step in self._steps.score if step.reuse.other_nodes is not None} - self._summed
+        asked = reading if sums_stay else reading | self._summed
+        scoring, view = self._scoring(pod, snapshot, asked), snapshot.nodes
+        of_each = (one for one in scoring if one[0].name in reading)
+        if not all(self._score_again(step, state, view.row_numbers, view) for step, state in of_each):
+            return False
+        if not sums_stay:
+            self.total = self._sum_of(scoring, view)
+        return sums_stay or self.total is not None
+
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     @property
     def is_plain(self) -> bool:
         """Return whether all rows are open and have the same score."""
-        return self.total is None and not self.varying and not self.refused and bool(self.allowed.all())
+        if self._is_open is None:
+            self._is_open = bool(self.allowed.all())
+        return self._is_open and self.total is None and not self.varying and not self.refused and self.is_sound
 
     @property
     def arrangement(self) -> int:
@@ -188,24 +232,32 @@ class NodePart:
         return self._seen.arrangement
 
     def follow(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the rows of updated nodes again. Return False if the part must be computed again."""
-        if self._is_current and self._seen.version != snapshot.table.changes.nodes:
+        """Judge the rows of updated nodes again. Return False if the part cannot be used for these rows."""
+        changes = snapshot.table.changes
+        if self._is_current and self._seen.version != changes.nodes:
+            if self.arrangement != changes.arrangement:
+                return False
             self._is_current = False  # also if a plugin raises
             rows = self._seen.updated(snapshot.table)
-            self._is_current = rows is not None and self._update(rows, rows, pod, snapshot)
+            self._is_current = rows is not None and (not len(rows) or self._update(rows, rows, pod, snapshot))
         return self._is_current
 
-    def follow_without(self, moved: MovedRows, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Like ``follow``, while an open transaction has removed nodes; rows keep their numbers. False: do not use the part."""
-        updated = self._seen.updated_without(snapshot.table) if self._is_current else None
-        if not updated:
-            return updated is not None
-        self._is_current = False  # also if a plugin raises
-        present = moved.present(updated, len(self.allowed))
-        self._seen.owed.update(row for row, at in present.items() if at == GONE)
-        left = {row: at for row, at in present.items() if at != GONE}
-        rows, at = (np.fromiter(numbers, dtype=np.intp, count=len(left)) for numbers in (left, left.values()))
-        self._is_current = self._update(rows, at, pod, snapshot)
+    def catch_up(self, position: int, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the nodes that were updated before a position of the log of updates, after which others were added or removed.
+
+        Return False if that is impossible. The nodes must be in the same rows now and must not have changed since.
+        """
+        seen, table = self._seen, snapshot.table
+        if not self._is_current or position <= seen.position:
+            return self._is_current
+        rows = table.changes.updates.since(seen.position, position)
+        if rows is None or not seen.others_stay(table):
+            return False
+        at = np.array(sorted({row for row in rows if row < len(self.allowed)}), dtype=np.intp)
+        if len(at):
+            self._is_current = False  # also if a plugin raises
+            self._is_current = self._update(at, at, pod, snapshot)
+        seen.position = position
         return self._is_current
 
     def _update(self, rows: npt.NDArray[np.intp], at: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -213,7 +265,7 @@ class NodePart:
         found = ask_pre_filters(self._steps.pre_filter, pod, snapshot)
         if not found.agrees_with(self.skipped, self.narrowed, refused=self.refused):
             return False
-        self.states = found.states
+        self.states, self._is_open = found.states, None
         view = NodeView(snapshot, at)
         if len(rows) <= FEW:
             for row, now in zip(rows.tolist(), at.tolist(), strict=True):
@@ -256,52 +308,61 @@ class NodePart:
         """Write the scores of some rows in ``total``. Return False if one is out of range."""
         if self.total is None:
             return True
-        total = np.zeros(len(rows), dtype=np.int64)
+        total = self._sum_of(scoring, view)
+        if total is None:
+            return False
+        self.total[rows] = total
+        return True
+
+    def _sum_of(self, scoring: list[tuple[Step, Any]], view: NodeView) -> IntArray | None:
+        """Return the sum of the scores of a view for ``total``; None if one is out of range."""
+        total: IntArray | None = None
         for step, state in scoring:
             if step.name in self._summed:
                 scores = scored(step, state, view)
                 if not are_in_range(scores):
-                    return False
-                total += scores * np.int64(self._weights.get(step.name, 1))
-        self.total[rows] = total
-        return True
+                    return None
+                weighted = scores * np.int64(self._weights.get(step.name, 1))
+                total = weighted if total is None else total + weighted
+        return total
 
 
 class _Seen:
     """The state of the table's nodes up to which a part is current."""
 
-    def __init__(self, steps: Steps, table: NodeTable) -> None:
-        named = {
-            step.name: step.reuse.other_nodes for step in (*steps.pre_filter, *steps.filter, *steps.pre_score, *steps.score)
-        }
-        self._others = [other_nodes for other_nodes in named.values() if other_nodes is not None]
-        #: Rows that were updated and removed, to be judged when they are back.
-        self.owed: set[int] = set()
+    __slots__ = ("_others", "_versions", "arrangement", "position", "version")
+
+    def __init__(self, others: Sequence[Callable[[NodeTable], Hashable]], table: NodeTable) -> None:
+        """``others``: the versions of what the answers for a row depend on beside its node."""
+        self._others = others
         self._note(table)
 
     def _note(self, table: NodeTable) -> None:
-        self.version, self.arrangement = table.changes.nodes, table.changes.arrangement
-        self._position = table.changes.updates.position
+        changes = table.changes
+        self.version, self.arrangement, self.position = changes.nodes, changes.arrangement, changes.updates.position
         self._versions = [version(table) for version in self._others]
 
-    def updated_without(self, table: NodeTable) -> list[int] | None:
-        """Return the same where nodes were removed, under the numbers that the rows had when they were updated."""
-        if any(version(table) != before for version, before in zip(self._others, self._versions, strict=True)):
-            return None
-        rows = table.changes.updates.since(self._position)
-        self._position = table.changes.updates.position
-        return rows
+    def now(self, table: NodeTable) -> _Seen:
+        """Return the present state."""
+        return _Seen(self._others, table)
+
+    def others_stay(self, table: NodeTable) -> bool:
+        """Return whether the answers for rows that were not updated are still the same."""
+        return [version(table) for version in self._others] == self._versions
 
     def updated(self, table: NodeTable) -> npt.NDArray[np.intp] | None:
         """Return the rows updated since the last call; None if the answers for other rows may have changed too."""
-        rows = table.changes.updates.since(self._position)
+        rows = table.changes.updates.since(self.position)
         arrangement, versions = self.arrangement, self._versions
         self._note(table)
         if rows is None or arrangement != self.arrangement or versions != self._versions:
             return None
-        changed = np.array(sorted(self.owed.union(rows)), dtype=np.intp)
-        self.owed.clear()
-        return changed
+        return np.array(sorted(set(rows)), dtype=np.intp)
+
+
+def _other_nodes(steps: Steps) -> list[Callable[[NodeTable], Hashable]]:
+    named = {step.name: step.reuse.other_nodes for step in (*steps.pre_filter, *steps.filter, *steps.pre_score, *steps.score)}
+    return [other_nodes for other_nodes in named.values() if other_nodes is not None]
 
 
 class NodeParts:
@@ -317,6 +378,8 @@ class NodeParts:
     def of(self, key: Hashable, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> NodePart:
         """Return the part for this key, without the plugins ``asked``, which run for each pod."""
         part = self._parts.pop(key, None)
+        if part is not None and part.arrangement != snapshot.table.changes.arrangement:
+            part = self._derived(part, pod, snapshot)
         if part is None or not part.follow(pod, snapshot):
             steps = self._steps.get(asked)
             if steps is None:
@@ -326,3 +389,8 @@ class NodeParts:
                 del self._parts[next(iter(self._parts))]
         self._parts[key] = part
         return part
+
+    @staticmethod
+    def _derived(part: NodePart, pod: PodInfo, snapshot: Snapshot) -> NodePart | None:
+        rows = new_rows(snapshot.table.changes, part.arrangement, len(part.allowed))
+        return None if rows is None else part.derived(rows, pod, snapshot)

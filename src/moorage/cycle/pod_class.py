@@ -8,19 +8,22 @@ cached ones.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, structs
+from msgspec import structs
 
 from moorage.cycle.cached_scores import KeptScores
+from moorage.cycle.class_answers import Feasible, Quick, SplitSteps
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
-from moorage.cycle.node_verdicts import FEW, NodePart, Steps, ask_pre_filters, both, close_refused
+from moorage.cycle.first_look import Look, look_again, look_at
+from moorage.cycle.joined_rooms import DistinctScores
+from moorage.cycle.node_verdicts import FEW, NodePart, ask_pre_filters, both
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
-from moorage.cycle.removed_rows import GONE, moved_rows
-from moorage.cycle.room_scores import REFUSED_ROOM
-from moorage.cycle.row_judge import RoomLook, RowJudge, distinct_rooms
+from moorage.cycle.removed_rows import NewRows, new_rows
+from moorage.cycle.room_scores import REFUSED_ROOM, RoomScores
+from moorage.cycle.row_judge import RowJudge
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
@@ -32,64 +35,54 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import FewRows, NodeView
 
-__all__ = ["CachedClass", "Feasible", "Quick", "SplitSteps"]
+__all__ = ["CachedClass", "looks_left"]
 
 #: Tables of so many rows are judged row by row where a room's verdict stands for its rows.
 _SMALL_TABLE = 16
-#: In tables with so many rows the first pod of a class is decided without arrays. In smaller ones they cost less than they
-#: save if a second pod comes.
-_MANY_ROWS = 20_000
+#: A class that comes back after more changes than this is judged once more without arrays: it may come back as late again.
+_LONG_AWAY = 64
+#: So many decisions of a class are looks, if the pods of the class are far between.
+_LOOKS = 2
+#: A look at so many distinct rooms costs as much as following one change of a row.
+_ROOMS_FOR_A_CHANGE = 8
+#: The most distinct rooms that a class without arrays looks at where it does not follow changes.
+_MOST_ROOMS = 2048
+#: A class that is further behind than this many changes is computed again where nodes were added or removed.
+_FEW_CHANGES = 256
 #: Answers about rooms with nominated pods that one class caches.
 _CROWDED_KEPT = 4096
 
 
-class Quick(Struct, frozen=True):
-    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points.
+def looks_left(behind: int | None) -> int:
+    """Return how many looks a new class may take.
 
-    ``among``: how many rows PreFilter left for this pod; -1 if it left all.
+    ``behind``: how many changes there were since a first look without the class; None if there was none
     """
-
-    row: int
-    feasible: int
-    found: PreFiltered
-    among: int = -1
-
-
-class Feasible(NamedTuple):
-    """The rows that a pod could go to, as a mask that must not be changed, their number, and PreFilter's state.
-
-    ``by_row``: the verdict on each row depends on its node and the pods there alone
-    """
-
-    rows: BoolArray
-    number: int
-    found: PreFiltered
-    by_row: bool = False
-
-
-class SplitSteps(NamedTuple):
-    """The plugins of a class: ``asked`` run for each pod, the cached answers of ``on_rows`` depend on the pods of a row, and
-    ``idle`` are PreFilter plugins with nothing to do."""
-
-    asked: Steps
-    on_rows: Steps
-    idle: frozenset[str]
+    if behind is None:
+        return _LOOKS
+    return _LOOKS - 1 if behind > _LONG_AWAY else 0
 
 
 class CachedClass:
     """The cached verdicts and scores of one class. Arrays have one entry per row of the table.
 
-    Many classes have a single pod. So in a large cluster, if all plugins read only sums, the first pod is decided by the
-    distinct rooms, and the second one makes the arrays.
+    Many classes have a single pod. So if all plugins read only sums, the first pod is decided by one look at the rows, and the
+    next one makes the arrays, unless it comes long after.
     """
 
     def __init__(
         self, profile: Profile, steps: SplitSteps, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot,
+        before: CachedClass | None = None, looks: int = 0,
     ) -> None:  # fmt: skip
+        """``before``: the same class as it was cached before nodes changed in a way that it could not follow.
+
+        ``looks``: how many decisions of a new class may be looks
+        """
+        changes = snapshot.table.changes
         self._profile = profile
         self._by_domain = by_domain
         self._asked = steps.asked
-        self._pre_filters = steps.on_rows.pre_filter
+        self._pre_filters = steps.on_rows.steps.pre_filter
         self._part = part
         found = self._own = ask_pre_filters(self._pre_filters, pod, snapshot)
         self._states: dict[str, Any] = {**part.states, **found.states}
@@ -99,48 +92,66 @@ class CachedClass:
         self._is_current = True
         #: True once a second pod of the class has been decided.
         self.asked_again = False
-        self._nodes_seen, self._arrangement = snapshot.table.changes.nodes, snapshot.table.changes.arrangement
-        self._updates_seen = snapshot.table.changes.updates.position
-        self._position = snapshot.table.changes.position
+        self._nodes_seen, self._arrangement = changes.nodes, changes.arrangement
+        self._updates_seen = changes.updates.position
+        self._position = changes.position
         self._narrowed = both(part.narrowed, found.narrowed)
-        self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
-        self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, snapshot)
-        self._judge = RowJudge(self._filters, self._states, self._scores)
-        self._rows: npt.NDArray[np.intp] | None = None
-        #: The scores by room; None if a plugin reads more than sums.
-        self._rooms = self._judge.rooms
-        #: (room, requests of the nominated pods) → whether the pod fits there.
-        self._crowded: dict[Hashable, bool] = {}
-        self._nominated_rows: NominatedRows | None = None
+        self._judge = RowJudge(steps.on_rows, frozenset(found.skipped), self._states, pod, snapshot)
+        self._judge.is_sound = part.is_sound
         #: The PreFilter results that all pods of the class share; None if a plugin runs for each of them.
-        asks_none = not steps.asked and not steps.asked.pre_filter and self._narrowed is None
+        asks_none = steps.asks_none and self._narrowed is None
         self._found_by_all = PreFiltered(self._states, self._skips) if asks_none else None
-        #: For the first pod; while it is not None the class has no arrays.
-        self._look: RoomLook | None = None
-        if not asks_none or not part.is_plain or not self._look_at_rooms(pod, snapshot):
+        #: The look for the next decision, if the class has no arrays.
+        self._look: Look | None = None
+        #: The scores of the distinct rooms, if looks read them.
+        self._distinct: DistinctScores | None = None
+        self._has_arrays = False
+        #: How many more looks the class may take before it has arrays.
+        self._looks_left = (looks if before is None else before.looks_after(snapshot)) if asks_none else 0
+        looked_again = before is not None and before._distinct is not None and not before._has_arrays
+        if not self._take_look(pod, snapshot, _MOST_ROOMS if looked_again else 0):
             self._fill(pod, snapshot)
 
-    def _look_at_rooms(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the distinct rooms. Return False if a plugin reads more than sums, there are too many, or few rows."""
-        look = self._rooms is not None and len(snapshot.table) >= _MANY_ROWS
-        distinct = distinct_rooms(snapshot) if look else None
-        if distinct is None:
-            return False
-        worths = self._judge.of_view(FewRows(snapshot, distinct.rows), pod)
-        refused = int(distinct.held[worths < 0].sum()) if worths.item(worths.argmin()) < 0 else 0
-        self._look = RoomLook(worths, distinct.held, len(snapshot.table) - refused)
-        return True
+    def looks_after(self, snapshot: Snapshot) -> int:
+        """Return how many looks the class may take after a change of nodes; fewer if it could follow it with arrays."""
+        changes = snapshot.table.changes
+        return self._looks_left if changes.is_rearranged or self._arrangement == changes.arrangement else _LOOKS
+
+    def _take_look(self, pod: PodInfo, snapshot: Snapshot, most_rooms: int) -> bool:
+        """Judge the rows for one decision. Return False if the class should have arrays.
+
+        ``most_rooms``: if there are more distinct rooms, only the first looks are worth it
+        """
+        position = snapshot.table.changes.position
+        if self._looks_left:
+            self._looks_left -= 1
+            self._look = look_at(self._judge, self._part, pod, snapshot)
+        elif most_rooms and self._found_by_all is not None and self._part.is_plain and self._judge.plan.by_room:
+            if self._distinct is None:
+                self._distinct = self._judge.distinct_scores(pod)
+            if self._distinct is not None:
+                self._look = look_again(self._judge, self._distinct, pod, snapshot, most_rooms)
+        if self._look is not None:
+            self._position = position
+        return self._look is not None
 
     def _fill(self, pod: PodInfo, snapshot: Snapshot) -> None:
         """Judge all rows, from now on in arrays."""
-        self._look, self._position = None, snapshot.table.changes.position
+        self._look, self._has_arrays, self._position = None, True, snapshot.table.changes.position
+        self._scores = KeptScores(self._part, self._judge)
+        self._rows: npt.NDArray[np.intp] | None = None
+        #: The scores by room; None if a plugin reads more than sums.
+        self._rooms: RoomScores | None = self._judge.room_scores(pod) if self._judge.plan.by_room else None
+        #: (room, requests of the nominated pods) → whether the pod fits there.
+        self._crowded: dict[Hashable, bool] = {}
+        self._nominated_rows: NominatedRows | None = None
         narrowed = self._own.narrowed
         #: The array of the part itself, which changes with it, unless PreFilter left fewer rows here.
         self._nodes_allow = self._part.allowed if narrowed is None else self._part.allowed & narrowed
         self.allowed: BoolArray = self._nodes_allow.copy()
         self._nodes_allow_cells, self._allowed_cells = self._nodes_allow.data, self.allowed.data
         if self._rooms is None:
-            close_refused(self.allowed, (step for step, _ in self._filters), self._states, pod, snapshot.nodes)
+            self._judge.close(self.allowed, pod, snapshot.nodes)
             self._scores.score_all(pod, snapshot.nodes, self.allowed)
         else:
             worths = self._judge.of_all(pod, snapshot, self._rooms)
@@ -148,15 +159,83 @@ class CachedClass:
             self._scores.take_worths(worths, self.allowed, snapshot.table)
         self._count = int(np.count_nonzero(self.allowed))
 
+    @property
+    def arrangement(self) -> int:
+        """The arrangement of nodes that the class is computed for (see ``ChangeLog``)."""
+        return self._arrangement
+
+    def derived(self, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:
+        """Return the class for the rows after an open transaction added or removed nodes; None: compute it again.
+
+        This class keeps its answers for when the transaction is rolled back.
+        """
+        changes = snapshot.table.changes
+        if not self._has_arrays or self._refused or self._narrowed is not None or not self._is_current:
+            return None
+        rows = new_rows(changes, self._arrangement, len(self.allowed))
+        if rows is None or changes.behind(self._position) > _FEW_CHANGES:
+            return None
+        self._catch_up(rows, pod, snapshot)
+        changed = rows.changed(changes, self._position)
+        part = None if changed is None else self._part.derived(rows, pod, snapshot)
+        if changed is None or part is None:
+            return None
+        made = CachedClass.__new__(CachedClass)
+        made.__dict__.update(self.__dict__)
+        made._part, made._nodes_seen, made._arrangement = (
+            part,
+            -1,
+            changes.arrangement,
+        )  # so plugins are asked before they judge
+        made._position, made._updates_seen = changes.position, changes.updates.position
+        made.allowed, made._nodes_allow = rows.of(self.allowed), part.allowed
+        made._nodes_allow_cells, made._allowed_cells = made._nodes_allow.data, made.allowed.data
+        made._rows, made._nominated_rows = None, None
+        made._count = int(np.count_nonzero(made.allowed))
+        if changed and not self._knows_rooms(changed, snapshot) and not made._prepare_again(pod, snapshot):
+            return None
+        scores = self._scores.derived(rows, part, made._judge, made.allowed, snapshot.table)
+        if scores is None:
+            return None
+        made._scores = scores
+        for row in changed:
+            made._judge_row(row, pod, snapshot)
+        return made
+
+    def _catch_up(self, new: NewRows, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Judge rows that changed before the nodes were added or removed: the next derived class need not then."""
+        begin, updates, rows = new.settled(snapshot.table.changes, self._position, len(self.allowed))
+        if rows and self._knows_rooms(rows, snapshot) and self._part.catch_up(updates, pod, snapshot):
+            for row in rows:
+                self._judge_row(row, pod, snapshot)
+            self._position, self._rows = begin, None
+
+    def _prepare_again(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Run PreFilter and PreScore for new rows. Return False if they answer otherwise than before."""
+        own = ask_pre_filters(self._pre_filters, pod, snapshot)
+        if not own.agrees_with(self._own.skipped, None, refused=False):
+            return False
+        self._own, self._states = own, {**self._part.states, **own.states}
+        if self._found_by_all is not None:
+            self._found_by_all = PreFiltered(self._states, self._skips)
+        judge = self._judge.derived(self._states, pod, snapshot)
+        if judge is None:
+            return False
+        self._judge, self._nodes_seen = judge, snapshot.table.changes.nodes
+        return True
+
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge the rows that changed since the last pod of the class. False: the class must be computed again."""
         changes = snapshot.table.changes
-        if self._look is not None:
+        if not self._has_arrays:
             self.asked_again = True
+            behind = changes.behind(self._position) if changes.nodes == self._nodes_seen else 0
+            if behind > _LONG_AWAY and self._take_look(pod, snapshot, _ROOMS_FOR_A_CHANGE * behind):
+                return True
             return self.follows(pod, snapshot)
-        if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot):
+        if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot, lazily=True):
             return False
         behind = changes.position - self._position
         if behind == 1 and changes.last < len(self.allowed):  # otherwise the row is gone
@@ -167,11 +246,14 @@ class CachedClass:
         self.asked_again = True
         return True
 
-    def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Follow the updates of nodes. False: the class must be computed again."""
-        if snapshot.table.changes.nodes != self._nodes_seen:
-            self._is_current = self._is_current and self._look is None and self._follow_nodes(pod, snapshot)
-        if self._look is not None and self._is_current:
+    def follows(self, pod: PodInfo, snapshot: Snapshot, *, lazily: bool = False) -> bool:
+        """Follow the updates of nodes. False: the class must be computed again. ``lazily``: see ``_follow_nodes``."""
+        changes = snapshot.table.changes
+        if changes.nodes != self._nodes_seen:
+            if self._arrangement != changes.arrangement:
+                return False
+            self._is_current = self._is_current and self._has_arrays and self._follow_nodes(pod, snapshot, lazily=lazily)
+        if self._is_current and not self._has_arrays:
             self._fill(pod, snapshot)
         return self._is_current
 
@@ -196,43 +278,53 @@ class CachedClass:
                 self._judge_row(row, pod, snapshot)
         return True
 
-    def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Update the answers of plugins that read only nodes, for updated nodes. False: the class must be computed again."""
-        changes = snapshot.table.changes
+    def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot, *, lazily: bool) -> bool:
+        """Update the answers of plugins that read only nodes, for updated nodes. False: the class must be computed again.
+
+        ``lazily``: the other plugins are not asked again while the rooms of all changed rows are known
+        """
+        changes, narrowed = snapshot.table.changes, self._own.narrowed
         updated = changes.updates.since(self._updates_seen)
-        if self._arrangement != changes.arrangement or updated is None:
+        if updated is None or not self._part.follow(pod, snapshot):
             return False
-        if not self._part.follow(pod, snapshot) or not self._ask_again(pod, snapshot):
+        self._scores.follow_nodes(snapshot.table)
+        if lazily and narrowed is None and self._knows_rooms_since(snapshot):
+            self._updates_seen = changes.updates.position
+            return True
+        if not self._ask_again(pod, snapshot):
             return False
-        narrowed = self._own.narrowed
         if narrowed is not None:
             self._nodes_allow[updated] = self._part.allowed[updated] & narrowed[updated]
-        self._nodes_seen, self._updates_seen = changes.nodes, changes.updates.position
+        self._updates_seen = changes.updates.position
         return True
+
+    def _knows_rooms_since(self, snapshot: Snapshot) -> bool:
+        changes = snapshot.table.changes
+        rows = changes.since(self._position) if changes.behind(self._position) <= FEW else None
+        return rows is not None and self._knows_rooms((row for row in rows if row < len(self.allowed)), snapshot)
 
     def _ask_again(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Run PreFilter and PreScore again. Return False if they answer otherwise than before."""
         before, found = self._own, ask_pre_filters(self._pre_filters, pod, snapshot)
         if not found.agrees_with(before.skipped, before.narrowed, refused=before.refused):
             return False
-        self._states = self._judge.states = {**self._part.states, **found.states}
+        self._states = {**self._part.states, **found.states}
         if self._found_by_all is not None:
             self._found_by_all = PreFiltered(self._states, self._skips)
-        return self._scores.follow_nodes(self._states, pod, snapshot)
+        self._nodes_seen = snapshot.table.changes.nodes
+        return self._judge.follow_nodes(self._states, pod, snapshot)
 
-    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot, at: int | None = None) -> None:
-        """Judge a row again; ``at`` is the row of its node now, if it is another."""
-        if at is None:
-            at = row
+    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Judge a row again."""
         if not self._nodes_allow_cells[row]:
             self._close(row, pod, snapshot)  # if its node was updated
             return
         if self._rooms is None:
-            worth = self._judge.one(at, pod, snapshot)
+            worth = self._judge.one(row, pod, snapshot)
         else:
-            found = self._rooms.get(snapshot.table.rooms.at(at))
+            found = self._rooms.get(snapshot.table.rooms.at(row))
             if found is None:
-                found = self._judge.of_room(at, pod, snapshot, self._rooms)
+                found = self._judge.of_room(row, pod, snapshot, self._rooms)
             worth = None if found == REFUSED_ROOM else found
         allowed = worth is not None
         if allowed is not self._allowed_cells[row]:
@@ -245,7 +337,7 @@ class CachedClass:
         if self._rooms is None:
             view = FewRows(snapshot, rows)
             allowed = self._nodes_allow[rows]
-            close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+            self._judge.close(allowed, pod, view)
             self._scores.rescore(view, allowed, pod)
         else:
             worths = self._judge.of_rooms(rows, pod, snapshot, self._rooms)
@@ -277,18 +369,18 @@ class CachedClass:
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path."""
-        if self._refused or not self._scores.is_sound:
+        if self._refused or not self._judge.is_sound:
             return None
-        look = self._look
-        if look is not None and self._found_by_all is not None and not nominated:
-            start = ring_position(pod.uid, seed)
-            return Quick(look.best(snapshot, start), look.feasible, self._found_by_all) if look.feasible else None
-        if look is not None:
+        if self._look is not None and self._found_by_all is not None and not nominated:
+            return self._decide_by_look(self._look, self._found_by_all, pod.uid, snapshot, seed)
+        if not self._has_arrays:
             self._fill(pod, snapshot)
         if not self._count:
             return None
         if self._found_by_all is not None and not nominated and self._scores.in_ring is not None:
             return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, self._found_by_all)
+        if nominated and self._nodes_seen != snapshot.table.changes.nodes and not self._ask_again(pod, snapshot):
+            return None
         found, narrowed = self._found(pod, snapshot)
         if found is None:
             return None
@@ -299,6 +391,11 @@ class CachedClass:
                 return self._counted(quick, None) if quick.feasible else None
         return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
 
+    def _decide_by_look(self, look: Look, found: PreFiltered, uid: str, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Return the decision, and drop the look: it is large, and a later pod needs another one."""
+        self._look = None
+        return Quick(look.best(snapshot, ring_position(uid, seed)), look.feasible, found) if look.feasible else None
+
     def decide_copy(self, uid: str, like: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Do ``refresh`` and ``decide`` while no pod is nominated. Call it only if the class ``is_for_all``.
 
@@ -306,8 +403,12 @@ class CachedClass:
         """
         if not self.refresh(like, snapshot) or self._found_by_all is None:
             return None
+        if self._refused or not self._judge.is_sound:
+            return None
+        if self._look is not None:
+            return self._decide_by_look(self._look, self._found_by_all, uid, snapshot, seed)
         scores = self._scores
-        if self._refused or not scores.is_sound or not self._count or scores.in_ring is None:
+        if not self._count or scores.in_ring is None:
             return None
         return Quick(scores.first_best(ring_position(uid, seed)), self._count, self._found_by_all)
 
@@ -335,42 +436,13 @@ class CachedClass:
             lambda row, rivals: self._fits_beside(rivals, row, pod, snapshot, found),
         )  # fmt: skip
 
-    def decide_without(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Decide while an open transaction has removed nodes; None if the class must be computed again for the remaining nodes.
-
-        The rows of the removed nodes are refused, and the arrays keep their values for when the nodes return.
-        """
-        changes, scores = snapshot.table.changes, self._scores
-        if self._look is not None or self._found_by_all is None or self._refused:
-            return None
-        if scores.in_ring is None or scores.must_sum_up:
-            return None
-        noted = changes.since(self._position)
-        moved = moved_rows(changes.removals, self._arrangement)
-        if noted is None or moved is None or not self._is_current or not self._part.follow_without(moved, pod, snapshot):
-            return None
-        self._position, self._rows, self.asked_again = changes.position, None, True
-        present = moved.present(noted, len(self.allowed))
-        if not self._knows_rooms(present.values(), snapshot) and not self._ask_again(pod, snapshot):
-            self._is_current = False
-            return None
-        for row, at in present.items():
-            if at == GONE:
-                self._close(row, pod, snapshot)
-            else:
-                self._judge_row(row, pod, snapshot, at)
-        if not self._count or not scores.is_sound:
-            return None
-        best = scores.first_best(ring_position(pod.uid, seed))
-        return Quick(moved.now.get(best, best), self._count, self._found_by_all)
-
     def _knows_rooms(self, rows: Iterable[int], snapshot: Snapshot) -> bool:
         """Return whether no plugin has to be asked about these rows."""
         known = self._rooms
         if known is None:
             return False
         cells = snapshot.table.rooms.followed().cells
-        return all(row == GONE or known.get(cells[row]) is not None for row in rows)
+        return all(known.get(cells[row]) is not None for row in rows)
 
     def _close(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
         if self._allowed_cells[row]:
@@ -380,17 +452,21 @@ class CachedClass:
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
         """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
-        if self._look is not None:
+        if not self._has_arrays:
             self._fill(pod, snapshot)
         found = None if self._refused else self._found(pod, snapshot)
         if found is None or found[0] is None:
             return Feasible(np.zeros(len(self.allowed), dtype=bool), 0, PreFiltered(self._states, self._skips))
         if self._found_by_all is not None:
-            return Feasible(self.allowed, self._count, self._found_by_all, True)
+            return Feasible(self.allowed, self._count, self._found_by_all, frozenset())
+        beside = None
+        if self._narrowed is None and found[1] is None:
+            asked = (*self._asked.pre_filter, *self._asked.filter)
+            beside = frozenset([step.name for step in asked if step.name not in found[0].skipped])
         rows = self._feasible(pod, snapshot, found[0], found[1], None)
         if rows is None:
-            return Feasible(self.allowed, self._count, found[0])
-        return Feasible(rows, int(np.count_nonzero(rows)), found[0])
+            return Feasible(self.allowed, self._count, found[0], beside)
+        return Feasible(rows, int(np.count_nonzero(rows)), found[0], beside)
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
         """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
@@ -422,7 +498,7 @@ class CachedClass:
         if extra is None or extra.item(extra.argmin()) == extra.item(extra.argmax()):  # equal for all rows
             return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
         totals = self._scores.totals(rows) + extra
-        if not self._scores.is_sound:
+        if not self._judge.is_sound:
             return None
         best = rows[totals == totals.max()]
         return Quick(draw(snapshot.table, best, pod.uid, seed), count, found)
@@ -434,7 +510,7 @@ class CachedClass:
         if self._scores.in_ring is None:
             rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
             totals = self._scores.totals(rows)
-            if not self._scores.is_sound:
+            if not self._judge.is_sound:
                 return None
             return Quick(draw(snapshot.table, rows[totals == totals.max()], pod.uid, seed), count, found)
         return Quick(self._scores.first_best(ring_position(pod.uid, seed), feasible), count, found)

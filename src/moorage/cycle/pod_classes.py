@@ -13,14 +13,19 @@ from __future__ import annotations
 from collections.abc import Hashable
 from types import MappingProxyType
 
+from moorage.cycle.class_answers import Feasible, Quick, SplitSteps
 from moorage.cycle.domain_verdicts import ByDomain
+from moorage.cycle.first_look import Look, first_look
 from moorage.cycle.narrowed_nodes import NarrowLook
 from moorage.cycle.node_verdicts import NodeParts, Steps
 from moorage.cycle.pinned_pods import PinnedPods
-from moorage.cycle.pod_class import CachedClass, Feasible, Quick, SplitSteps
-from moorage.cycle.pod_signatures import Signer
+from moorage.cycle.pod_class import CachedClass, looks_left
+from moorage.cycle.pod_signatures import Signed, Signer
+from moorage.cycle.row_judge import RowPlans
 from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.ties import ring_position
 from moorage.cycle.what_if import Nominated
+from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.state.cluster import Snapshot
@@ -30,11 +35,15 @@ __all__ = ["ClassCache"]
 
 #: Rows cached in all classes together, at about 70 bytes each.
 _ROWS_KEPT = 4_000_000
+#: The most classes that are kept while nodes are added or removed in a transaction.
+_DERIVED_KEPT = 64
 #: The most routes that are cached; all are dropped when there are more.
 _ROUTES_KEPT = 4096
 _NONE: Nominated = MappingProxyType({})
 #: The most keys that are kept of classes that were seen but not cached.
 _PASSED_BY_REMEMBERED = 4096
+#: The most keys that are kept of classes that had one look.
+_LOOKED_REMEMBERED = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
@@ -47,8 +56,13 @@ class ClassCache:
         self._classes: dict[Hashable, CachedClass] = {}
         #: The key of the class of the last decision, if it is cached.
         self._decided: Hashable | None = None
+        #: Classes for the rows after an open transaction added or removed nodes, with those that they are derived from.
+        self._derived: dict[Hashable, tuple[CachedClass, CachedClass]] = {}
+        self._derived_for = -1
         #: Keys of classes that were seen but not cached.
         self._passed_by: set[Hashable] = set()
+        #: Keys of classes that had one look and are not cached, with the position in the change log then.
+        self._looked: dict[Hashable, int] = {}
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         scopes = {name: _scope_of(step) for name, step in steps.items()}
         always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
@@ -108,7 +122,9 @@ class ClassCache:
             route.share(pod)
             if route.pod_class.refresh(pod, snapshot):
                 return route.pod_class.feasible(pod, snapshot)
-        self._decide_first(pod, shape, snapshot, 0)
+        if self._pays:
+            self._find(pod, snapshot, shape)
+            self._keep_route(shape, snapshot)
         return None if self._decided is None else self._classes[self._decided].feasible(pod, snapshot)
 
     def _leads(self, route: ShapeRoute[CachedClass], snapshot: Snapshot) -> bool:
@@ -128,14 +144,15 @@ class ClassCache:
         route = self._routes.get(shape)
         if route is not None and self._leads(route, snapshot) and route.pod_class.follows(pod, snapshot):
             return route
-        self._find(pod, snapshot)
-        return self._keep_route(shape, snapshot)
+        self._find(pod, snapshot, shape)
+        route = self._keep_route(shape, snapshot)
+        return route if route is not None and route.pod_class.follows(pod, snapshot) else None
 
     def _decide_first(
         self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE
     ) -> Quick | None:
         """Decide, and cache the route from the pod's shape to its class."""
-        quick = self.decide(pod, snapshot, nominated, seed)
+        quick = self.decide(pod, snapshot, nominated, seed, shape)
         self._keep_route(shape, snapshot)
         return quick
 
@@ -151,48 +168,86 @@ class ClassCache:
         self._by_parts[_parts_of(known.first)] = route
         return route
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+    def decide(
+        self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int, shape: bytes | None = None
+    ) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
         self._decided = None
         if not self._pays:
             return None
         if self._narrow.concerns(pod):
             return None if nominated else self._decide_narrow(pod, snapshot)
-        known = self._find(pod, snapshot)
-        return None if known is None else known.decide(pod, snapshot, nominated, seed)
-
-    def decide_without(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Decide where an open transaction removed nodes and no pod is nominated; None: call ``decide``."""
-        if not self._pays or self._narrow.concerns(pod):
-            return None
         try:
-            key = self._signer.sign(pod, snapshot).key
+            signed = self._signer.sign(pod, snapshot, shape)
         except TypeError:  # a signature that cannot be hashed
             return None
-        known = self._classes.pop(key, None)
-        if known is None:
-            return None
-        quick = known.decide_without(pod, snapshot, seed)
-        self._classes[key], self._used_last = known, None
-        return quick
+        if signed.key not in self._classes and signed.key not in self._looked and not nominated:
+            looked = self._look(signed, pod, snapshot)
+            if looked is not None:
+                look, found = looked
+                return Quick(look.best(snapshot, ring_position(pod.uid, seed)), look.feasible, found) if look.feasible else None
+        return self._class_of(signed, pod, snapshot).decide(pod, snapshot, nominated, seed)
 
-    def _find(self, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:
+    def _look(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> tuple[Look, PreFiltered] | None:
+        """Judge the rows for a pod that may be the only one of its class; None if it should have a class."""
+        split = self._split(signed.asked)
+        if not split.asks_none:
+            return None
+        part = self._parts.of(signed.on_nodes, signed.asked, pod, snapshot)
+        looked = first_look(split.on_rows, split.idle, part, pod, snapshot)
+        if looked is not None:
+            if len(self._looked) >= _LOOKED_REMEMBERED:
+                self._looked.clear()
+            self._looked[signed.key] = snapshot.table.changes.position
+        return looked
+
+    def _find(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None = None) -> CachedClass | None:
         """Return the pod's class, up to date; None if it has none. Sets ``_decided`` to its key if the class is cached."""
         self._decided = None
         try:
-            key, asked, on_nodes = self._signer.sign(pod, snapshot)
+            signed = self._signer.sign(pod, snapshot, shape)
         except TypeError:  # a signature that cannot be hashed
             return None
+        return self._class_of(signed, pod, snapshot)
+
+    def _class_of(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> CachedClass:
+        """Do the same as ``_find`` for a pod that is signed."""
+        key, asked, on_nodes = signed
         known = self._classes.pop(key, None)
         self._used_last = None
+        if known is not None and known.arrangement != snapshot.table.changes.arrangement:
+            derived = self._derive(key, known, pod, snapshot)
+            if derived is not None and snapshot.table.changes.is_rearranged:
+                self._classes[key] = known
+                return derived
+            known = derived or known
         if known is None or not known.refresh(pod, snapshot):
             part = self._parts.of(on_nodes, asked, pod, snapshot)
-            known = CachedClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
+            looked = self._looked.pop(key, None)
+            looks = looks_left(None if looked is None else snapshot.table.changes.behind(looked))
+            known = CachedClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot, known, looks)
             if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
                 return known
         self._classes[key] = known
         self._decided = key
         return known
+
+    def _derive(self, key: Hashable, known: CachedClass, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:
+        """Return a class for the rows after an open transaction added or removed nodes; None if it must be computed again."""
+        arrangement = snapshot.table.changes.arrangement
+        if self._derived_for != arrangement:
+            self._derived.clear()
+            self._derived_for = arrangement
+        made = self._derived.pop(key, None)
+        if made is None or made[0] is not known or not made[1].refresh(pod, snapshot):
+            derived = known.derived(pod, snapshot)
+            if derived is None:
+                return None
+            made = known, derived
+        while len(self._derived) >= _DERIVED_KEPT:
+            del self._derived[next(iter(self._derived))]
+        self._derived[key] = made
+        return made[1]
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         few = self._narrow.decide(pod, snapshot)
@@ -202,8 +257,9 @@ class ClassCache:
         found = self._splits.get(asked)
         if found is None:
             idle = frozenset(step.name for step in self._profile.at("preFilter") if step.name in self._always_asked - asked)
-            steps = Steps(self._profile, asked), Steps(self._profile, self._on_rows - asked)
-            found = self._splits[asked] = SplitSteps(*steps, idle)
+            on_rows = RowPlans(Steps(self._profile, self._on_rows - asked), self._profile.weights)
+            steps = Steps(self._profile, asked)
+            found = self._splits[asked] = SplitSteps(steps, on_rows, idle, not steps and not steps.pre_filter)
         return found
 
     def _make_room(self, key: Hashable, capacity: int) -> bool:

@@ -8,7 +8,7 @@ Source  kube-scheduler 1.36, framework/preemption/preemption.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import earliest_start
-from moorage.cycle.reprieve import NOBODY_LESSER, Victims, select_victims, select_victims_everywhere
+from moorage.cycle.reprieve import NOBODY_LESSER, EvictionAnswers, Victims, select_victims, select_victims_everywhere
 from moorage.cycle.row_importance import Ranking
 from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 
-__all__ = ["HARMS", "NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates"]
+__all__ = ["HARMS", "NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates", "harm_key"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -73,32 +73,32 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
     beyond: list[Candidate] = []
     errors: list[str] = []
     fitting: list[int] = []
-    rows_of: dict[int, tuple[Status, list[int]]] = {}
+    verdicts = Verdicts(len(attempt.verdicts))
+    verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
     missing = lambda: wanted - len(within) - len(beyond)  # noqa: E731
-    for row, victims in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, budgets, ranking):
-        if isinstance(victims, Status):
-            rows_of.setdefault(id(victims), (victims, []))[1].append(row)
-            if victims.code is Code.ERROR:
-                errors.append(victims.message)
-        elif not victims.pods:
-            fitting.append(row)
-            errors.append(_NOBODY_HAS_TO_GO.format(attempt.snapshot.table.nodes[row].name))
-        else:
-            found = beyond if victims.violations else within
-            if len(found) < wanted:
-                found.append(Candidate(row, victims))
-            if within and len(within) + len(beyond) >= wanted:
-                break
-    return PreemptionSearch(_explained(len(attempt.verdicts), rows_of.values()), [*within, *beyond], errors, fitting)
-
-
-def _explained(rows: int, refused: Iterable[tuple[Status, list[int]]]) -> Verdicts:
-    """Return a status for each row: why it is not a candidate."""
-    verdicts = Verdicts(rows)
-    verdicts.refuse(np.arange(rows), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
-    for status, of_rows in refused:
-        verdicts.refuse(np.array(of_rows), status)
-    return verdicts
+    for batch in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, budgets, ranking):
+        if batch.refuses_all(verdicts):
+            continue
+        rows_of: dict[int, tuple[Status, list[int]]] = {}
+        for row, victims in batch.in_order():
+            if isinstance(victims, Status):
+                rows_of.setdefault(id(victims), (victims, []))[1].append(row)
+                if victims.code is Code.ERROR:
+                    errors.append(victims.message)
+            elif not victims.pods:
+                fitting.append(row)
+                errors.append(_NOBODY_HAS_TO_GO.format(attempt.snapshot.table.nodes[row].name))
+            else:
+                found = beyond if victims.violations else within
+                if len(found) < wanted:
+                    found.append(Candidate(row, victims))
+                if within and len(within) + len(beyond) >= wanted:
+                    break
+        for status, refused in rows_of.values():
+            verdicts.refuse(np.array(refused), status)
+        if within and len(within) + len(beyond) >= wanted:
+            break
+    return PreemptionSearch(verdicts, [*within, *beyond], errors, fitting)
 
 
 def _turned(rows: _Rows, wanted: int, uid: str) -> _Rows:
@@ -109,32 +109,83 @@ def _turned(rows: _Rows, wanted: int, uid: str) -> _Rows:
     return np.concatenate([rows[start:], rows[:start]])
 
 
-def _tried(
-    attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking
-) -> Iterator[tuple[int, Victims | Status]]:
-    """Yield each row with its victims or the reason why it does not help, in the order of ``rows``.
+class _Batch:
+    """Rows that are tried one after the other.
 
-    Rows are tried in batches where possible: first as many rows as candidates are ``missing``, then twice as many as are still
+    ``spared``    rows without a pod of lower priority
+    ``together``  rows that were tried at once, with their ``answers``
+    ``alone``     tries one of all other rows
+    """
+
+    def __init__(
+        self,
+        rows: _Rows,
+        spared: _Rows,
+        together: _Rows,
+        answers: EvictionAnswers | None,
+        alone: Callable[[int], Victims | Status],
+    ) -> None:
+        self._rows, self._spared, self._together, self._answers, self._alone = rows, spared, together, answers, alone
+        self._tried: dict[int, Victims | Status] = {}
+
+    def refuses_all(self, verdicts: Verdicts) -> bool:
+        """If eviction helps on no row, and no plugin raised, set the status of each row, and return True."""
+        if self._answers is not None and self._answers.victims:
+            return False
+        refused = [(NOBODY_LESSER, self._spared)]
+        if self._answers is not None:
+            refused += self._answers.statuses_of(self._together)
+        for row in self._left():
+            found = self._tried[row] = self._alone(row)
+            if not isinstance(found, Status):
+                return False
+            refused.append((found, np.array([row])))
+        if any(status.code is Code.ERROR for status, _ in refused):
+            return False
+        for status, rows in refused:
+            if len(rows):
+                verdicts.refuse(rows, status)
+        return True
+
+    def _left(self) -> list[int]:
+        """Return the rows that ``alone`` tries, in order."""
+        tried = len(self._spared) + (0 if self._answers is None else len(self._together))
+        if tried == len(self._rows):
+            return []
+        known = {*self._spared.tolist(), *(() if self._answers is None else self._together.tolist())}
+        return [row for row in self._rows.tolist() if row not in known]
+
+    def in_order(self) -> Iterator[tuple[int, Victims | Status]]:
+        """Yield each row with its victims or the reason why it does not help."""
+        known = self._tried | dict.fromkeys(self._spared.tolist(), NOBODY_LESSER)
+        if self._answers is not None:
+            known |= zip(self._together.tolist(), self._answers, strict=True)
+        for row in self._rows.tolist():
+            yield row, known[row] if row in known else self._alone(row)
+
+
+def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking) -> Iterator[_Batch]:
+    """Yield the rows in batches, in order.
+
+    Rows are tried together where possible: first as many rows as candidates are ``missing``, then twice as many as are still
     missing. The minimum size of a batch grows fourfold each time, so that a search that finds few candidates has few batches.
     """
     start, least, factor = 0, _BATCH, 1
     while start < len(rows):
-        batch = max(factor * missing(), least)
-        chunk: _Rows = rows[start : start + batch]
-        start += batch
+        size = max(factor * missing(), least)
+        chunk: _Rows = rows[start : start + size]
+        start += size
         least, factor = (least if factor == 1 else 4 * least), 2
         lesser = ranking.have_lesser(attempt.snapshot.table, chunk, attempt.pod.priority)
-        answers: dict[int, Victims | Status] = dict.fromkeys(chunk[~lesser].tolist(), NOBODY_LESSER)
         together = chunk[lesser]
         together = together[attempt.ignored(together)]
         many = attempt.what_ifs(together) if len(together) else None
+        answers: EvictionAnswers | None = None
         if many is not None:
             ranked = ranking.of(attempt.snapshot.table, together.tolist())
             with many as nodes:
-                found = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
-            answers |= zip(together.tolist(), found, strict=True)
-        for row in chunk.tolist():
-            yield row, answers[row] if row in answers else _on_one_node(attempt, row, budgets)
+                answers = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
+        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets))
 
 
 def _on_one_node(attempt: Attempt, row: int, budgets: Budgets) -> Victims | Status:
@@ -149,7 +200,7 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     """
     kinds: dict[Hashable, Candidate] = {}  # victims with equal harm are compared once
     for candidate in candidates:
-        kinds.setdefault(_harm_key(candidate.victims), candidate)
+        kinds.setdefault(harm_key(candidate.victims), candidate)
     left = list(kinds.values())
     for _, harm in HARMS:
         amounts = [harm(candidate.victims) for candidate in left]
@@ -160,7 +211,8 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     return left[0]
 
 
-def _harm_key(victims: Victims) -> Hashable:
+def harm_key(victims: Victims) -> Hashable:
+    """Return a key that is equal only for victims whose eviction does equal harm."""
     return victims.violations, tuple([(pod.priority, pod.status.start_time) for pod in victims.pods])
 
 

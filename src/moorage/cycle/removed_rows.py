@@ -1,41 +1,119 @@
-"""Follow rows while an open transaction has removed nodes, for caches that keep their arrays until the nodes return."""
+"""Follow rows while an open transaction has added or removed nodes, for caches of the rows before it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
-__all__ = ["GONE", "MovedRows", "moved_rows"]
+import numpy as np
+import numpy.typing as npt
 
-#: The row of a node that was removed.
+from moorage.state.change_log import ChangeLog, Rearrangement, RowLog
+
+__all__ = ["GONE", "NewRows", "new_rows"]
+
+#: Stands for the former row of a node that had none.
 GONE: Final = -1
+#: Up to this many changed rows are judged one by one.
+_FEW: Final = 8
 
 
-class MovedRows(NamedTuple):
-    """The nodes that changed their row. ``now``: former row → present row, ``GONE`` if removed; ``then``: the reverse."""
+class NewRows(NamedTuple):
+    """The rows after nodes were added or removed: their number, and present row → former row, ``GONE`` for an added node.
 
-    now: dict[int, int]
-    then: dict[int, int]
+    Every other row has the node that it had before. ``steps``: the nodes added or removed since; None if others were undone.
+    """
 
-    def present(self, noted: Iterable[int], rows: int) -> dict[int, int]:
-        """Return former row → present row, for nodes that moved or may have changed; ``rows`` is the number of former rows.
+    rows: int
+    former: dict[int, int]
+    steps: Sequence[Rearrangement] | None = None
 
-        ``noted``: changed rows, by the number they had when they changed, so each may stand for two nodes
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return a copy of an array with one entry per former row, by present row; 0 for added nodes."""
+        kept = min(self.rows, len(values))
+        if kept == self.rows:
+            made = values[:kept].copy()
+        else:
+            made = np.zeros(self.rows, dtype=values.dtype)
+            made[:kept] = values
+        for row, before in self.former.items():
+            made[row] = 0 if before == GONE else values[before]
+        return made
+
+    def changed(self, changes: ChangeLog, position: int) -> set[int] | None:
+        """Return the rows whose node was added, or that changed since ``position``; None if the log no longer has them."""
+        spans = None if self.steps is None else [(step.begin, step.end) for step in self.steps]
+        return self._changed(changes, position, spans)
+
+    def updated(self, updates: RowLog, position: int) -> set[int] | None:
+        """Return the rows whose node was added, or was updated since ``position`` of the log of updates."""
+        spans = None if self.steps is None else [(step.updates, step.updates) for step in self.steps]
+        return self._changed(updates, position, spans)
+
+    def settled(self, changes: ChangeLog, position: int, rows: int) -> tuple[int, int, set[int]]:
+        """Return the few rows that changed after ``position``, before the first step, and whose nodes are the same there now.
+
+        Empty if any other row changed then. The first two values are the positions of both logs before the first step; ``rows``
+        is the former number of rows.
         """
-        noted = set(noted)
-        changed = {*noted, *self.now, *(self.then[row] for row in noted if row in self.then)}
-        return {row: self.now.get(row, row) for row in changed if row < rows}
+        if not self.steps:
+            return 0, 0, set()
+        begin, updates = self.steps[0].begin, self.steps[0].updates
+        before = changes.since(position, begin) if changes.behind(position, begin) <= _FEW else None
+        since = changes.since(begin) if before else None
+        if not before or since is None or not {row for step in self.steps for row in step[1:3]}.union(since).isdisjoint(before):
+            return begin, updates, set()
+        return begin, updates, {row for row in before if row < rows}  # others were added and removed again
+
+    def _changed(self, log: RowLog, position: int, spans: Sequence[tuple[int, int]] | None) -> set[int] | None:
+        if self.steps is None or spans is None:
+            noted = log.since(position)  # under the numbers that the rows had then
+            return None if noted is None else {row for row in {*noted, *self.former} if row < self.rows}
+        changed: set[int] = set()
+        for step, (begin, end) in zip(self.steps, spans, strict=True):
+            if position < begin and log.behind(position, begin):
+                noted = log.since(position, begin)
+                if noted is None:
+                    return None
+                changed.update(noted)
+            position = end
+            if step.adds:
+                changed.add(step.row)
+                continue
+            changed.discard(step.row)
+            if step.last in changed:
+                changed.remove(step.last)
+                changed.add(step.row)
+        if position != log.position:
+            noted = log.since(position)
+            if noted is None:
+                return None
+            changed.update(noted)
+        return {row for row in changed if row < self.rows}  # others were added and removed again
 
 
-def moved_rows(removals: Sequence[tuple[int, int, int]], arrangement: int) -> MovedRows | None:
-    """Return how rows moved since ``arrangement``; None if ``removals`` of a ``ChangeLog`` do not reach back to it."""
-    steps = [before for before, _, _ in removals]
-    if arrangement not in steps:
+def new_rows(changes: ChangeLog, arrangement: int, rows: int) -> NewRows | None:
+    """Return the rows since ``arrangement``, which had ``rows`` rows; None if it is not known how they moved."""
+    way = changes.way_from(arrangement)
+    if way is None:
         return None
-    then: dict[int, int] = {}
-    now: dict[int, int] = {}
-    for _, row, last in removals[steps.index(arrangement) :]:
-        now[then.pop(row, row)] = GONE
-        if row != last:
-            then[row] = then.pop(last, last)
-    return MovedRows(now | {before: row for row, before in then.items()}, then)
+    former: dict[int, int] = {}
+    for step in way[0]:
+        if step.adds:
+            rows -= 1
+            former.pop(rows, None)
+            continue
+        if step.row != rows:
+            former[rows] = former.get(step.row, step.row)
+        former[step.row] = GONE
+        rows += 1
+    for step in way[1]:
+        if step.adds:
+            former[step.row] = GONE
+            rows += 1
+            continue
+        moved = former.pop(step.last, step.last)
+        if step.row != step.last:
+            former[step.row] = moved
+        rows -= 1
+    return NewRows(rows, former, None if way[0] else way[1])

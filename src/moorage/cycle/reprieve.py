@@ -10,7 +10,9 @@ Source  kube-scheduler 1.36, plugins/defaultpreemption/default_preemption.go, Se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -25,7 +27,7 @@ from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NOBODY_LESSER", "NO_VICTIMS", "Victims", "select_victims", "select_victims_everywhere"]
+__all__ = ["NOBODY_LESSER", "NO_VICTIMS", "EvictionAnswers", "Victims", "select_victims", "select_victims_everywhere"]
 
 #: kube-scheduler's own text, kept word for word: people search their events for it.
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
@@ -81,28 +83,51 @@ def _victims(costly: Sequence[PodInfo], others: Sequence[PodInfo], mixed: bool) 
     return Victims(tuple(by_importance(gone) if mixed else gone), tuple(costly))
 
 
+@dataclass(frozen=True, slots=True)
+class EvictionAnswers:
+    """The answers of ``select_victims`` for several nodes: ``statuses[numbers[at]]``, or ``victims[at]`` where the number is 0.
+
+    Shapes  numbers (nodes,)
+    """
+
+    numbers: _Indices
+    statuses: Sequence[Status | None]
+    victims: Mapping[int, Victims]
+
+    def __iter__(self) -> Iterator[Victims | Status]:
+        for at, number in enumerate(self.numbers.tolist()):
+            yield self.statuses[number] or self.victims[at]
+
+    def statuses_of(self, rows: _Indices) -> Iterator[tuple[Status, _Indices]]:
+        """Yield each status of the nodes on these rows, with their rows."""
+        for number in np.unique(self.numbers).tolist():
+            status = self.statuses[number]
+            if status is not None:
+                yield status, rows[self.numbers == number]
+
+
 def select_victims_everywhere(
     pod: PodInfo, nodes: WhatIfs, ranked: Sequence[RankedPods], rows: _Indices, budgets: Budgets
-) -> list[Victims | Status]:
+) -> EvictionAnswers:
     """Return the answers of ``select_victims`` for several nodes, whose pods are given as ``ranked``.
 
     Shapes  ranked and rows: one for each node of ``nodes``
     """
-    answers: list[Victims | Status] = [NOBODY_LESSER] * len(ranked)
+    numbers: _Indices = np.ones(len(ranked), dtype=np.intp)
     lesser = _Lesser(pod.priority, ranked)
-    if not len(lesser.pods):
-        return answers
+    if not len(lesser.node):
+        return EvictionAnswers(numbers, (None, NOBODY_LESSER), {})
     nodes.shift(lesser.there, -lesser.sums())
     verdicts = nodes.verdicts(lesser.there)
     ids = verdicts.ids[rows[lesser.there]]
-    for at, known in zip(lesser.there[ids != 0].tolist(), ids[ids != 0].tolist(), strict=True):
-        answers[at] = verdicts.statuses[known] or NOBODY_LESSER
+    numbers[lesser.there] = np.where(ids, ids + 1, 0)
+    statuses = [None, NOBODY_LESSER, *verdicts.statuses[1:]]
     helped = lesser.there[ids == 0]
+    if not len(helped):
+        return EvictionAnswers(numbers, statuses, {})
     exceeding = _exceeding(lesser, helped, budgets)
     gone = _put_back(nodes, lesser, helped, exceeding)
-    for at, victims in zip(helped.tolist(), lesser.victims(helped, gone, exceeding), strict=True):
-        answers[at] = victims
-    return answers
+    return EvictionAnswers(numbers, statuses, dict(zip(helped.tolist(), lesser.victims(helped, gone, exceeding), strict=True)))
 
 
 class _Lesser:
@@ -121,12 +146,15 @@ class _Lesser:
         self.node: _Indices = np.repeat(np.arange(len(ranked)), counts)[lower]
         self.amounts: IntArray = facts[lower, 1:]
         here = np.bincount(self.node, minlength=len(ranked))
-        self.pods = list(
-            chain.from_iterable(held.pods[len(held.pods) - n :] for held, n in zip(ranked, here.tolist(), strict=True) if n)
-        )
+        self._ranked, self._here = ranked, here
         self.there: _Indices = np.flatnonzero(here)
         self.end: _Indices = np.cumsum(here)
         self.first: _Indices = self.end - here
+
+    @cached_property
+    def pods(self) -> list[PodInfo]:
+        parts = zip(self._ranked, self._here.tolist(), strict=True)
+        return list(chain.from_iterable(held.pods[len(held.pods) - n :] for held, n in parts if n))
 
     def sums(self) -> IntArray:
         """Return the sums over the pods of each node in ``there``; shape (len(there), 1 + resources)."""
@@ -161,7 +189,7 @@ def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray
 
 def _put_back(nodes: WhatIfs, lesser: _Lesser, helped: _Indices, exceeding: BoolArray | None) -> BoolArray:
     """Put back one pod at a time on each of the ``helped`` nodes. Return a mask over all pods: True if it did not fit."""
-    total = len(lesser.pods)
+    total = len(lesser.node)
     order = np.arange(total) if exceeding is None else np.lexsort((np.arange(total), ~exceeding, lesser.node))
     turn = np.empty(total, dtype=np.intp)
     turn[order] = np.arange(total) - lesser.first[lesser.node]  # the order keeps each node's pods together

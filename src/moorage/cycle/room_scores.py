@@ -1,7 +1,7 @@
-"""The answers of plugins that read only sums, cached by room, for one pod class.
+"""The answers of plugins that read only sums, cached by room, for one pod class or for several at once.
 
 A class that comes back after hundreds of other placements finds as many changed rows, but few rooms that it has not seen:
-``find`` looks all of them up with a handful of array operations.
+``find`` looks all of them up with a handful of array operations. ``joined_rooms`` fills the scores of many classes together.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.state.columns import IntArray
+from moorage.state.distinct_rooms import KEY_BITS
 
-__all__ = ["REFUSED_ROOM", "RoomScores"]
+__all__ = ["LOW", "REFUSED_ROOM", "RoomScores", "entries_of"]
 
 #: Stands in for the score of a refused room.
 REFUSED_ROOM: Final = -1
@@ -22,8 +23,14 @@ _MOST: Final = 4096
 #: The length of the array at first, a power of two. It grows.
 _FEWEST: Final = 16
 #: An entry is the room's number, and in the lower bits its score plus one.
-_BITS: Final = 24
-_LOW: Final = (1 << _BITS) - 1
+_BITS: Final = KEY_BITS
+#: Scores from here on do not fit into an entry.
+LOW: Final = (1 << _BITS) - 1
+
+
+def entries_of(rooms: IntArray, scores: IntArray) -> IntArray:
+    """Return the entries of rooms and their scores, all below ``LOW``."""
+    return rooms << _BITS | scores + 1
 
 
 class RoomScores:
@@ -35,21 +42,31 @@ class RoomScores:
     __slots__ = ("_cells", "_entries", "_mask")
 
     def __init__(self) -> None:
-        self._make(_FEWEST)
+        self.forget()
 
-    def _make(self, size: int) -> None:
-        self._entries: IntArray = np.zeros(size, dtype=np.int64)
-        self._cells: memoryview = self._entries.data
-        self._mask = size - 1
+    def forget(self) -> None:
+        """Begin without scores."""
+        self._use(np.zeros(_FEWEST, dtype=np.int64))
+
+    def _use(self, entries: IntArray) -> None:
+        self._entries = entries
+        self._cells: memoryview = entries.data
+        self._mask = len(entries) - 1
+
+    def move_to(self, entries: IntArray) -> None:
+        """Keep the scores in this array from now on. It has zeros, and its length is a power of two."""
+        known = self._entries[self._entries != 0]
+        self._use(entries)
+        entries[known >> _BITS & self._mask] = known
 
     def get(self, room: int) -> int | None:
         """Return the score of a room; None if it is unknown."""
         entry: int = self._cells[room & self._mask]
-        return (entry & _LOW) - 1 if entry >> _BITS == room else None
+        return (entry & LOW) - 1 if entry >> _BITS == room else None
 
     def keep(self, room: int, score: int) -> None:
         """Cache a room's score."""
-        if score >= _LOW:
+        if score >= LOW:
             return
         if self._cells[room & self._mask]:
             self._grow()
@@ -57,23 +74,33 @@ class RoomScores:
 
     def _grow(self, rooms: int = 0) -> None:
         """Make place for so many more rooms, or for twice as many as now."""
-        before, size = self._entries, self._mask + 1
+        size = self._mask + 1
         if size < _MOST:
-            self._make(min(_MOST, max(2 * size, 1 << (8 * rooms).bit_length())))
-            known = before[before != 0]
-            self._entries[known >> _BITS & self._mask] = known
+            self.extend(min(_MOST, max(2 * size, 1 << (8 * rooms).bit_length())))
+
+    def extend(self, size: int) -> None:
+        """Make the array longer."""
+        self.move_to(np.zeros(size, dtype=np.int64))
+
+    def numbers_at(self, columns: npt.NDArray[np.intp]) -> IntArray:
+        """Return the numbers of the rooms at some places of the entries, 0 where there is none."""
+        return self._entries[columns] >> _BITS
+
+    def put(self, columns: npt.NDArray[np.intp], entries: IntArray) -> None:
+        """Write entries to these places."""
+        self._entries[columns] = entries
 
     def find(self, rooms: IntArray) -> tuple[IntArray, npt.NDArray[np.intp]]:
         """Return the scores of many rooms, and the indexes of those that are unknown, whose scores mean nothing."""
         entries = self._entries[rooms & self._mask]
         unknown = (entries >> _BITS) != rooms
-        entries &= _LOW
+        entries &= LOW
         entries -= 1
         return entries, unknown.nonzero()[0]
 
     def keep_all(self, rooms: IntArray, scores: IntArray) -> None:
         """Cache the scores of many rooms."""
-        if scores.item(scores.argmax()) < _LOW:
+        if scores.item(scores.argmax()) < LOW:
             if 2 * len(rooms) > self._mask:
                 self._grow(len(rooms))
-            self._entries[rooms & self._mask] = rooms << _BITS | scores + 1
+            self._entries[rooms & self._mask] = entries_of(rooms, scores)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from moorage.state.table import NodeTable
 
-__all__ = ["draw", "draw_by_name", "ring_position"]
+__all__ = ["draw", "draw_by_name", "first_from", "ring_position"]
 
 _PLACES = 2**64
 
@@ -27,9 +27,14 @@ def ring_position(uid: str, seed: int) -> int:
 
 def draw(table: NodeTable, rows: npt.NDArray[np.intp], uid: str, seed: int) -> int:
     """Return one of ``rows`` (at least one): the first at or after the pod's place on the ring."""
+    return first_from(table, rows, ring_position(uid, seed))
+
+
+def first_from(table: NodeTable, rows: npt.NDArray[np.intp], start: int) -> int:
+    """Return the first of ``rows`` (at least one) at or after a position on the ring."""
     if len(rows) == 1:
         return int(rows[0])
-    return int(rows[np.argmin(table.name_hash.view[rows] - np.uint64(ring_position(uid, seed)))])
+    return int(rows[(table.name_hash.view[rows] - np.uint64(start)).argmin()])
 
 
 def draw_by_name(names: Sequence[str], uid: str, seed: int) -> str:

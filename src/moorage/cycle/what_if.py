@@ -326,7 +326,9 @@ class FailedAttempt:
 
         Only pods of lower priority may move, on rows where they are ``ignored``.
         """
-        if any(step.reuse.ignores is None or self.contended for step in self._following):
+        if any(step.reuse.ignores is None for step in self._following):
+            return None
+        if self._following and not self.contended.isdisjoint(rows.tolist()):
             return None
         rivals: IntArray | None = None
         if self.contended:
@@ -336,11 +338,25 @@ class FailedAttempt:
         return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._summing, rivals)
 
     def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
-        """Return a mask of the rows on which all plugins that follow pods ignore pods of lower priority; shape of ``rows``."""
-        found = np.ones(len(rows), dtype=bool)
-        for at, row in enumerate(rows.tolist() if self._following else ()):
-            lesser = [other for other in self.snapshot.table.pods[row].values() if other.priority < self.pod.priority]
+        """Return a mask of the rows on which all plugins that follow pods ignore the pods that may move; shape of ``rows``.
+
+        Pods of lower priority move, and the nominated pods that the pod must leave room for.
+        """
+        if not self._following:
+            return np.ones(len(rows), dtype=bool)
+        found = self._certainly_ignored(rows)
+        for at in np.flatnonzero(~found).tolist():
+            lesser = [o for o in self.snapshot.table.pods[rows[at]].values() if o.priority < self.pod.priority]
             found[at] = all(map(self._is_ignored, lesser))
+        if self.contended:
+            found &= np.array([row not in self.contended for row in rows.tolist()], dtype=bool)
+        return found
+
+    def _certainly_ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
+        """Return a mask of the rows whose pods are all ignored, as far as the plugins can tell at once; shape of ``rows``."""
+        found, view = np.ones(len(rows), dtype=bool), NodeView(self.snapshot, rows)
+        for step in self._following:
+            found &= ask(_ignoring_all(step), "ignores", self.found.state_of(step, self.pod), self.pod, view)
         return found
 
     def _rivals(self, rows: npt.NDArray[np.intp]) -> IntArray | None:
@@ -435,6 +451,11 @@ class FailedAttempt:
 def _ignoring(step: Step) -> Step:
     """Return a plugin's ``Reuse.ignores`` as a step; if it declares none, a step that returns False."""
     return Step(step.name, step.plugin, step.reuse.ignores or (lambda state, pod, other: False))
+
+
+def _ignoring_all(step: Step) -> Step:
+    """Return a plugin's ``Reuse.ignores_all`` as a step; if it declares none, a step that knows no row."""
+    return Step(step.name, step.plugin, step.reuse.ignores_all or (lambda state, pod, nodes: nodes.false()))
 
 
 def _follows_pods(step: Step) -> bool:

@@ -6,7 +6,8 @@ and whether the pod was deleted or bound by another client meanwhile. ``Bindings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 from msgspec import Struct, field
@@ -37,6 +38,7 @@ class Binding(Struct, eq=False):
     ``expected``  the node was published as nominatedNodeName before PreBind
     ``authors``   for each effect under way, the prefix of its error that names the plugin
     ``alert``     called when a plugin allows or rejects the waiting pod, which can happen at any time
+    ``order``     the number of the binding among those that were ever held
     ``may_do_without_extender``  the binding extender is ignorable; ``extender_failed``: it failed
     """
 
@@ -45,7 +47,7 @@ class Binding(Struct, eq=False):
     decision: Decision
     node: str
     busy: bool = True
-    alert: Callable[[], None] = lambda: None
+    alert: Callable[[Binding], None] = lambda binding: None
     waits: dict[str, float] = field(default_factory=dict)
     patience: dict[str, float] = field(default_factory=dict)
     waits_for: tuple[str, ...] = ()
@@ -60,10 +62,16 @@ class Binding(Struct, eq=False):
     authors: tuple[str, ...] = ()
     may_do_without_extender: bool = False
     extender_failed: bool = False
+    order: int = 0
 
     @classmethod
     def begin(
-        cls, queued: QueuedPod, profile: Profile, decision: Decision, node: str, alert: Callable[[], None] = lambda: None
+        cls,
+        queued: QueuedPod,
+        profile: Profile,
+        decision: Decision,
+        node: str,
+        alert: Callable[[Binding], None] = lambda binding: None,
     ) -> Binding:
         """Return a binding of a pod to a node. ``decision`` holds the state that PreFilter returned."""
         busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
@@ -92,17 +100,22 @@ class Binding(Struct, eq=False):
     def allow(self, plugin: str) -> None:
         """End one plugin's wait. When none is left, the pod proceeds at the scheduler's next step."""
         if self.waits.pop(plugin, None) is not None:
-            self.alert()
+            self.alert(self)
 
     def reject(self, plugin: str, message: str) -> None:
         """Reject the waiting pod: it releases its node at the scheduler's next step."""
         if self.ticket is None:
             self.verdict = self.verdict or Status(Code.UNSCHEDULABLE, plugin, (message,))
-            self.alert()
+            self.alert(self)
 
     def preempt(self, plugin: str, message: str) -> None:
         """Make the pod release its node and retry after its backoff, without waiting for an event."""
         self.verdict = self.verdict or Status(Code.ERROR, plugin, (message,))
+
+    @property
+    def proceeds(self) -> bool:
+        """True once every Permit plugin has allowed the pod, or one has rejected it."""
+        return self.verdict is not None or not self.waits
 
     @property
     def states(self) -> Mapping[str, Any]:
@@ -126,29 +139,116 @@ class Bindings:
     def __init__(self) -> None:
         self.by_uid: dict[str, Binding] = {}
         self.held: dict[str, Binding] = {}
-        #: Bindings that Permit holds; some may have been allowed or rejected since, and ``waiting`` removes those.
-        self._waiting: dict[str, Binding] = {}
         self.by_ticket: dict[int, tuple[Phase, str]] = {}
+        self._holds = 0
+        #: Bindings that Permit holds, and that were neither allowed nor rejected since.
+        self._waiting: dict[str, Binding] = {}
+        #: Order and UID of bindings that proceed, as a heap. Entries whose binding is no longer held are skipped.
+        self._proceeding: list[tuple[int, str]] = []
+        #: Deadline, order and UID of bindings that wait, as a heap. Entries may be too early, or of no use any more.
+        self._deadlines: list[tuple[float, int, str]] = []
 
     def hold(self, binding: Binding) -> None:
-        """Register a binding that has no work under way."""
+        """Register a binding that Permit holds."""
         uid = binding.pod.uid
-        self.by_uid[uid] = self.held[uid] = binding
-        if binding.waits:
-            self._waiting[uid] = binding
+        self._holds += 1
+        binding.order = self._holds
+        self.by_uid[uid] = self.held[uid] = self._waiting[uid] = binding
+        heappush(self._deadlines, (binding.deadline, binding.order, uid))
+        self.note(binding)
+
+    def note(self, binding: Binding) -> None:
+        """Note that a binding was allowed, rejected or preempted: if it is held, it proceeds at the next step."""
+        uid = binding.pod.uid
+        if self.held.get(uid) is binding and binding.proceeds:
+            self._waiting.pop(uid, None)
+            heappush(self._proceeding, (binding.order, uid))
+
+    def begin_work(self, binding: Binding) -> None:
+        """Register a binding whose work begins: it is held no longer."""
+        self.by_uid[binding.pod.uid] = binding
+        self._let_go(binding.pod.uid)
 
     def drop(self, binding: Binding) -> None:
         """Remove a binding. Answers to its work are ignored from now on."""
         uid = binding.pod.uid
         self.by_uid.pop(uid, None)
-        self.held.pop(uid, None)
+        self._let_go(uid)
+
+    def _let_go(self, uid: str) -> None:
+        if self.held.pop(uid, None) is None:
+            return
         self._waiting.pop(uid, None)
+        if not self.held:  # what the heaps still have is of no use
+            self._proceeding.clear()
+            self._deadlines.clear()
 
     def waiting(self) -> list[Binding]:
         """Return the bindings that Permit holds, in the order they arrived."""
-        for uid in [uid for uid, one in self._waiting.items() if not one.waits or one.verdict is not None]:
-            del self._waiting[uid]
         return list(self._waiting.values())
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if Permit holds a pod."""
+        return bool(self._waiting)
+
+    def due(self, now: float) -> Iterator[Binding]:
+        """Yield the held bindings that proceed or whose deadline is over, in the order in which they were held.
+
+        The caller ends each, or lets it continue. One that becomes due meanwhile is among them if its turn has not passed.
+        """
+        self._drop_stale()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, order, uid = heappop(self._deadlines)
+            heappush(self._proceeding, (order, uid))
+            self._drop_stale()
+        last, turn, passed = self._holds, 0, list[Binding]()
+        while self._proceeding and self._proceeding[0][0] <= last:
+            order, uid = heappop(self._proceeding)
+            binding = self._held_as(order, uid)
+            if binding is None:
+                continue
+            passed.append(binding)
+            if order <= turn or (not binding.proceeds and binding.deadline > now):
+                continue
+            turn = order
+            try:
+                yield binding
+            except GeneratorExit:
+                break
+        for binding in passed:
+            if self._held_as(binding.order, binding.pod.uid) is binding:
+                if binding.waits:
+                    heappush(self._deadlines, (binding.deadline, binding.order, binding.pod.uid))
+                self.note(binding)
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return the time from which ``due`` yields a binding; None if none is held."""
+        self._drop_stale()
+        soonest = self._deadlines[0][0] if self._deadlines else None
+        if self._proceeding:
+            return now if soonest is None else min(now, soonest)
+        return soonest
+
+    def _held_as(self, order: int, uid: str) -> Binding | None:
+        """Return the binding that was held as this one of all, if it still is."""
+        binding = self.held.get(uid)
+        return binding if binding is not None and binding.order == order else None
+
+    def _drop_stale(self) -> None:
+        """Drop the first entries of the heaps as long as they are of no use, and correct deadlines that are too early."""
+        proceeding, deadlines = self._proceeding, self._deadlines
+        while proceeding and self._held_as(*proceeding[0]) is None:
+            heappop(proceeding)
+        while deadlines:
+            deadline, order, uid = deadlines[0]
+            binding = self._held_as(order, uid)
+            if binding is None or binding.proceeds:
+                heappop(deadlines)
+            elif binding.deadline > deadline:
+                heapreplace(deadlines, (binding.deadline, order, uid))
+            else:
+                return
 
     def phase_of(self, binding: Binding) -> Phase | None:
         """Return the phase of the work under way for a pod; None while Permit holds it."""

@@ -37,6 +37,7 @@ class BindingCycle:
         self._state = state
         self._cycle = cycle
         self._failure_handler = failure_handler
+        self._wakes = state.gates.emulated.wakes_after_failed_binding
         self._bindings = state.bindings
         self._outbox = state.outbox
 
@@ -50,7 +51,7 @@ class BindingCycle:
         node = decision.node
         assert node is not None
         state = self._state
-        binding = Binding.begin(queued, profile, decision, node, state.alert)
+        binding = Binding.begin(queued, profile, decision, node, state.note_answer)
         state.cluster.assume(queued.pod, node)
         state.queue.end_nomination(queued.pod.uid)
         state.revision += 1
@@ -58,24 +59,27 @@ class BindingCycle:
         if status is not None:
             failed = replace(decision, node=None, refused_after=status)
             self._outbox.put(Decided(failed))
-            self._undo(binding, failed, status)
+            self._undo(binding, failed)
             return failed
         self._outbox.put(Decided(decision))
-        self._bindings.hold(binding)
         if not binding.waits:
             self._pre_bind(binding)
-        elif publish:
+            return decision
+        self._bindings.hold(binding)
+        if publish:
             self.publish(binding)
         return decision
 
     def settle_waits(self) -> None:
         """Continue pods that Permit allowed; fail pods that it rejected or whose deadline passed."""
-        for binding in list(self._bindings.held.values()):
+        if not self._bindings.held:
+            return
+        for binding in self._bindings.due(self._state.now):
             if binding.verdict is not None:
                 self._fail(binding, binding.verdict)
             elif not binding.waits:
                 self._pre_bind(binding)
-            elif binding.deadline <= self._state.now:
+            else:
                 late = min(binding.waits, key=lambda plugin: (binding.waits[plugin], plugin))
                 waited = format_duration(round(binding.patience[late] * 1e9))
                 text = f"rejected due to timeout after waiting {waited} at plugin {late}"
@@ -83,7 +87,7 @@ class BindingCycle:
 
     def reject_waits(self) -> None:
         """Reject every pod that Permit holds, because no plugin can allow it any more."""
-        for binding in self._bindings.held.values():
+        for binding in list(self._bindings.held.values()):
             if binding.waits:
                 binding.reject(binding.pending[0], f"still waiting at plugin {binding.pending[0]} when the run ended")
         self.settle_waits()
@@ -130,7 +134,7 @@ class BindingCycle:
 
     def _pre_bind(self, binding: Binding) -> None:
         self._state.queue.done(binding.pod.uid)
-        self._bindings.held.pop(binding.pod.uid, None)
+        self._bindings.begin_work(binding)
         effects = pre_bind_effects(binding)
         if isinstance(effects, Status):
             self._fail(binding, effects)
@@ -179,10 +183,11 @@ class BindingCycle:
         self._bindings.drop(binding)
         failed = replace(binding.decision, node=None, refused_after=status)
         self._outbox.put(Revoked(failed))
-        self._undo(binding, failed, status)
+        self._undo(binding, failed, wakes=status if self._wakes else None)
 
-    def _undo(self, binding: Binding, failed: Decision, status: Status) -> None:
-        """Run Unreserve, forget the assumed pod, wake pods that may use its room, and requeue the pod.
+    def _undo(self, binding: Binding, failed: Decision, *, wakes: Status | None = None) -> None:
+        """Run Unreserve, forget the assumed pod, and requeue the pod. If the binding cycle failed with the status ``wakes``,
+        wake pods that may use its room; nothing happened meanwhile if Reserve or Permit failed within the attempt.
 
         If Unreserve returned effects, the pod is requeued when they are done.
         """
@@ -194,8 +199,11 @@ class BindingCycle:
             binding.failed = failed
             self._bindings.by_uid[binding.pod.uid] = binding
             self._order(Phase.UNRESERVE, binding, effects)
+        if wakes is None:
+            self._requeue(binding, failed)
+            return
         pod = binding.pod.on(binding.node)
-        if status.code.is_rejection:
+        if wakes.code.is_rejection:
             self._requeue(binding, failed)
             state.queue.event(ASSIGNED_POD_DELETE, pod, None, state.now, lambda other: other.uid != pod.uid)
         else:

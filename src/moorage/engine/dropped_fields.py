@@ -10,13 +10,14 @@ A dropped field counts neither for pending pods nor for placed ones:
 * sidecars, up to 1.27
 * requests of local storage, up to 1.24, while their gate is off
 * overhead, and namespace selectors of affinity terms, up to 1.23, while their gates are off
+* ephemeral volumes, up to 1.22, while their gate is off
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, Final
 
@@ -25,8 +26,9 @@ from msgspec.structs import replace
 from moorage.api.core import Container, ContainerStatus, Pod, TopologySpreadConstraint
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21, selecting_no_namespaces
 from moorage.framework.features import FeatureGates
+from moorage.wording import counted, some
 
-__all__ = ["pod_reader"]
+__all__ = ["ignored_fields_note", "pod_reader"]
 
 _STORAGE: Final = "ephemeral-storage"
 _Reader = Callable[[Pod], Pod]
@@ -43,6 +45,29 @@ def pod_reader(gates: FeatureGates) -> _Reader:
         ephemeral_volumes=gates["GenericEphemeralVolume"],
     )
     return lambda pod: as_kept_by_1_21(pod, fields)
+
+
+def ignored_fields_note(pods: Iterable[Pod], gates: FeatureGates) -> str:
+    """Return a note on pods with fields that the gates' release does not know or count; "" if no pod has such a field."""
+    release = gates.emulated
+    no_gates = (
+        "SchedulingGates" in release.lacks or _is_closed(gates, "PodSchedulingReadiness") or release.drops_later_pod_fields
+    )
+    no_claims = not gates["DynamicResourceAllocation"]
+    if not (no_gates or no_claims or release.drops_later_pod_fields or any(True for _ in _readers(gates))):
+        return ""
+    read = pod_reader(gates)
+
+    def ignores(pod: Pod) -> bool:
+        if (no_gates and pod.spec.scheduling_gates) or (no_claims and pod.spec.resource_claims):
+            return True
+        seen = read(pod)
+        return seen is not pod and seen != pod
+
+    changed = [pod.key for pod in pods if ignores(pod)]
+    return (
+        f"{counted(len(changed), 'pod')} with fields that kube-scheduler {release} ignores: {some(changed)}" if changed else ""
+    )
 
 
 def _reader_of_today(gates: FeatureGates) -> _Reader:
@@ -66,16 +91,7 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_sidecars
     if not gates["MatchLabelKeysInPodTopologySpread"]:
         yield _without_label_keys
-    if _is_closed(gates, "PodAffinityNamespaceSelector"):
-        yield _without_namespace_selectors
-    if _is_closed(gates, "PodOverhead"):
-        yield _without_overhead
-    if _is_closed(gates, "LocalStorageCapacityIsolation"):
-        yield _without_local_storage
-    if _is_closed(gates, "MinDomainsInPodTopologySpread"):
-        yield _without_min_domains
-    if _is_closed(gates, "NodeInclusionPolicyInPodTopologySpread"):
-        yield _without_inclusion_policies
+    yield from (reader for gate, reader in _BY_GATE.items() if _is_closed(gates, gate))
 
 
 def _is_closed(gates: FeatureGates, name: str) -> bool:
@@ -175,6 +191,13 @@ def _without_overhead(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, overhead={})) if pod.spec.overhead else pod
 
 
+def _without_ephemeral_volumes(pod: Pod) -> Pod:
+    volumes = pod.spec.volumes
+    if all(one.ephemeral is None for one in volumes):
+        return pod
+    return replace(pod, spec=replace(pod.spec, volumes=tuple(replace(one, ephemeral=None) for one in volumes)))
+
+
 def _without_namespace_selectors(pod: Pod) -> Pod:
     affinity = pod.spec.affinity
     return pod if affinity is None else replace(pod, spec=replace(pod.spec, affinity=selecting_no_namespaces(affinity)))
@@ -195,3 +218,14 @@ def _without_in_constraints(pod: Pod, *fields: str) -> Pod:
         return pod
     kept = tuple(replace(one, **dict.fromkeys(fields)) for one in constraints)
     return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))
+
+
+#: Gate of 1.32 or before → the reader while it is closed.
+_BY_GATE: Final[Mapping[str, _Reader]] = {
+    "PodAffinityNamespaceSelector": _without_namespace_selectors,
+    "PodOverhead": _without_overhead,
+    "GenericEphemeralVolume": _without_ephemeral_volumes,
+    "LocalStorageCapacityIsolation": _without_local_storage,
+    "MinDomainsInPodTopologySpread": _without_min_domains,
+    "NodeInclusionPolicyInPodTopologySpread": _without_inclusion_policies,
+}

@@ -56,12 +56,17 @@ class EngineState:
         self.facts = 0
         self.alert: Callable[[], None] = lambda: None
 
+    def note_answer(self, binding: Binding) -> None:
+        """Note that a plugin has allowed or rejected a binding, and call ``alert``."""
+        self.bindings.note(binding)
+        self.alert()
+
     def order_usual_bind(self, queued: QueuedPod, profile: Profile, decision: Decision, node: str) -> Binding:
         """Return the binding of an assumed pod that DefaultBinder binds at once; its ``ticket`` is the bind."""
         uid = queued.pod.uid
         self.outbox.tickets += 1
         ticket = self.outbox.tickets
-        binding = Binding(queued, profile, decision, node, False, self.alert, ticket=ticket, authors=_AUTHORS)
+        binding = Binding(queued, profile, decision, node, False, ticket=ticket, authors=_AUTHORS)
         self.bindings.by_uid[uid] = binding
         self.bindings.by_ticket[ticket] = (Phase.BIND, uid)
         return binding

@@ -9,6 +9,8 @@ Source  kube-scheduler, eventhandlers.go
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
 
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Object, is_older
@@ -22,6 +24,7 @@ from moorage.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.framework.events import ClusterEvent
 from moorage.queue import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD, assigned_pod_events, node_events, object_events
 from moorage.state.pod_info import PodInfo
+from moorage.state.pod_names import PodNames
 from moorage.state.shared_facts import infos_of
 
 __all__ = ["EventHandlers"]
@@ -36,8 +39,8 @@ class EventHandlers:
         self._queue = state.queue
         self._bindings = state.bindings
         self._binding_cycle = binding_cycle
-        #: ``namespace/name`` → UID of the pod that has the name now.
-        self.uid_of: dict[str, str] = {}
+        #: The pods that have names now.
+        self.names = PodNames()
         self._read = pod_reader(state.gates)
         self._gangs = state.gates["GangScheduling"]
         #: Answers to our writes that no watch has reported yet.
@@ -75,21 +78,70 @@ class EventHandlers:
 
         Return False, with nothing changed, if that is not so, or if a pod's requests cannot be parsed.
         """
-        uid_of = {f"{pod.metadata.namespace}/{pod.metadata.name}": pod.metadata.uid for pod in pods}
-        uids = set(uid_of.values())
-        if len(uids) < len(pods) or not uid_of.keys().isdisjoint(self.uid_of) or not uids.isdisjoint(self._cluster.uids):
-            return False
-        if len(self._queue) or self._queue.nominated or self._bindings.by_uid or self._bindings.held:
+        names = self._new_names(pods)
+        if names is None or len(self._queue) or self._queue.nominated or self._bindings.by_uid or self._bindings.held:
             return False
         try:
             infos = infos_of(list(map(self._read, pods)))
         except QuantityError:
             return False
-        self.uid_of |= uid_of
+        self.names.take(names)
         self._cluster.place_all(infos)
         self._state.revision += len(pods)
         self._state.facts += len(pods)
         return True
+
+    def add_waiting(self, pods: Sequence[Pod]) -> bool:
+        """Do the same as ``handle`` for many pods without a node that wait for this scheduler, if all are new.
+
+        Return False, with nothing changed, if that is not so, or if there may be pod groups.
+        """
+        if self._gangs or self._cluster.groups is not None:
+            return False
+        names = self._new_names(pods)
+        if names is None:
+            return False
+        by_uid, known = self._bindings.by_uid, self._queue.get
+        if by_uid and not by_uid.keys().isdisjoint(names.uids()):
+            return False
+        if len(self._queue) and any(known(uid) is not None for _, _, uid in names):
+            return False
+        self.names.take(names)
+        self._state.revision += len(pods)
+        self._state.facts += len(pods)
+        self._queue.add_new(map(PodInfo, map(self._read, pods)), self._state.now)
+        return True
+
+    def confirm(self, facts: Sequence[Seen], start: int) -> int:
+        """Do the same as ``handle`` for bound pods that only confirm their assumptions, from index ``start`` on.
+
+        ``facts`` are about pods. Return how many were taken: those up to the first that needs ``handle``.
+        """
+        state, cluster, queue, by_uid = self._state, self._cluster, self._queue, self._bindings.by_uid
+        if self._bindings.held or queue.heeds_events or queue.nominated:
+            return 0
+        assumed, names, read, count = cluster.assumed, self.names, self._read, 0
+        for fact in islice(facts, start, None):
+            pod: Any = fact.obj
+            meta, node = pod.metadata, pod.spec.node_name
+            uid = meta.uid
+            if assumed.get(uid) != node or pod.status.phase in ENDED_PHASES or queue.get(uid) is not None:
+                break
+            if names.get(meta.namespace, meta.name) != uid or not cluster.place_assumed(PodInfo(read(pod)), node):
+                break
+            binding = by_uid.get(uid)
+            if binding is not None:
+                binding.bound_to = node
+            count += 1
+        state.revision += count
+        state.facts += count
+        return count
+
+    def _new_names(self, pods: Sequence[Pod]) -> PodNames | None:
+        """Return the names of pods, if no UID and no name occurs twice or is known."""
+        names = self.names.of_new(pods)
+        placed = self._cluster.uids
+        return names if names is not None and (not placed or placed.isdisjoint(names.uids())) else None
 
     def wrote(self, fact: Wrote) -> None:
         """Apply the API server's answer to one of our writes, and tell the plugin that ordered it."""
@@ -131,12 +183,11 @@ class EventHandlers:
     # -- pods ------------------------------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: PodInfo, as_of: str) -> None:
-        key = pod.key
-        holder = self.uid_of.get(key)
+        holder = self.names.get(pod.namespace, pod.name)
         if holder != pod.uid:
             if holder is not None:
                 self._uid_deleted(holder, self._last_version(holder) or pod)
-            self.uid_of[key] = pod.uid
+            self.names.put(pod.namespace, pod.name, pod.uid)
         if pod.spec.node_name:
             self._assigned(pod)
         elif pod.spec.scheduler_name in self._state.profiles:
@@ -194,16 +245,14 @@ class EventHandlers:
 
     def _pod_deleted(self, pod: Pod) -> None:
         info = PodInfo(pod)
-        if self.uid_of.get(info.key) == info.uid:
-            del self.uid_of[info.key]
+        self.names.drop(info.namespace, info.name, info.uid)
         self._uid_deleted(info.uid, info)
 
     def forget(self, pods: Iterable[Pod]) -> None:
         """Remove deleted pods. Reports nothing and wakes no pod: call it only while no pod waits."""
         for pod in pods:
-            uid, key = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
-            if self.uid_of.get(key) == uid:
-                del self.uid_of[key]
+            uid = pod.metadata.uid
+            self.names.drop(pod.metadata.namespace, pod.metadata.name, uid)
             placed = self._cluster.remove_pod(uid)
             if placed is not None and self._cluster.groups is not None:
                 self._cluster.groups.drop(placed)

@@ -36,7 +36,7 @@ __all__ = [
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
-class Seen(Struct, frozen=True):
+class Seen(Struct, frozen=True, gc=False):
     """An object was added or updated; ``obj`` is its current version.
 
     ``as_of`` is the resource version of the list that ``obj`` comes from, if the list shows no change of the object. If the
@@ -47,7 +47,7 @@ class Seen(Struct, frozen=True):
     as_of: str = ""
 
 
-class Gone(Struct, frozen=True):
+class Gone(Struct, frozen=True, gc=False):
     """An object was deleted. ``obj`` is its last known version."""
 
     obj: Object

@@ -9,6 +9,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
 from moorage.engine.preemption_executor import PreemptionExecutor
+from moorage.engine.queueing_hints import ERRORS
 from moorage.framework.points import PostFilterResult
 from moorage.queue import QueuedPod
 from moorage.state.pod_info import PodInfo
@@ -22,6 +23,9 @@ class FailureHandler:
     def __init__(self, state: EngineState, preemption: PreemptionExecutor) -> None:
         self._state = state
         self._preemption = preemption
+        release = state.gates.emulated
+        self._clears, self._waits = not release.keeps_nominations, not release.wakes_after_failed_binding
+        self._after_error: tuple[str, ...] = (ERRORS,) if release.parks_errors else ()
 
     def failed(self, queued: QueuedPod, decision: Decision, *, expected: bool = False) -> None:
         """Requeue a pod, set or clear its nomination and start its preemption.
@@ -29,12 +33,16 @@ class FailureHandler:
         ``expected``: the pod's node was published as its nominated node, so a cleared nomination must be written.
         """
         queue = self._state.queue
-        if queue.requeue(queued, self._state.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on) is None:
+        rejected_by = decision.rejected_by or (() if decision.pending_on else self._after_error)
+        place = queue.requeue(
+            queued, self._state.now, rejected_by=rejected_by, pending_on=decision.pending_on, waits=self._waits
+        )
+        if place is None:
             return
         result = decision.post_filter
         if result is not None:
             self.displace(result)
-        nominated = result.nominated if result is not None else "" if _clears_nomination(decision) else None
+        nominated = result.nominated if result is not None else "" if self._clears and _clears_nomination(decision) else None
         self.nominate(queued.pod, nominated, published=expected)
         if result is not None and (result.victims or result.effects):
             self._preemption.preempt(queued.pod, result)

@@ -82,7 +82,7 @@ def _known(version: str) -> str:
 
 
 def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loaded:
-    """Return the configuration of a source; ``algorithm`` is the separate Policy or provider of 1.19 to 1.21.
+    """Return the configuration of a source; ``algorithm`` is the separate Policy of 1.19 to 1.22, or provider of 1.19 to 1.21.
 
     Raises  ConfigError, InputError
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moorage.api.core import Pod
+from moorage.cycle.class_answers import Quick
 from moorage.cycle.decision import Decision
-from moorage.cycle.pod_class import CachedClass, Quick
+from moorage.cycle.pod_class import CachedClass
 from moorage.cycle.shape_routes import ShapeRoute
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState

@@ -112,6 +112,7 @@ class PreemptionExecutor:
                 continue
             text = "preempted" if phase is None else "preempted by DefaultPreemption"
             held.preempt("DefaultPreemption", text)
+            bindings.note(held)
             self._state.outbox.put(Preempted(replace(eviction, victim=held.pod.on(held.node))))
             if phase is Phase.PRE_BIND and held.ticket is not None:
                 self._state.release(held)

@@ -15,7 +15,7 @@ from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Handle, Registry
 from moorage.framework.verdict_table import MessageForm
-from moorage.plugins.earlier.event_kinds import EVENT_KINDS
+from moorage.plugins.earlier.waking import Waking
 from moorage.printable import clip
 
 __all__ = ["BuiltProfiles", "build_profiles", "build_resolved"]
@@ -71,8 +71,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         message_form=MessageForm(
             1 + gates.emulated.ends_with_two_periods, gates.emulated.quotes_pre_filter, gates.emulated.tells_of_post_filter
         ),
-        asks_hints=gates["SchedulerQueueingHints"],
-        unhinted=EVENT_KINDS[gates.emulated.event_kinds],
+        waking=Waking(gates.emulated.event_kinds, asks_hints=gates["SchedulerQueueingHints"]),
         placement_weights=resolved.placement_weights,
     )
 

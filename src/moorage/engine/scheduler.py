@@ -75,7 +75,7 @@ class Scheduler:
         state.cluster.custom_kinds = frozenset(map(str, self.named_kinds.kinds))
         state.queue = parts.queue(
             sort_key(next(iter(profiles.values())).at("queueSort")[0], state.outbox.fault),
-            {name: queue_profile(profile, cycle.extenders) for name, profile in profiles.items()},
+            {name: queue_profile(profile, cycle.extenders, gates) for name, profile in profiles.items()},
             on_fault=state.outbox.fault,
             initial_backoff_s=initial_backoff_s,
             max_backoff_s=max_backoff_s,
@@ -141,6 +141,11 @@ class Scheduler:
         """Yield the pods that Permit holds, in the order they arrived there."""
         yield from self.state.bindings.waiting()
 
+    @property
+    def has_waiting(self) -> bool:
+        """True if Permit holds a pod."""
+        return self.state.bindings.has_waiting
+
     def evicting_for(self, uid: str) -> bool:
         """Return True while evictions for this pod or pod group are under way."""
         return self.preemption.evicting_for(uid)
@@ -198,6 +203,22 @@ class Scheduler:
         """
         self.state.now = now
         return self._session.attempt is None and self.event_handlers.add_placed(pods)
+
+    def observe_waiting(self, pods: Sequence[Pod], now: float) -> bool:
+        """Take many pods that need a node from this scheduler, and are not being deleted, at once, if all are new.
+
+        Return False, with nothing changed, if that is not so, or if a pod may concern others; then report them one by one.
+        """
+        self.state.now = now
+        return self._session.attempt is None and self.event_handlers.add_waiting(pods)
+
+    def observe_confirmed(self, facts: Sequence[Seen], start: int, now: float) -> int:
+        """Take facts about pods, from index ``start`` on, that say only that an assumed pod is bound.
+
+        Return how many were taken: those up to the first that says more, which needs ``observe``.
+        """
+        self.state.now = now
+        return 0 if self._session.attempt is not None else self.event_handlers.confirm(facts, start)
 
     def _done(self, fact: Done) -> None:
         if not self.preemption.evicted(fact.ticket, fact.error):
@@ -383,8 +404,6 @@ class Scheduler:
     def next_deadline(self) -> float | None:
         """Return when ``step`` may have work although no fact arrives, in engine seconds; None if never."""
         state, session = self.state, self._session
-        deadlines = [
-            held.deadline if held.waits and held.verdict is None else state.now for held in state.bindings.held.values()
-        ]
         due = state.queue.next_deadline(state.now) if session.attempt is None else session.due(state.now)
-        return min([*deadlines, *([] if due is None else [due])], default=None)
+        held = state.bindings.next_deadline(state.now) if state.bindings.held else None
+        return held if due is None else due if held is None else min(held, due)

@@ -36,7 +36,7 @@ Owner: TypeAlias = Literal["pod", "node", "cluster", "config"]
 ChangeValue: TypeAlias = str | int | bool | None
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, cache_hash=True):
     """One change of one input object.
 
     ``owner``   who can make it

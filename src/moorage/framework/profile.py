@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from moorage.errors import InputError, PluginError
-from moorage.framework.events import ClusterEvent, Wake
+from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
@@ -42,6 +42,11 @@ _METHODS_OF_CLASS: Final[dict[type, Mapping[str, str]]] = {}
 _READERS_OF_CLASS: Final[dict[type, Callable[[Plugin], Reuse]]] = {}
 #: ``timer(point, plugin, seconds)`` receives the duration of each call.
 Timer = Callable[[str, str, float], None]
+
+
+def _as_declared(plugin: str, declared: tuple[Wake, ...]) -> tuple[Wake, ...]:
+    del plugin
+    return declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +76,14 @@ class Step:
     unreserve: Step | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Profile:
     """The plugins that run for a scheduler name. ``steps`` holds those of each extension point, in order.
 
     ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
     ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
-    ``asks_hints``         queueing hints run; if False, every event that a rejecting plugin names retries the pod
-    ``unhinted``           plugin → its events while ``asks_hints`` is False, where they differ from those in ``wakes_on``
+    ``waking``             returns the wakes of a plugin that has this name and declares these
     ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
     ``evicts_on_nodes_left_out``  preemption may evict pods on nodes that a PreFilter plugin left out
     ``named_nodes_must_exist``    a PreFilter plugin that names a node which does not exist fails the attempt
@@ -101,8 +105,7 @@ class Profile:
     evicts_on_nodes_left_out: bool = False
     named_nodes_must_exist: bool = False
     message_form: MessageForm = NEWEST_FORM
-    asks_hints: bool = True
-    unhinted: Mapping[str, tuple[ClusterEvent, ...]] = field(default_factory=dict)
+    waking: Callable[[str, tuple[Wake, ...]], tuple[Wake, ...]] = _as_declared
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter. ``restless`` has all others, by

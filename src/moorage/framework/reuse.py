@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
@@ -21,7 +21,20 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Depends", "Domains", "FollowedScores", "Idle", "Pins", "Reuse", "Scope", "ScoresByCount", "Signature", "Versioned"]
+__all__ = [
+    "Depends",
+    "Domains",
+    "FollowedScores",
+    "Idle",
+    "Join",
+    "Joins",
+    "Pins",
+    "Reuse",
+    "Scope",
+    "ScoresByCount",
+    "Signature",
+    "Versioned",
+]
 
 F_contra = TypeVar("F_contra", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -112,6 +125,28 @@ class Domains(Generic[F_contra, S_contra]):
     scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | FollowedScores | None] | None = None
 
 
+class Join(NamedTuple):
+    """How to ask for several pods at once, at Filter or Score.
+
+    ``kind(state)``   equal for states that can be joined, which get equal answers if they are equal; None: it cannot be joined
+    ``join(states)``  a state that asks for all their pods: the masks and scores for it have the shape (pods, rows), or one that
+                      broadcasts to it
+    """
+
+    kind: Callable[[Any], Hashable | None]
+    join: Callable[[Sequence[Any]], Any]
+
+
+class Joins(NamedTuple):
+    """How ``filter`` and ``score`` are asked for several pods, for scope USAGE. A plugin has those of all its points."""
+
+    filter: Join | None = None
+    score: Join | None = None
+
+
+_NO_JOINS: Final = Joins()
+
+
 @dataclass(frozen=True, slots=True)
 class Reuse:
     """A plugin's promises. A subclass that overrides one of the plugin's methods declares ``reuse`` again, or has none.
@@ -129,7 +164,10 @@ class Reuse:
                              a node that was not updated may
     ``ignores(state, pod, other)``  for a plugin with ``add_pod`` and ``remove_pod``: True if moving ``other`` changes no
                              verdict on ``pod``, whatever the node. Preemption then tries many nodes at once
+    ``ignores_all(state, pod, nodes)``  for a plugin with ``ignores``: a mask of rows where it holds for every pod there. It may
+                             leave out rows; their pods are asked about one by one
     ``pins``                 for a PreFilter that may answer ``Narrow``: how to judge pods that name one node each as equal pods
+    ``joins``                for a plugin of scope USAGE: how to judge a node for the pods of several signatures at once
     """
 
     scope: Scope = Scope.CLUSTER
@@ -141,7 +179,9 @@ class Reuse:
     rests_when_skipped: bool = False
     other_nodes: Callable[[NodeTable], Hashable] | None = None
     ignores: Callable[[Any, PodInfo, PodInfo], bool] | None = None
+    ignores_all: Callable[[Any, PodInfo, NodeView], BoolArray] | None = None
     pins: Pins | None = None
+    joins: Joins = _NO_JOINS
 
 
 class Depends(Enum):

@@ -123,6 +123,19 @@ class AffinityCounts(Struct, frozen=True, eq=False):
             return False
         return not matches_all(self.affinity, other)
 
+    def ignores_all(self, pod: PodInfo, nodes: NodeView) -> BoolArray:
+        """Return the rows without a pod that counts that are in no domain of an anti-affinity term that matches ``pod``."""
+        table = self.snapshot.table
+        counted = [PodMatcher((term.match,)) for term in self.anti_affinity]
+        counted += [PodMatcher(tuple([term.match for term in self.affinity]))] if self.affinity else []
+        found = np.zeros(len(table), dtype=bool)
+        for matcher in counted:
+            found |= table.pod_counts.rows_with(matcher)
+        terms = table.required_anti_affinity
+        for held, _ in terms.tallies(pod, self.snapshot.namespace_labels(pod.namespace)):
+            found |= terms.domains_with(held).take(domain_ids(self.snapshot.nodes, held.term.topology_key))
+        return ~found[nodes.row_numbers]
+
     def shifted(self, other: PodInfo, pod: PodInfo, node: NodeInfo, by: int) -> AffinityCounts:
         """Return the state after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a node."""
         wanted, refused, refusing = self._keys_of(other, pod)

@@ -185,6 +185,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         rows = np.arange(len(snapshot.table))
         return bool(self._ranking.have_lesser(snapshot.table, rows, pod.priority).any())
 
+    def priorities(self, rows: Sequence[int], snapshot: Snapshot) -> set[int]:
+        """Return the priorities of the pods on these rows."""
+        return self._ranking.priorities(snapshot.table, rows)
+
     def may_help(self, pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> bool:
         """Return True if a node that is refused for reasons that eviction might resolve has a pod of lower priority."""
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)

@@ -47,6 +47,8 @@ ScoredDemands = tuple[Demand, ...] | DeviceBackedDemands
 
 def with_devices(demands: tuple[Demand, ...], snapshot: Snapshot, gates: FeatureGates) -> ScoredDemands:
     """Add the device classes that back the requested resources, if there are any."""
+    if not snapshot.objects(DeviceClass):
+        return demands
     classes = classes_behind([demand.resource for demand in demands], snapshot, gates)
     return DeviceBackedDemands(demands, classes, gates["DRAListTypeAttributes"], snapshot) if classes else demands
 

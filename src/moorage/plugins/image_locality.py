@@ -10,6 +10,7 @@ Source    kube-scheduler 1.36, plugins/imagelocality/image_locality.go
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -29,6 +30,8 @@ MIB = 1024 * 1024
 LEAST = 23 * MIB
 #: Bytes for each container: a sum from this on scores 100.
 MOST_PER_CONTAINER = 1000 * MIB
+#: So many images of a pod give at most 128 sums, each of which is mapped once.
+_FEW_IMAGES = 7
 
 
 class PodImages(NamedTuple):
@@ -67,7 +70,7 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
 
         None while no node has an image.
         """
-        return (table.changes.layout, table.changes.images) if table.images else None
+        return (table.changes.arrangement, table.changes.images) if table.images.holders else None
 
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         return image_scores(table, images)
@@ -105,13 +108,29 @@ def image_scores(table: NodeTable, images: PodImages) -> IntArray:
     Rounds  down per image (in floating point, as Go does) and again for the score
     Source  imagelocality/image_locality.go, sumImageScores and calculatePriority
     """
-    sums = np.zeros(len(table), dtype=np.int64)
+    added: dict[str, int] = {}
     for name in images.names:
-        holders = table.images.get(name)
+        holders = table.images.holders.get(name)
         if holders is not None:
-            spread = len(holders.rows) / len(table)
-            sums[np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))] += int(holders.size * spread)
+            added[name] = added.get(name, 0) + int(holders.size * (len(holders.rows) / len(table)))
+    if len(added) <= _FEW_IMAGES:
+        return _by_holdings(table, images, added)
+    sums = np.zeros(len(table), dtype=np.int64)
+    for name, amount in added.items():
+        sums += table.images.column(name).view * np.int64(amount)
     return mapped_sums(sums, images)
+
+
+def _by_holdings(table: NodeTable, images: PodImages, added: Mapping[str, int]) -> IntArray:
+    """Score every row by which of a few images it has; ``added`` is what each adds to the sum."""
+    sums, held = [0], None
+    for at, (name, amount) in enumerate(added.items()):
+        sums += [before + amount for before in sums]
+        column = table.images.column(name).view
+        held = column if held is None else held + (column << at)
+    most = MOST_PER_CONTAINER * images.containers
+    scores = [100 * (min(one, most) - LEAST) // (most - LEAST) if one >= LEAST else 0 for one in sums]  # see ``mapped_sums``
+    return np.full(len(table), scores[0]) if held is None else np.array(scores).take(held)
 
 
 def mapped_sums(sums: IntArray, images: PodImages) -> IntArray:

@@ -136,7 +136,7 @@ class InterPodAffinity(
     Args = InterPodAffinityArgs
     reuse = Reuse(
         Scope.DOMAIN, signature_of, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=_idle,
-        ignores=AffinityCounts.ignores,
+        ignores=AffinityCounts.ignores, ignores_all=AffinityCounts.ignores_all,
     )  # fmt: skip
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:

@@ -21,12 +21,23 @@ from moorage.api.devices import DeviceClass
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin, Signature
+from moorage.framework.points import (
+    Attachable,
+    Joins,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreNodePlugin,
+    ScorePlugin,
+    Signature,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
-from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
+from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, JOINED_DEMANDS, Demand, ResourceSpec, demands, sub_path
 from moorage.plugins.single_node_scores import balance_of
+from moorage.plugins.whole_scores import WholeBalance, usable
 from moorage.state.cached_column import KeptColumn
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -88,6 +99,7 @@ class NodeResourcesBalancedAllocation(
         self._options = PLACED
         self._gates = FeatureGates()
         self._handle: Handle | None = None
+        self._whole = WholeBalance()
         self._current: WeakKeyDictionary[NodeTable, dict[tuple[str, ...], KeptColumn]] = WeakKeyDictionary()
 
     def attach(self, handle: Handle) -> None:
@@ -104,7 +116,8 @@ class NodeResourcesBalancedAllocation(
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
+        joins = Joins(score=JOINED_DEMANDS) if type(self) is NodeResourcesBalancedAllocation else Joins()
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), joins=joins)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
@@ -132,6 +145,9 @@ class NodeResourcesBalancedAllocation(
     def _balanced(self, scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         if len(scored) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
+        usage = usable(scored, nodes)
+        if usage is not None:
+            return self._whole.scores(scored, usage)
         scores = balance_with(scored, nodes)
         scores -= self._balance_now(scored, nodes.table).of(nodes)
         scores += 150
@@ -175,8 +191,10 @@ def balance_with(scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
     counts: list[BoolArray] = []
     for resource, amount, _ in scored:
         requested = nodes.requested(resource)
-        share = np.divide(requested + amount if amount else requested, nodes.divisors(resource))
-        shares.append(np.minimum(share, 1.0, out=share))
+        share = np.divide(requested + amount, nodes.divisors(resource))
+        if len(share) and share.item(share.argmax()) > 1.0:  # several times faster than np.minimum
+            np.minimum(share, 1.0, out=share)
+        shares.append(share)
         counts.append(_EVERYWHERE if nodes.is_offered_everywhere(resource) else nodes.allocatable(resource) != 0)
     return balance(shares, counts)
 

@@ -16,7 +16,7 @@ changed node that lacks an ignored resource; Moorage ignores the resource there,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -37,6 +37,8 @@ from moorage.framework.points import (
     EnqueueExtensions,
     FilterNodePlugin,
     FilterPlugin,
+    Join,
+    Joins,
     PlacementScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -55,18 +57,22 @@ from moorage.plugins.fit_reasons import missing_share, short_resources, why_shor
 from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
+    JOINED_DEMANDS,
     LEAST_ALLOCATED,
     ScoringStrategy,
+    as_column,
     demands,
     fullness,
     one_row_scorer_of,
     scorer_of,
     sub_path,
 )
+from moorage.plugins.whole_scores import rows_short
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
+from moorage.state.usage import AT, PLACES
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["ALWAYS_COMPARED", "NodeResourcesFit", "RequestedResource", "ignored_faults"]
@@ -93,6 +99,17 @@ class RequestedResource(NamedTuple):
     resource: str
     amount: int
     by_device: bool = False
+
+
+def _kind_of_wants(state: object) -> Hashable | None:
+    return tuple([(want.resource, want.by_device) for want in state]) if type(state) is tuple else None
+
+
+def _joined_wants(states: Sequence[tuple[RequestedResource, ...]]) -> tuple[RequestedResource, ...]:
+    return tuple([alike[0]._replace(amount=as_column(alike)) for alike in zip(*states, strict=True)])
+
+
+_JOINED_WANTS: Final = Join(_kind_of_wants, _joined_wants)
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -150,12 +167,16 @@ class NodeResourcesFit(
         self._resources = args.scoring_strategy.resources
         self._score = scorer_of(args.scoring_strategy)
         self._score_one = one_row_scorer_of(args.scoring_strategy)
-        self._gates = FeatureGates()
         self._handle: Handle | None = None
+        self._open(FeatureGates())
 
     def attach(self, handle: Handle) -> None:
-        self._gates = handle.gates
         self._handle = handle
+        self._open(handle.gates)
+
+    def _open(self, gates: FeatureGates) -> None:
+        self._gates = gates
+        self._options = _FIT if gates["PodLevelResources"] else _FIT_WITHOUT_POD_LEVEL
 
     @property
     def _snapshot(self) -> Snapshot | None:
@@ -164,7 +185,7 @@ class NodeResourcesFit(
     # -- the pod's requests -----------------------------------------------------------------------------------------------
 
     def _needs(self, pod: PodInfo) -> PodRequests:
-        return pod.needs_under(_FIT if self._gates["PodLevelResources"] else _FIT_WITHOUT_POD_LEVEL)
+        return pod.needs_under(self._options)
 
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         needs = self._needs(pod)
@@ -188,12 +209,14 @@ class NodeResourcesFit(
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
+        joins = Joins(_JOINED_WANTS, JOINED_DEMANDS) if type(self) is NodeResourcesFit else Joins()
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), joins=joins)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
-        if any(self._by_device(name, self._snapshot) for name, count in needs.key if count and name not in ALWAYS_COMPARED):
-            return None
+        for name, count in needs.key:
+            if count and name not in ALWAYS_COMPARED and self._by_device(name, self._snapshot):
+                return None
         scored = pod.needs_under(_SCORED)
         return {"requests": needs.key, "requests to score": (scored.key, scored.nonzero_cpu, scored.nonzero_memory)}
 
@@ -203,16 +226,28 @@ class NodeResourcesFit(
         return self._wants(pod, snapshot)
 
     def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
-        full = nodes.pod_count >= nodes.allowed_pods
-        if np.count_nonzero(full):  # several times faster than any()
+        joined = wants and type(wants[0].amount) is not int  # arrays of amounts, each for several pods
+        usage, short = None if joined else nodes.usage(), None
+        full: BoolArray | None
+        if usage is None:
+            full = nodes.pod_count >= nodes.allowed_pods
+        else:
+            wanted = {resource: count for resource, count, _ in wants}
+            short = rows_short(wanted.get("cpu"), wanted.get("memory"), usage)
+            full = None if short is None else short[PLACES]
+        if full is not None and np.count_nonzero(full):  # several times faster than any()
             yield Reject(full, TOO_MANY_PODS)
         for resource, count, by_device in wants:
-            offered = nodes.allocatable(resource)
-            lacking = offered - nodes.requested(resource) < count
-            if by_device:
-                lacking &= offered > 0
+            if usage is not None and resource in AT:
+                if short is None:
+                    continue
+                lacking: BoolArray = short[AT[resource]]
+            else:
+                lacking = nodes.allocatable(resource) - nodes.requested(resource) < count
+                if by_device:
+                    lacking &= nodes.allocatable(resource) > 0
             if np.count_nonzero(lacking):
-                yield Reject(lacking, INSUFFICIENT.format(resource), np.less(offered, count))
+                yield Reject(lacking, INSUFFICIENT.format(resource), np.less(nodes.allocatable(resource), count))
 
     def filter_node(self, wants: tuple[RequestedResource, ...], node: NodeInfo) -> Hold | None:
         reasons = [] if node.pod_count < node.allowed_pods else [TOO_MANY_PODS]

@@ -68,6 +68,7 @@ from moorage.plugins.spread_scores import (
 )
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
@@ -208,21 +209,23 @@ class PodTopologySpread(
             return []
 
         def compute() -> list[SpreadConstraint]:
-            selector = self._selector(pod, snapshot)
+            selector = self._selector(pod, snapshot, self._owners.of(snapshot))
             return [] if selector.is_empty else [constraint.with_selector(selector) for constraint in wanted]
 
         return pod.keep((self, "default", required), self._owners.of(snapshot), compute)
 
     def _idle(self, pod: PodInfo, snapshot: Snapshot) -> Idle:
         """Return idle for a pod without constraints, own or default, until its services or owners change."""
-        logs = [log for log, _ in self._owners.of(snapshot)] if self._defaults else ()
+        if not self._defaults:
+            return Idle(not pod.spec.topology_spread_constraints)
+        versions = self._owners.of(snapshot)
         if pod.spec.topology_spread_constraints:
-            return Idle(now=False, until=logs)
-        return Idle(not self._defaults or self._selector(pod, snapshot).is_empty, logs)
+            return Idle(now=False, until=self._owners.logs)
+        return Idle(self._selector(pod, snapshot, versions).is_empty, self._owners.logs)
 
-    def _selector(self, pod: PodInfo, snapshot: Snapshot) -> Selector:
-        """Return the selector of default constraints, computed once for equal pods."""
-        return pod.keep("default selector", self._owners.of(snapshot), lambda: default_selector(pod, snapshot))
+    def _selector(self, pod: PodInfo, snapshot: Snapshot, owners: Hashable) -> Selector:
+        """Return the selector of default constraints, computed once for equal pods and this version of the ``owners``."""
+        return pod.keep("default selector", owners, lambda: default_selector(pod, snapshot))
 
     def _counted(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[CountedConstraint, ...]:
         """Return a ``CountedConstraint`` for each constraint of one kind, cached for equal pods."""
@@ -326,6 +329,7 @@ class PodTopologySpread(
             domains=Domains(_closed_domains, _domain_scores),
             idle=self._idle,
             ignores=_ignores,
+            ignores_all=_ignores_all,
         )
 
     def _signature(self, pod: PodInfo) -> Signature:
@@ -401,18 +405,29 @@ class _Owners:
     def __init__(self) -> None:
         self._seen: tuple[Snapshot | None, int] = None, -1
         self._versions: tuple[tuple[Versioned, int], ...] = ()
+        #: The logs of these kinds, as of the last call of ``of``.
+        self.logs: tuple[Versioned, ...] = ()
 
     def of(self, snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
         if self._seen[0] is not snapshot or self._seen[1] != snapshot.objects_changed:
             self._seen = snapshot, snapshot.objects_changed
-            logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
-            self._versions = tuple([(log, log.position) for log in logs])
+            self.logs = tuple([snapshot.changes_of(kind) for kind in OWNING_KINDS])
+            self._versions = tuple([(log, log.position) for log in self.logs])
         return self._versions
 
 
 def _ignores(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo) -> bool:
     """Return True if ``_shifted`` returns the same spreads, whatever the node."""
     return other.namespace != pod.namespace or not any(one.constraint.selector.matches(other.labels) for one in spreads)
+
+
+def _ignores_all(spreads: tuple[Spread, ...], pod: PodInfo, nodes: NodeView) -> BoolArray:
+    """Return the rows without a pod that a constraint selects, in the pod's namespace."""
+    counts, namespaces = nodes.table.pod_counts, frozenset([pod.namespace])
+    found = np.zeros(len(nodes.table), dtype=bool)
+    for selector in dict.fromkeys([one.constraint.selector for one in spreads]):
+        found |= counts.rows_with(PodMatcher((MatchTerm(namespaces, selector),)))
+    return ~found[nodes.row_numbers]
 
 
 def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> tuple[Spread, ...]:

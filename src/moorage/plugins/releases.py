@@ -22,6 +22,7 @@ from moorage.plugins.earlier import node_ports as earlier_ports
 from moorage.plugins.earlier import node_resources_fit as earlier_fit
 from moorage.plugins.earlier import node_volume_limits as earlier_limits
 from moorage.plugins.earlier import pod_topology_spread as earlier_spread
+from moorage.plugins.earlier import resource_scores as earlier_scores
 from moorage.plugins.earlier import selector_spread as earlier_siblings
 from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
@@ -89,11 +90,14 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
 #: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them. The
 #: rules of releases after the newest are named for the release in which they begin.
 VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("AzureDiskLimits", "1.22"): in_tree_limits.AzureDiskLimits,
     ("AzureDiskLimits", "1.26"): earlier_disks.AzureDiskLimitsV126,
     ("AzureDiskLimits", "1.29"): earlier_disks.AzureDiskLimitsV129,
     ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
+    ("CinderLimits", "1.22"): in_tree_limits.CinderLimits,
     ("CinderLimits", "1.29"): earlier_disks.CinderLimitsV129,
     ("CinderLimits", "1.31"): earlier_disks.CinderLimitsV131,
+    ("DefaultPreemption", "1.22"): earlier_preemption.DefaultPreemptionV122,
     ("DefaultPreemption", "1.23"): earlier_preemption.DefaultPreemptionV123,
     ("DefaultPreemption", "1.26"): earlier_preemption.DefaultPreemptionV126,
     ("DefaultPreemption", "1.28"): earlier_preemption.DefaultPreemptionV128,
@@ -105,9 +109,11 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
     ("DynamicResources", "1.36.2"): earlier_devices.DynamicResourcesV1362,
     ("DynamicResources", "1.37"): later_devices.DynamicResourcesV137,
+    ("EBSLimits", "1.22"): in_tree_limits.EBSLimits,
     ("EBSLimits", "1.26"): earlier_disks.EBSLimitsV126,
     ("EBSLimits", "1.29"): earlier_disks.EBSLimitsV129,
     ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
+    ("GCEPDLimits", "1.22"): in_tree_limits.GCEPDLimits,
     ("GCEPDLimits", "1.27"): earlier_disks.GCEPDLimitsV127,
     ("GCEPDLimits", "1.29"): earlier_disks.GCEPDLimitsV129,
     ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
@@ -139,6 +145,9 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeResourcesFit", "1.33"): earlier_fit.NodeResourcesFitV133,
     ("NodeResourcesFit", "1.34"): earlier_fit.NodeResourcesFitV134,
     ("NodeResourcesFit", "1.35"): earlier_fit.NodeResourcesFitV135,
+    ("NodeResourcesLeastAllocated", "1.22"): earlier_scores.NodeResourcesLeastAllocatedV122,
+    ("NodeResourcesMostAllocated", "1.22"): earlier_scores.NodeResourcesMostAllocatedV122,
+    ("NodeVolumeLimits", "1.22"): earlier_limits.NodeVolumeLimitsV122,
     ("NodeVolumeLimits", "1.24"): earlier_limits.NodeVolumeLimitsV124,
     ("NodeVolumeLimits", "1.26"): earlier_limits.NodeVolumeLimitsV126,
     ("NodeVolumeLimits", "1.27"): earlier_limits.NodeVolumeLimitsV127,
@@ -150,9 +159,11 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("PodTopologySpread", "1.26"): earlier_spread.PodTopologySpreadV126,
     ("PodTopologySpread", "1.27"): earlier_spread.PodTopologySpreadV127,
     ("PodTopologySpread", "1.35"): earlier_spread.PodTopologySpreadV135,
+    ("RequestedToCapacityRatio", "1.22"): earlier_scores.RequestedToCapacityRatioV122,
     ("SelectorSpread", "1.28"): earlier_siblings.SelectorSpreadV128,
     ("TaintToleration", "1.23"): earlier_taints.TaintTolerationV123,
     ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,
+    ("VolumeBinding", "1.22"): earlier_binding.VolumeBindingV122,
     ("VolumeBinding", "1.23"): earlier_binding.VolumeBindingV123,
     ("VolumeBinding", "1.24"): earlier_binding.VolumeBindingV124,
     ("VolumeBinding", "1.26"): earlier_binding.VolumeBindingV126,

@@ -12,28 +12,29 @@ Source  kube-scheduler 1.36: noderesources/{resource_allocation,least_allocated,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import force_setattr
 
-from moorage.api.names import is_scalar_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import Int32
+from moorage.framework.points import Join
 from moorage.plugins.single_node_scores import least_of, mean_of, most_of, ratio_of
+from moorage.plugins.whole_scores import least_allocated_of_all, most_allocated_of_all, usable
 from moorage.releases import CURRENT, Release
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand", "RatioShape",
-    "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "fullness", "least_allocated", "most_allocated",
-    "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of", "shape_faults", "sub_path", "utilization_table",
-    "weighted_mean",
+    "CPU_AND_MEMORY", "JOINED_DEMANDS", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",
+    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "as_column", "demands", "fullness",
+    "least_allocated", "most_allocated", "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of",
+    "shape_faults", "sub_path", "utilization_table", "weighted_mean",
 ]  # fmt: skip
 
 LEAST_ALLOCATED: Final = "LeastAllocated"
@@ -135,6 +136,17 @@ def sub_path(path: str, field: str) -> str:
 # -- resources to score -------------------------------------------------------------------------------------------------
 
 
+class HasAmount(Protocol):
+    """A demand or request of one resource."""
+
+    @property
+    def amount(self) -> int: ...
+
+
+#: The resources that are scored even for a pod that does not request them; all others that count are extended or such.
+_ALWAYS_SCORED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
 class Demand(NamedTuple):
     """A resource to score for one pod: the amount the pod adds to the requested amount, and the weight."""
 
@@ -145,53 +157,72 @@ class Demand(NamedTuple):
 
 def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tuple[Demand, ...]:
     """Return the resources to score for a pod that requests ``amounts``, in the configured order."""
-    return tuple(_demands(resources, amounts))
-
-
-def _demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> Iterator[Demand]:
+    found: list[Demand] = []
     for spec in resources:
-        amount = amounts.get(spec.name, 0)
-        if is_counted(spec.name) and (amount or not is_scalar_resource_name(spec.name)):
-            yield Demand(spec.name, amount, spec.weight)
+        name = spec.name
+        amount = amounts.get(name, 0)
+        if name in _ALWAYS_SCORED or (amount and is_counted(name)):
+            found.append(Demand(name, amount, spec.weight))
+    return tuple(found)
+
+
+def _kind_of_demands(state: object) -> Hashable | None:
+    return tuple([(demand.resource, demand.weight) for demand in state]) if type(state) is tuple else None
+
+
+def _joined_demands(states: Sequence[tuple[Demand, ...]]) -> tuple[Demand, ...]:
+    return tuple([alike[0]._replace(amount=as_column(alike)) for alike in zip(*states, strict=True)])
+
+
+def as_column(alike: Sequence[HasAmount]) -> Any:
+    """Return the amounts as an array of shape (pods, 1), which takes the place of one amount."""
+    return np.array([[one.amount] for one in alike], dtype=np.int64)
+
+
+#: Joins the demands of several pods: each amount is a column of the pods' amounts.
+JOINED_DEMANDS: Final = Join(_kind_of_demands, _joined_demands)
 
 
 # -- scores -------------------------------------------------------------------------------------------------------------
 
 Floats = npt.NDArray[np.float64]
-#: ``score(requested, capacity, exact)``: scores one resource of each node. Shapes (n,), returns (n,), int64; scores 0-100.
-#: Capacity is above zero; ``exact`` is the capacity as float64, or None where it is too large for floats to be exact.
-Scores = Callable[[IntArray, IntArray, Floats | None], IntArray]
+#: ``score(requested, capacity, exact)``: scores one resource of each node. Shapes (n,), returns (n,), whole numbers 0-100.
+#: Capacity is above zero; ``exact`` is the capacity as float64, or None where it is too large for floats to be exact. The array
+#: ``requested`` may be overwritten.
+Scores = Callable[[IntArray, IntArray, Floats | None], IntArray | Floats]
 #: ``scorer(demands, nodes)``: returns the score of each node of the view.
 Scorer = Callable[[Sequence[Demand], NodeView], IntArray]
 #: ``scorer(demands, node)``: returns the score of one node.
 OneRowScorer = Callable[[Sequence[Demand], NodeInfo], int]
 
 
-def least_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
+def least_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray | Floats:
     """Score a resource by the share that stays free, rounded down; 0 if requests exceed the capacity."""
-    return _percent(np.maximum(capacity - requested, 0), capacity, exact)
+    free = np.subtract(capacity, requested, out=requested)
+    return _percent(np.maximum(free, 0, out=free), capacity, exact)
 
 
-def most_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
+def most_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray | Floats:
     """Score a resource by the requested share, rounded down; 100 if requests exceed the capacity."""
-    return _percent(np.minimum(requested, capacity), capacity, exact)
+    return _percent(np.minimum(requested, capacity, out=requested), capacity, exact)
 
 
-def _percent(part: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
+def _percent(part: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray | Floats:
     """Return ``part`` as a percentage of the capacity, rounded down. Float division is several times faster than integer."""
     if exact is None:
         scores: IntArray = part * 100 // capacity
         return scores
-    share = part * 100.0
+    share: Floats = np.multiply(part, 100.0)
     share /= exact
-    return share.astype(np.int64)
+    np.floor(share, out=share)
+    return share
 
 
 def requested_to_capacity_ratio(table: IntArray) -> Scores:
     """Return the scorer that looks up the utilization (percent, rounded down) in ``table``, shape (101,)."""
 
     def score(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
-        scores: IntArray = table[np.clip(most_allocated(requested, capacity, exact), 0, 100)]
+        scores: IntArray = table[np.clip(most_allocated(requested, capacity, exact), 0, 100).astype(np.intp)]
         return scores
 
     return score
@@ -227,7 +258,7 @@ def weighted_mean(
     Rounds  down, or to the nearest with ``half_up``
     ``used_only``  leave out resources that score 0
     """
-    total: IntArray | None = None
+    total: IntArray | Floats | None = None
     weights: IntArray | int = 0
     for resource, amount, weight in demands:
         capacity = nodes.allocatable(resource)
@@ -245,7 +276,11 @@ def weighted_mean(
     if total is None:
         return nodes.zeros()
     weights = np.maximum(weights, 1)
-    mean: IntArray = (2 * total + weights) // (2 * weights) if half_up else total // weights
+    if half_up:
+        total, weights = 2 * total + weights, 2 * weights
+    if total.dtype.kind == "f":  # whole numbers, so the quotients round down correctly
+        return (total / weights).astype(np.int64)
+    mean: IntArray = total // weights
     return mean
 
 
@@ -272,6 +307,16 @@ def _requested(nodes: NodeView, resource: str) -> IntArray:
     return nodes.nonzero_memory if resource == "memory" else nodes.requested(resource)
 
 
+def _least(demands: Sequence[Demand], nodes: NodeView) -> IntArray:
+    usage = usable(demands, nodes)
+    return weighted_mean(least_allocated, demands, nodes) if usage is None else least_allocated_of_all(demands, usage)
+
+
+def _most(demands: Sequence[Demand], nodes: NodeView) -> IntArray:
+    usage = usable(demands, nodes)
+    return weighted_mean(most_allocated, demands, nodes) if usage is None else most_allocated_of_all(demands, usage)
+
+
 def _table(strategy: ScoringStrategy) -> IntArray:
     return utilization_table((strategy.requested_to_capacity_ratio or RatioShape()).shape)
 
@@ -287,8 +332,8 @@ def _one_row_ratio(strategy: ScoringStrategy) -> OneRowScorer:
 
 
 _SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], Scorer]]] = {
-    LEAST_ALLOCATED: lambda strategy: lambda demands, nodes: weighted_mean(least_allocated, demands, nodes),
-    MOST_ALLOCATED: lambda strategy: lambda demands, nodes: weighted_mean(most_allocated, demands, nodes),
+    LEAST_ALLOCATED: lambda strategy: _least,
+    MOST_ALLOCATED: lambda strategy: _most,
     REQUESTED_TO_CAPACITY_RATIO: _ratio,
 }
 _ONE_ROW_SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], OneRowScorer]]] = {

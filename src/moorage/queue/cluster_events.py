@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Pod, PodResourceClaimStatus, PodSpec
 from moorage.api.custom_objects import CustomObject
-from moorage.api.meta import Object, ResourceList
+from moorage.api.meta import Object, ObjectMeta, ResourceList
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
@@ -21,13 +21,15 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
 
 __all__ = [
-    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "assigned_pod_events", "node_events", "object_events",
-    "pod_changes",
+    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "assigned_pod_events", "is_repeat", "node_events",
+    "object_events", "own_changes", "pod_changes",
 ]  # fmt: skip
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+#: A waiting pod's own update, for releases in which any retries it.
+_OWN_UPDATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "PodUpdate")
 _DEFAULT_GATES: Final = FeatureGates()
 #: Kind → its event resource. Pods and nodes have separate functions below.
 _RESOURCE_OF: Final = {
@@ -42,6 +44,23 @@ def pod_changes(old: PodInfo, new: PodInfo, gates: FeatureGates = _DEFAULT_GATES
     resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULED_POD
     found = list(_pod_actions(old, new, gates))
     return tuple(ClusterEvent(resource, action) for action in found or [Action.UPDATE_OTHER])
+
+
+def own_changes(old: PodInfo, new: PodInfo, gates: FeatureGates) -> tuple[ClusterEvent, ...]:
+    """Return the events that a waiting pod sees when it is updated.
+
+    While hints are off, and up to 1.30 in any case, an update of more than its status retries the pod.
+
+    Source  kube-scheduler 1.31.8, PriorityQueue.Update and isPodUpdated
+    """
+    if gates["SchedulerQueueingHints"] and not gates.emulated.any_own_update_wakes:
+        return pod_changes(old, new, gates)
+    return () if _without_reports(old) == _without_reports(new) else (_OWN_UPDATE,)
+
+
+def _without_reports(pod: PodInfo) -> tuple[ObjectMeta, PodSpec, tuple[PodResourceClaimStatus, ...]]:
+    meta = pod.metadata.replace(resource_version="", generation=0, finalizers=())
+    return meta, pod.spec, pod.status.resource_claim_statuses
 
 
 def assigned_pod_events(
@@ -131,3 +150,9 @@ _NODE_CHANGES: Final[Mapping[Action, Callable[[Node, Node], bool]]] = {
     Action.UPDATE_NODE_CONDITION: lambda old, new: _conditions(old) != _conditions(new),
     Action.UPDATE_NODE_ANNOTATION: lambda old, new: old.metadata.annotations != new.metadata.annotations,
 }
+
+
+def is_repeat(old: PodInfo, new: PodInfo) -> bool:
+    """Return True if an update carries nothing new: both have the same resource version."""
+    version = new.metadata.resource_version
+    return version != "" and version == old.metadata.resource_version

@@ -39,11 +39,7 @@ class QueueProfile:
     @classmethod
     def of(cls, profile: Profile) -> QueueProfile:
         gates = tuple((step.name, step.call) for step in profile.at("preEnqueue"))
-        wakes = {name: found for name, plugin in profile.plugins.items() if (found := wakes_of(plugin))}
-        if not profile.asks_hints:
-            named = {name: tuple(wake.event for wake in found) for name, found in wakes.items()}
-            named |= {name: events for name, events in profile.unhinted.items() if name in wakes}
-            wakes = {name: tuple(Wake(event) for event in events) for name, events in named.items()}
+        wakes = {name: profile.waking(name, found) for name, plugin in profile.plugins.items() if (found := wakes_of(plugin))}
         return cls(gates, wakes)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from enum import Enum
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -20,6 +21,12 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["PendingPod", "QueuePlace", "QueuedPod"]
 
 _NONE: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=1024)
+def _held_once(names: frozenset[str]) -> frozenset[str]:
+    """Return an equal set that other pods have, too."""
+    return names
 
 
 class QueuePlace(Enum):
@@ -78,6 +85,19 @@ class QueuedPod(Struct, eq=False):
 
         return restore
 
+    def note_failure(self, rejected_by: frozenset[str], pending_on: frozenset[str]) -> None:
+        """Record a failed attempt: the plugins that rejected the pod, and those that it waits for."""
+        if rejected_by or pending_on:
+            self.unschedulable_count += 1
+            self.consecutive_errors = 0
+        else:
+            self.consecutive_errors += 1
+        self.unschedulable_plugins = _held_once(rejected_by)
+        self.pending_plugins = _held_once(pending_on)
+        self.gated_by, self.gate = "", None
+        self.backoff_until = None
+        self.was_flushed = False
+
     @property
     def uid(self) -> str:
         return self.pod.uid
@@ -119,3 +139,10 @@ class PendingPod(Struct, frozen=True):
     plugins: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     until: float | None = None
+
+    @classmethod
+    def of(cls, queued: QueuedPod, until: float | None) -> PendingPod:
+        """Return the row of a pod. ``until``: the end of its backoff."""
+        plugins = tuple(sorted(filter(None, queued.rejecters)))
+        reasons = queued.gate.reasons if queued.gate is not None else ()
+        return cls(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)

@@ -6,8 +6,7 @@
     gated          held by a PreEnqueue plugin; not tried until that plugin allows it
     in flight      popped; ``requeue`` puts it back, ``done`` removes it
 
-Nothing here reads a clock: every call that depends on time takes ``now``, in seconds that never decrease. Equal calls lead to
-equal states.
+Nothing here reads a clock: calls that depend on time take ``now``, in seconds that never decrease. Equal calls, equal states.
 
 Pods that waited five minutes are retried without an event, gated ones included (their plugin runs again). 1.36.2 leaves gated
 pods out, which could block a preemptor forever; later releases fix that.
@@ -27,7 +26,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
 from moorage.queue.active import ActiveQueue, SortKey
 from moorage.queue.backoff import BackoffQueue
-from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
+from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, is_repeat, own_changes
 from moorage.queue.hints import HintOutcome, Hints, HintTimer, is_for_everyone
 from moorage.queue.in_flight import Happening, InFlight
 from moorage.queue.nominator import Nominator
@@ -87,13 +86,14 @@ class SchedulingQueue:
         self._in_flight = InFlight()
         self._gates = Gates(profiles, on_fault)
         self._hints = Hints({name: profile.wakes for name, profile in profiles.items()}, on_fault)
+        #: While hints are off, any event that a plugin names retries the pods in flight, whichever plugins reject them.
+        self._any_event_retries = not gates["SchedulerQueueingHints"]
         self._nominator = Nominator(self._pods)
         self._asleep = SleepingMembers()
         self._order = 0
         #: The last cluster state in which no pod could be popped early from backoff.
         self._no_early_pop_in = -1
-        self._start = start
-        self._next_scan = start
+        self._start = self._next_scan = start
         self.incoming: dict[tuple[str, str], int] = Counter()
 
     # -- add, update and delete pods ----------------------------------------------------------------------------------
@@ -108,6 +108,23 @@ class SchedulingQueue:
             known.deleted = False
             return self.update(known.pod, pod, now)
         return self._to_active(self._enter(pod, now), _POD_ADDED, now)
+
+    def add_new(self, pods: Iterable[PodInfo], now: float) -> None:
+        """Add pods that are not in the queue, and whose scheduler names have profiles, with the result of ``add`` for each."""
+        known, active, hold, nominated = self._pods, self._active, self._gates.hold, self._nominator.node_by_uid
+        count = 0
+        for pod in pods:
+            queued = known[pod.uid] = QueuedPod(pod, now, self._next_order())
+            if hold(queued):
+                self._park(queued, _POD_ADDED)
+                continue
+            queued.initial_attempt, queued.initial_order = now, self._next_order()
+            active.push(queued)
+            count += 1
+            if pod.status.nominated_node_name or pod.uid in nominated:
+                self._nominator.nominate(pod, None)
+        if count:
+            self.incoming["active", _POD_ADDED] += count
 
     def put_back(self, pod: PodInfo, now: float) -> None:
         """Undo the removal of a pod that was active, untried and not nominated. It must not be in the queue."""
@@ -128,7 +145,7 @@ class SchedulingQueue:
         queued = self._pods.get(new.uid)
         if queued is None:
             return self._to_active(self._enter(new, now), _POD_UPDATED, now)
-        if not _is_repeat(old, new):
+        if not is_repeat(old, new):
             self._follow(queued, old, new, now)
             previous = old.status.nominated_node_name
             if previous and previous != new.status.nominated_node_name:
@@ -155,7 +172,7 @@ class SchedulingQueue:
     def _follow(self, queued: QueuedPod, old: PodInfo, new: PodInfo, now: float) -> None:
         queued.pod = new
         self._nominator.touch(new.uid)
-        changes = pod_changes(old, new, self._features)
+        changes = own_changes(old, new, self._features)
         if queued.place is QueuePlace.IN_FLIGHT:
             for event in changes:
                 self._in_flight.record(event, old, new)
@@ -271,13 +288,15 @@ class SchedulingQueue:
             self._nominator.leave(queued.pod, node)
 
     def requeue(
-        self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
-    ) -> QueuePlace | None:
+        self, queued: QueuedPod, now: float,
+        *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = (), waits: bool = False,
+    ) -> QueuePlace | None:  # fmt: skip
         """Take a pod back after a failed attempt. Return its new place; None if it was deleted meanwhile.
 
         ``rejected_by`` and ``pending_on``: plugins that rejected it; if both are empty, the attempt ended in an error and the
         pod is retried after backoff. A pod that failed after ``done`` (in binding) may be requeued too, if the caller knows
-        that it still exists unbound, and has set ``queued.pod`` to its newest version.
+        that it still exists unbound, and has set ``queued.pod`` to its newest version. It is retried after backoff too, or if
+        it ``waits``, after an event.
 
         Raises  StateError if the pod is waiting in the queue already
         """
@@ -289,11 +308,11 @@ class SchedulingQueue:
             self.done(uid)
             return None
         self._nominator.touch(uid)
-        _note_failure(queued, frozenset(rejected_by), frozenset(pending_on))
+        queued.note_failure(frozenset(rejected_by), frozenset(pending_on))
         queued.timestamp = now
         queued.order = self._next_order()
         missed = self._in_flight.since(uid) if held is not None else None
-        outcome = self._outcome_of_attempt(queued, missed)
+        outcome = HintOutcome.SKIP if waits and missed is None else self._outcome_of_attempt(queued, missed)
         self._in_flight.end(uid)
         self._pods[uid] = queued
         return self._move(queued, outcome, _ATTEMPT_FAILED, now)
@@ -304,6 +323,8 @@ class SchedulingQueue:
         A pod of a group is always retried after its backoff: plugins name events that help a pod, not those that help a group.
         """
         if missed is None or not queued.rejecters or self._goes_with_a_group(queued):
+            return HintOutcome.AFTER_BACKOFF
+        if self._any_event_retries and any(not is_for_everyone(event) for event, _, _ in missed):
             return HintOutcome.AFTER_BACKOFF
         outcome = HintOutcome.SKIP
         for event, old, new in missed:
@@ -475,7 +496,7 @@ class SchedulingQueue:
     def rejections(self) -> Mapping[tuple[str, str], int]:
         """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods."""
         waiting = (queued for queued in self._pods.values() if queued.place is not QueuePlace.IN_FLIGHT)
-        return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters)
+        return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters if plugin)
 
     def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:
         """Measure every queueing hint from now on: call ``timer(plugin, event, answer, seconds)``."""
@@ -493,9 +514,7 @@ class SchedulingQueue:
 
     def _line(self, queued: QueuedPod) -> PendingPod:
         until = self._backoff.until(queued) if queued.place is QueuePlace.BACKOFF else None
-        reasons = queued.gate.reasons if queued.gate is not None else ()
-        plugins = tuple(sorted(queued.rejecters))
-        return PendingPod(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)
+        return PendingPod.of(queued, until)
 
     # -- undo ----------------------------------------------------------------------------------------------------------
 
@@ -578,22 +597,3 @@ class SchedulingQueue:
         self._parked.add(queued)
         self._asleep.add(queued)
         return queued.place
-
-
-def _note_failure(queued: QueuedPod, rejected_by: frozenset[str], pending_on: frozenset[str]) -> None:
-    if rejected_by or pending_on:
-        queued.unschedulable_count += 1
-        queued.consecutive_errors = 0
-    else:
-        queued.consecutive_errors += 1
-    queued.unschedulable_plugins = rejected_by
-    queued.pending_plugins = pending_on
-    queued.gated_by, queued.gate = "", None
-    queued.backoff_until = None
-    queued.was_flushed = False
-
-
-def _is_repeat(old: PodInfo, new: PodInfo) -> bool:
-    """Return True if an update carries nothing new: both have the same resource version."""
-    version = new.metadata.resource_version
-    return version != "" and version == old.metadata.resource_version

@@ -31,6 +31,9 @@ class KeptColumn:
         """Return the numbers of a view's rows; read-only."""
         if not nodes.is_true or nodes.table.rows_in_what_ifs:  # a what-if is undone afterwards
             return self._columns(nodes)
+        behind = nodes.table.changes.position - self._position
+        if len(nodes) <= _FEW < behind and not nodes.is_whole:  # fewer rows than those that changed
+            return np.array([self._single(nodes.one(row)) for row in nodes.row_numbers.tolist()], dtype=np.int64)
         return nodes.take(self._up_to_date(nodes))
 
     def _up_to_date(self, nodes: NodeView) -> Column:

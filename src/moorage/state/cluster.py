@@ -9,7 +9,7 @@ Pods are identified by UID. A pod on an unknown node is kept aside and counted o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -107,6 +107,13 @@ class ClusterState:
         self._put(pod, node)
         return before
 
+    def place_assumed(self, pod: PodInfo, node: str) -> bool:
+        """Do the same as ``place`` for a pod that only confirms its assumption on this node. Return False for any other."""
+        if self.groups is not None or not self._confirm(pod, node):
+            return False
+        del self._assumed[pod.uid]
+        return True
+
     def place_all(self, pods: Iterable[PodInfo]) -> None:
         """Do the same as ``place`` for many pods with unknown UIDs whose requests can be parsed, each on its spec's node."""
         row_of, found = self.table.row_of, []
@@ -194,7 +201,7 @@ class ClusterState:
         return None if placed is None else placed[0]
 
     @property
-    def uids(self) -> Collection[str]:
+    def uids(self) -> Set[str]:
         """UIDs of all pods that are placed or assumed, on known and unknown nodes."""
         return self._placed.keys()
 

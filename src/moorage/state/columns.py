@@ -8,7 +8,7 @@ replaced when the space grows.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -68,12 +68,21 @@ class RowSpace:
         self.rows = 0
         self.capacity = 16
         self._columns: weakref.WeakSet[Column] = weakref.WeakSet()
+        #: The same columns in a list, which is read several times faster; None once there is a new one.
+        self._listed: list[Column] | None = None
 
     def column(self, dtype: npt.DTypeLike = np.int64) -> Column:
         """Return a new column of zeros that grows and moves with this space."""
         made = Column(self, dtype)
         self._columns.add(made)
+        self._listed = None
         return made
+
+    def _list(self) -> list[Column]:
+        listed = self._listed
+        if listed is None:
+            listed = self._listed = list(self._columns)
+        return listed
 
     def append(self) -> int:
         """Add a row of zeros and return its index."""
@@ -84,18 +93,32 @@ class RowSpace:
         self.rows += 1
         return self.rows - 1
 
-    def swap(self, row: int, other: int) -> None:
-        """Exchange two rows."""
-        for column in self._columns:
-            cells = column.cells
-            cells[row], cells[other] = cells[other], cells[row]
-
     def remove(self, row: int) -> int:
         """Remove a row: the last row moves into its place. Return the index that moved (``row`` itself if it was last)."""
         last = self.rows - 1
-        for column in self._columns:
+        for column in self._list():
             cells = column.cells
             cells[row] = cells[last]
             cells[last] = 0
         self.rows = last
         return last
+
+    def insert(self, row: int) -> int:
+        """Undo ``remove``: add a row of zeros. The row that has its place now moves to the end; return its index there."""
+        last = self.append()
+        if row != last:
+            for column in self._list():
+                cells = column.cells
+                cells[last] = cells[row]
+                cells[row] = 0
+        return last
+
+    def save(self, row: int) -> Callable[[], None]:
+        """Return a function that writes the values of a row again, in the columns that exist now."""
+        saved = [(column, column.cells[row]) for column in self._list()]
+
+        def restore() -> None:
+            for column, value in saved:
+                column.cells[row] = value
+
+        return restore

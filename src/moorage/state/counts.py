@@ -10,7 +10,8 @@ their labels (see ``selector_index``), so a new pod is compared only with the se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -130,6 +131,18 @@ class PodCounts:
         """Return the number of matching pods on each row, shape (rows,), int32. Read-only for callers."""
         return self._counted(matcher).column.view
 
+    def rows_with(self, matcher: PodMatcher) -> BoolArray:
+        """Return which rows hold a matching pod, shape (rows,). A fresh array; a new matcher is not kept current."""
+        known = self._matchers.get(matcher)
+        if known is not None:
+            there: BoolArray = known.column.view > 0
+            return there
+        namespaces, selector = _filed_under(matcher)
+        found = np.zeros(self._space.rows, dtype=bool)
+        for label_class in self._suiting(matcher, None if namespaces is None else places(namespaces, selector)):
+            found[list(label_class.rows)] = True
+        return found
+
     def changes_of(self, matcher: PodMatcher) -> RowLog:
         """Return the log of the rows whose number of matching pods changed. A new log if the matcher was dropped meanwhile."""
         counted = self._counted(matcher)
@@ -214,6 +227,26 @@ class PodCounts:
                 self._emptied.append(pod.label_class)
                 if not self._keeping:
                     self._close_emptied()
+
+    def remove_row(self, row: int, pods: Iterable[PodInfo]) -> None:
+        """Do the same as ``remove`` for all pods of a row."""
+        for key in {pod.label_class: None for pod in pods}:
+            label_class = self._classes[key]
+            count = label_class.rows.pop(row)
+            for counted in label_class.counted_by.values():
+                counted.shift(row, -count)
+            if not label_class.rows:
+                self._emptied.append(key)
+        if self._emptied and not self._keeping:
+            self._close_emptied()
+
+    def add_row(self, row: int, pods: Collection[PodInfo]) -> None:
+        """Do the same as ``add`` for all pods of a row that has none."""
+        for key, count in Counter([pod.label_class for pod in pods]).items():
+            label_class = self._classes.get(key) or self._open(key)
+            label_class.rows[row] = count
+            for counted in label_class.counted_by.values():
+                counted.shift(row, count)
 
     def keep_empty(self, keep: bool) -> None:
         """While ``keep`` is set, keep label classes without pods, because the pods will return. Then drop the empty ones."""

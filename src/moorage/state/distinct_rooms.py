@@ -6,7 +6,6 @@ only changed rows are read again. While most rooms differ, no rooms are tracked.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -18,32 +17,42 @@ from moorage.state.columns import BoolArray, RowSpace
 from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
 
-__all__ = ["DistinctRooms", "RoomRows"]
+__all__ = ["KEY_BITS", "DistinctRooms", "RoomRows"]
 
+#: The lower bits of a room's key, which are zero.
+KEY_BITS: Final = 24
+#: The key of an index that no room has.
+_NO_KEY: Final = -(1 << 63)
 #: In clusters with fewer rows than this, running on all rows is as fast: each call into NumPy has a fixed cost.
 _WORTH_IT: Final = 1024
 #: All rows are read again, by a few array operations, after more than this many changes and more than one in so many rows.
 _FEW: Final = 64
 _MANY: Final = 16
-#: How many places of the ring are searched first; then four times as many, and so on.
-_FIRST_SEARCHED: Final = 4096
+#: A look that is not urgent reads all rows again only after more changes than one in so many rows.
+_SELDOM: Final = 4
+#: A free index is used for another room once one in so many is free.
+_FREE_SHARE: Final = 3
+#: How many places of the ring are searched first, at least.
+_FIRST_SEARCHED: Final = 256
 
 
 class RoomRows(NamedTuple):
     """``rows`` has a row for each distinct room; ``which`` has, for each row of the table, its room's index in ``rows``.
 
     ``held``: how many rows have the room. If none has, ``rows`` has a row with another room there.
+    ``keys``: the room's number before ``KEY_BITS`` zeros; negative if no row has it
 
-    Shapes  rows, held (rooms,); which (rows,)
+    Shapes  rows, held, keys (rooms,); which (rows,)
     """
 
     rows: npt.NDArray[np.intp]
     held: npt.NDArray[np.int64]
     which: npt.NDArray[np.intp]
+    keys: npt.NDArray[np.int64]
 
 
 class DistinctRooms:
-    """The distinct rooms of one table. Each has an index, which is reused for another room once no row has this one."""
+    """The distinct rooms of one table. Each has an index, which may be used for another room once no row has this one."""
 
     def __init__(self, space: RowSpace, changes: ChangeLog, rooms: Rooms, ring: Callable[[], Ring]) -> None:
         self._space = space
@@ -56,33 +65,55 @@ class DistinctRooms:
         #: The index of each row's room, up to date for the first ``_followed`` rows.
         self._index = space.column(np.intp)
         self._followed = 0
-        #: By a room's index: one of its rows, the room's number, and the number of its rows.
-        self._rows = array("q")
-        self._number_of = array("q")
-        self._held = array("q")
+        #: By a room's index: the room's number; and one of its rows, the number of its rows and its key, with place for more.
+        self._number_of: list[int] = []
+        self._hold(np.zeros((3, 0), dtype=np.int64))
         self._index_of: dict[int, int] = {}
-        self._free: list[int] = []
+        #: The indexes of rooms that no row has, in the order in which their last row left. A room that returns finds its own.
+        self._free: dict[int, None] = {}
         self._position = 0
         self._moved = -1
         self._paused_until = 0
+        self._started_at = -(1 << 62)
+
+    def _hold(self, columns: npt.NDArray[np.int64]) -> None:
+        self._columns = columns
+        self._rows, self._held, self._keys = columns[0].data, columns[1].data, columns[2].data
 
     def find(self) -> RoomRows | None:
         """Return the rows; None if there are so many distinct rooms that it saves nothing. No what-if may be open."""
-        rows, changes = self._space.rows, self._changes
-        if rows < _WORTH_IT or changes.position < self._paused_until:
+        if not self._is_up_to_date(self._changes.position):
             return None
+        columns, size = self._columns, len(self._number_of)
+        return RoomRows(columns[0, :size], columns[1, :size], self._index.view, columns[2, :size])
+
+    def find_keys(self) -> npt.NDArray[np.int64] | None:
+        """Return the keys of ``find``; None where all rows would be read again although they were read not long ago."""
+        position = self._changes.position
+        return self._columns[2, : len(self._number_of)] if self._is_up_to_date(position, _SELDOM) else None
+
+    def _is_up_to_date(self, position: int, seldom: int = 0) -> bool:
+        """Follow the rows up to this position. False: there are too many rooms, or all rows would be read again too early.
+
+        ``seldom``: all rows may be read again after more changes than one in so many rows; 0: at any time
+        """
+        rows, changes, behind = self._space.rows, self._changes, position - self._position
+        if rows < _WORTH_IT or position < self._paused_until:
+            return False
+        near = (behind <= _FEW or behind <= rows // _MANY) and self._moved == changes.moved
+        if not near and seldom and position - self._started_at <= rows // seldom:
+            return False
         numbers = self._rooms.followed()
-        few = changes.position - self._position <= max(_FEW, rows // _MANY)
-        changed = changes.since(self._position) if few and self._moved == changes.moved else None
+        changed = ([changes.last] if behind == 1 else changes.since(self._position)) if near else None
         if changed is None:
             self._start(numbers.view)
-        else:
+        elif changed:
             self._follow(changed, numbers.cells)
-        self._position, self._moved, self._followed = changes.position, changes.moved, rows
-        if len(self._rows) > rows // 2:
-            self._paused_until, self._moved = changes.position + rows, -1
-            return None
-        return RoomRows(np.array(self._rows), np.array(self._held), self._index.view)
+        self._position, self._moved, self._followed = position, changes.moved, rows
+        if len(self._number_of) - len(self._free) > rows // 2:
+            self._paused_until, self._moved = position + rows, -1
+            return False
+        return True
 
     def first(self, marked: BoolArray, start: int) -> int:
         """Return the first row at or after ``start`` on the ring whose room is marked. One must be; call ``find`` before.
@@ -94,18 +125,24 @@ class DistinctRooms:
             at_place = self._at_place = self._index.view[ring.rows].astype(np.int32)
             self._ring = ring
         after, rooms = ring.place_after(start), marked.nonzero()[0]
-        place = _first_of(at_place, after, len(at_place), rooms, marked)
+        room, length = int(rooms[0]) if len(rooms) == 1 else -1, _FIRST_SEARCHED
+        if room >= 0:
+            length = max(length, 2 * len(at_place) // max(self._held[room], 1))
+        place = _first_of(at_place, after, len(at_place), room, marked, length)
         if place < 0:
-            place = _first_of(at_place, 0, after, rooms, marked)
+            place = _first_of(at_place, 0, after, room, marked, length)
         return int(ring.row_at[place])
 
     def _start(self, numbers: npt.NDArray[np.int64]) -> None:
         distinct, first, index, held = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
         self._index.view[:] = index
         self._at_place = None
-        self._rows, self._number_of, self._held = (array("q", values.tolist()) for values in (first, distinct, held))
+        self._hold(np.zeros((3, 2 * len(distinct)), dtype=np.int64))
+        self._columns[:, : len(distinct)] = first, held, distinct << KEY_BITS
+        self._number_of = distinct.tolist()
         self._index_of = {number: at for at, number in enumerate(self._number_of)}
         self._free.clear()
+        self._started_at = self._changes.position
 
     def _follow(self, changed: list[int], numbers: memoryview) -> None:
         index, without_row = self._index.cells, set[int]()
@@ -115,7 +152,10 @@ class DistinctRooms:
             number = numbers[row]
             at = self._index_of.get(number)
             if at is None:
-                at = self._open(number, row)
+                at = self._index_for(number)
+            if not self._held[at]:
+                self._rows[at], self._keys[at] = row, number << KEY_BITS
+                self._free.pop(at, None)
             self._held[at] += 1
             if row < self._followed:
                 before = index[row]
@@ -129,16 +169,17 @@ class DistinctRooms:
             if self._held[at] and index[self._rows[at]] != at:
                 self._rows[at] = int((self._index.view == at).argmax())
 
-    def _open(self, number: int, row: int) -> int:
-        """Return a new index for a room that no row had before; ``row`` is the first that has it."""
-        if self._free:
-            at = self._free.pop()
-            self._rows[at], self._number_of[at], self._held[at] = row, number, 0
+    def _index_for(self, number: int) -> int:
+        """Return an index for a room that has none: one that is free, if many are, otherwise a new one."""
+        if _FREE_SHARE * len(self._free) > len(self._number_of):
+            at = next(iter(self._free))
+            del self._index_of[self._number_of[at]]
+            self._number_of[at] = number
         else:
-            at = len(self._rows)
-            self._rows.append(row)
+            at = len(self._number_of)
             self._number_of.append(number)
-            self._held.append(0)
+            if at == self._columns.shape[1]:
+                self._hold(np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1))
         self._index_of[number] = at
         return at
 
@@ -146,18 +187,20 @@ class DistinctRooms:
         """Count one row less for the room with this index; free the index if that was the last row."""
         self._held[at] -= 1
         if not self._held[at]:
-            del self._index_of[self._number_of[at]]
-            self._free.append(at)
+            self._free[at] = None
+            self._keys[at] = _NO_KEY
 
 
-def _first_of(at_place: npt.NDArray[np.int32], begin: int, end: int, rooms: npt.NDArray[np.intp], marked: BoolArray) -> int:
-    """Return the first place from ``begin`` to ``end`` with one of the marked rooms, whose indexes are ``rooms``; -1: none."""
-    length = _FIRST_SEARCHED
+def _first_of(at_place: npt.NDArray[np.int32], begin: int, end: int, room: int, marked: BoolArray, length: int) -> int:
+    """Return the first place from ``begin`` to ``end`` with a marked room; -1: none.
+
+    ``room``: the only marked one, -1 if they are more. ``length``: how many places are searched first; then four times as many
+    """
     while begin < end:
         part = at_place[begin : min(begin + length, end)]
-        hits = part == rooms[0] if len(rooms) == 1 else marked.take(part)
+        hits = part == room if room >= 0 else marked.take(part)
         found = int(hits.argmax())
-        if hits[found]:
+        if hits.item(found):
             return begin + found
         begin, length = begin + length, 4 * length
     return -1

@@ -57,6 +57,14 @@ class DivisorColumns:
             column.cells[row] = max(offered, 1)
             self._found[resource] = Divisors(column.view, everywhere and offered != 0, exact and offered < _EXACT)
 
+    def remove(self) -> None:
+        """Follow the removal of a row."""
+        for resource, (_, everywhere, exact) in tuple(self._found.items()):
+            if everywhere and exact:
+                self._found[resource] = Divisors(self._columns[resource].view, everywhere, exact)
+            else:  # the row may have been the only one without it
+                del self._found[resource], self._columns[resource]
+
     def clear(self) -> None:
         """Forget all divisors."""
         self._found.clear()

@@ -225,8 +225,17 @@ class LabelColumns:
 
     def append(self, labels: Mapping[str, str]) -> None:
         self.by_row.append(labels)
+        self._come(len(self.by_row) - 1, labels)
+
+    def insert(self, row: int, labels: Mapping[str, str]) -> None:
+        """Undo ``remove``: the labels of the row move to the end (the ``RowSpace`` moves the columns)."""
+        by_row = self.by_row
+        by_row.append(labels)
+        by_row[row], by_row[-1] = by_row[-1], by_row[row]
+        self._come(row, labels)
+
+    def _come(self, row: int, labels: Mapping[str, str]) -> None:
         self._there.update(labels.keys())
-        row = len(self.by_row) - 1
         self._nowhere.come(row, None)
         for key, column in self._columns.items():
             column.come(row, labels.get(key))
@@ -249,10 +258,6 @@ class LabelColumns:
         last = self.by_row.pop()
         if row < len(self.by_row):
             self.by_row[row] = last
-
-    def swap(self, row: int, other: int) -> None:
-        """Exchange the labels of two rows (the ``RowSpace`` moves the columns)."""
-        self.by_row[row], self.by_row[other] = self.by_row[other], self.by_row[row]
 
     def _forget(self, labels: Iterable[str]) -> None:
         for key in labels:

@@ -1,7 +1,8 @@
 """A pod with the data that plugins derive from it: requests, host ports, compiled affinity terms.
 
 ``PodInfo`` stands for a pod throughout the scheduler and has the pod's attributes (``spec``, ``labels``, ``namespace`` …).
-Derived data is computed at the first access and kept.
+Derived data is computed at the first access and kept in ``__dict__``. Infos of pods of one shape share this dictionary, so what
+is computed for one of them is known for all, and memory holds it once.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import astuple, force_setattr, replace
 
 from moorage.api.core import ClaimSource, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
 from moorage.api.meta import ObjectMeta
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
 from moorage.state.lazy import lazy
-from moorage.state.pod_requests import PodRequests, RequestOptions, is_plain, pod_requests
+from moorage.state.pod_requests import PodRequests, RequestOptions, pod_requests
 from moorage.state.pod_volumes import PodVolumes, pod_volumes
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 
@@ -30,6 +31,7 @@ _OF_SHAPE: Final = (
     "spread_constraints", "label_class", "group_key", "_affinity_terms", "_kept",
 )  # fmt: skip
 _ANY_CLAIM: Final = ClaimSource()
+_AT_NODE: Final = PodSpec.__struct_fields__.index("node_name")
 
 T = TypeVar("T")
 
@@ -48,8 +50,13 @@ class HostPort(NamedTuple):
         return self.ip == held.ip or "0.0.0.0" in (self.ip, held.ip)  # noqa: S104 (an address to compare, not to bind)
 
 
+_NO_PORTS: Final[frozenset[HostPort]] = frozenset()
+
+
 class PodInfo:
     """A pod and its derived data. Two infos are equal only if they are the same object; pods are identified by UID."""
+
+    __slots__ = ("__dict__", "labels", "name", "namespace", "pod", "priority", "spec", "status", "uid")
 
     def __init__(self, pod: Pod) -> None:
         meta, spec = pod.metadata, pod.spec
@@ -76,6 +83,8 @@ class PodInfo:
     def names_claims(self) -> bool:
         """True if the pod names resource claims or PersistentVolumeClaims, which differ between pods of one template."""
         spec = self.spec
+        if not spec.resource_claims and not spec.volumes:
+            return False
         return bool(spec.resource_claims) or any(volume.persistent_volume_claim is not None for volume in spec.volumes)
 
     def shape_without_claims(self) -> bytes:
@@ -95,8 +104,29 @@ class PodInfo:
         return _ENCODER.encode((self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, status))
 
     def share(self, twin: PodInfo) -> None:
-        """Copy the derived data of a pod of the same shape."""
-        self.__dict__.update(twin.facts_of_shape())
+        """Use the derived data of a pod of the same shape."""
+        if twin.shares_all:
+            self.__dict__ = twin.__dict__
+        else:
+            self.__dict__.update(twin.facts_of_shape())
+
+    def is_twin_of(self, other: PodInfo) -> bool:
+        """Return True if the pods have one shape, apart from their nodes and from what a kubelet reports."""
+        meta, its = self.pod.metadata, other.pod.metadata
+        status, held = self.status, other.status
+        return (
+            self.namespace == other.namespace
+            and self._has_owner_and_labels_of(other)
+            and meta.deletion_timestamp == its.deletion_timestamp
+            and status.resource_claim_statuses == held.resource_claim_statuses
+            and status.extended_resource_claim_status == held.extended_resource_claim_status
+            and _without_node(self.spec) == _without_node(other.spec)
+        )
+
+    @property
+    def shares_all(self) -> bool:
+        """True if all derived data is the same for all pods of the shape: no volume is known to matter, or could."""
+        return not self.spec.volumes or self.__dict__.get("volumes", self) is None
 
     def merge(self, twin: PodInfo) -> None:
         """Replace spec, status, labels and owners by those of a pod of the same shape, so that memory holds them once.
@@ -144,9 +174,10 @@ class PodInfo:
     def bound(self, pod: Pod) -> PodInfo:
         """Return the info of ``pod``, the bound version of this pod, which has the same derived data."""
         info = PodInfo.__new__(PodInfo)
-        its = self.__dict__.copy()  # faster than to update an empty one
-        its["pod"], its["spec"], its["status"] = pod, pod.spec, pod.status
-        info.__dict__ = its
+        info.pod, info.spec, info.status = pod, pod.spec, pod.status
+        info.uid, info.name, info.namespace = self.uid, self.name, self.namespace
+        info.labels, info.priority = self.labels, self.priority
+        info.__dict__ = self.__dict__
         return info
 
     def takes_over(self, other: PodInfo) -> bool:
@@ -171,7 +202,8 @@ class PodInfo:
             self.labels = other.labels
             force_setattr(self.pod, "spec", self.spec)
             force_setattr(self.pod.metadata, "labels", self.labels)
-        self.__dict__ = {**other.__dict__, **self.__dict__}
+        alike = _without_node(self.spec) == _without_node(its)
+        self.__dict__ = other.__dict__ if alike else {**other.__dict__, **self.__dict__}
         return True
 
     def _reads_like(self, other: PodInfo) -> bool:
@@ -213,7 +245,10 @@ class PodInfo:
 
     def needs_under(self, options: RequestOptions) -> PodRequests:
         """Return the pod's resource requests where some parts of the pod do not count."""
-        return self.needs if is_plain(self.pod) else pod_requests(self.pod, options)
+        status = self.pod.status  # as ``is_plain``, in line because it runs several times for each pod
+        if self.pod.spec.resources is None and not status.container_statuses and not status.init_container_statuses:
+            return self.needs
+        return pod_requests(self.pod, options)
 
     @property
     def requests(self) -> Mapping[str, int]:
@@ -224,6 +259,8 @@ class PodInfo:
     def host_ports(self) -> frozenset[HostPort]:
         """Host ports of containers and of sidecars (restartable init containers)."""
         spec = self.spec
+        if not spec.init_containers and len(spec.containers) == 1 and not spec.containers[0].ports:
+            return _NO_PORTS
         holders = [*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always")]
         return frozenset(
             HostPort(port.protocol or "TCP", port.host_ip or "0.0.0.0", port.host_port)  # noqa: S104
@@ -295,6 +332,12 @@ class PodInfo:
     @lazy
     def _affinity_terms(self) -> AffinityTerms:
         return compile_affinity(self.namespace, self.spec.affinity)
+
+
+def _without_node(spec: PodSpec) -> tuple[Any, ...]:
+    """Return all fields of a spec but the node's name. Two such tuples of specs that share their parts are compared fast."""
+    fields = astuple(spec)
+    return fields[:_AT_NODE] + fields[_AT_NODE + 1 :]
 
 
 def _without_claim(volume: Volume) -> Volume:

@@ -46,16 +46,15 @@ class Ring:
 
     def without(self, row: int) -> Ring:
         """Return the ring without a row; the last row takes its number."""
-        place = self.place_at[row]
-        rows = np.delete(self.rows, place)
-        rows[rows == len(rows)] = row
-        return Ring(rows, np.delete(self._sorted, place))
-
-    def with_exchanged(self, row: int, other: int) -> Ring:
-        """Return the ring with the numbers of two rows exchanged."""
-        rows = self.rows.copy()
-        rows[self.place_at[row]], rows[self.place_at[other]] = other, row
-        return Ring(rows, self._sorted)
+        place, last = self.place_at[row], len(self.rows) - 1
+        rows = np.concatenate((self.rows[:place], self.rows[place + 1 :]))
+        hashes = np.concatenate((self._sorted[:place], self._sorted[place + 1 :]))
+        place_of = self.place_of[:last] - (self.place_of[:last] > place)
+        if row != last:
+            moved = self.place_at[last]
+            moved -= moved > place
+            rows[moved], place_of[row] = row, moved
+        return Ring(rows, hashes, place_of)
 
     def place_after(self, start: int) -> int:
         """Return the first place at or after a position on the ring; the number of rows if there is none."""

@@ -33,8 +33,11 @@ class Rooms:
 
     def followed(self) -> Column:
         """Return the number of each row's room, up to date. No what-if may be open."""
-        position = self._changes.position
-        if position != self._position:
+        position, behind = self._changes.position, self._changes.position - self._position
+        if behind == 1 and self._changes.last < self._space.rows:  # otherwise the row is gone
+            self._position = position
+            self._renumber(self._changes.last)
+        elif behind:
             changed = self._changes.since(self._position)
             self._position = position
             for row in range(self._space.rows) if changed is None else dict.fromkeys(changed):

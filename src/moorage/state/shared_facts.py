@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from moorage.api.core import Pod
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["infos_of"]
+__all__ = ["infos_of", "parts_of"]
 
 
 def infos_of(pods: Sequence[Pod]) -> list[PodInfo]:
@@ -22,11 +22,13 @@ def infos_of(pods: Sequence[Pod]) -> list[PodInfo]:
     twins: dict[Hashable, PodInfo] = {}
     infos = list(map(PodInfo, pods))
     for info in infos:
-        parts = _parts(info.pod)
+        parts = parts_of(info.pod)
         twin = twins.get(parts)
         if twin is None:
             twins[parts] = info
             _derive(info)
+        elif info.is_twin_of(twin):
+            info.share(twin)
         else:
             info.needs, info.host_ports, info.label_class = twin.needs, twin.host_ports, twin.label_class
             if info.has_affinity:
@@ -43,7 +45,7 @@ def _derive(info: PodInfo) -> None:
         info.preferred_affinity, info.preferred_anti_affinity  # noqa: B018
 
 
-def _parts(pod: Pod) -> Hashable:
+def parts_of(pod: Pod) -> Hashable:
     """Return a key that is equal only for pods whose derived data is equal, as long as the pods exist."""
     spec, meta, status = pod.spec, pod.metadata, pod.status
     reported: Hashable = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,16 @@ from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, PodCounts
 from moorage.state.distinct_rooms import DistinctRooms
 from moorage.state.divisors import DivisorColumns, Divisors
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
+from moorage.state.node_images import NodeImages
 from moorage.state.node_tree import NodeTree, is_heartbeat, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
+from moorage.state.usage import Usage
 from moorage.state.volume_use import VolumeUse
 
-__all__ = ["ImageHolders", "NodeTable", "terms_held_by"]
+__all__ = ["NodeTable", "terms_held_by"]
 
 #: If more rows than this change between two uses of the ring, it is sorted again.
 _RING_CHANGES = 8
@@ -38,13 +39,6 @@ _RING_CHANGES = 8
 _OFFERS_REMEMBERED = 4096
 #: How many distinct requests of pods keep their columns and amounts.
 _REQUESTS_REMEMBERED = 4096
-
-
-class ImageHolders(NamedTuple):
-    """An image: its size in bytes, as reported by the first node that has it, and the rows that have it."""
-
-    size: int
-    rows: set[int]
 
 
 class NodeTable:
@@ -73,7 +67,7 @@ class NodeTable:
         self.pod_count = space.column()
         self.nonzero_cpu = space.column()
         self.nonzero_memory = space.column()
-        self.images: dict[str, ImageHolders] = {}
+        self.images = NodeImages(space)
         self.pod_counts = PodCounts(space, self.labels)
         self.required_affinity = HeldTerms(self.labels)
         self.required_anti_affinity = HeldTerms(self.labels)
@@ -107,6 +101,7 @@ class NodeTable:
         #: A number for all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
         self.rooms = Rooms(space, self.changes, self._sums)
         self.distinct_rooms = DistinctRooms(space, self.changes, self.rooms, self.ring)
+        self.usage = Usage(self)
 
     def __len__(self) -> int:
         return self.space.rows
@@ -213,7 +208,7 @@ class NodeTable:
         if is_heartbeat(self.nodes[row], node) and self._stays_described(row):
             self.nodes[row] = node
             return row
-        sizes = self._drop_images(row, self.nodes[row])
+        sizes = self.images.drop(row, self.nodes[row])
         old_images = self.nodes[row].status.images
         if node.labels != self.nodes[row].labels:
             if zone_of(node.labels) != zone_of(self.nodes[row].labels):
@@ -229,7 +224,7 @@ class NodeTable:
             self._divisors.clear()
         self._describe(row, node)
         self.changes.updates.note(row)
-        if node.status.images != old_images or any(self.images[name].size != size for name, size in sizes.items()):
+        if node.status.images != old_images or any(self.images.holders[name].size != size for name, size in sizes.items()):
             self.changes.images += 1
         return row
 
@@ -263,10 +258,12 @@ class NodeTable:
         row = self.row_of[name]
         pods = list(self.pods[row].values())
         for pod in pods:  # their sums go with the row
-            self._release(row, pod)
+            if pod.host_ports or pod.has_affinity or pod.volumes is not None:
+                self._release_own(row, pod)
+        self.pod_counts.remove_row(row, pods)
         self.changes.note(row)
         self._tree.remove(self.nodes[row])
-        self._drop_images(row, self.nodes[row])
+        self.images.drop(row, self.nodes[row])
         last = len(self) - 1
         if row != last:
             self._renumber(last, row)
@@ -281,7 +278,7 @@ class NodeTable:
             self.row_of[self.nodes[row].name] = row
             self.changes.note(row)
         self._change_ring(lambda ring: ring.without(row))
-        self._divisors.clear()
+        self._divisors.remove()
         self.changes.moved += 1
         self.changes.nodes += 1
         self.changes.rearranged()
@@ -302,41 +299,20 @@ class NodeTable:
         self.unschedulable.data[row] = node.spec.unschedulable
         self.taints.set(row, node.spec.taints)
         self.features.set(row, frozenset(node.status.declared_features))
-        self._add_images(row, node)
+        self.images.add(row, node)
         self.changes.nodes += 1
         self.changes.note(row)
 
-    def _add_images(self, row: int, node: Node) -> None:
-        for image in node.status.images:
-            for name in image.names:
-                self.images.setdefault(name, ImageHolders(image.size_bytes, set())).rows.add(row)
-
-    def _drop_images(self, row: int, node: Node) -> dict[str, int]:
-        """Return the sizes of the images that no node has any more, by name."""
-        gone: dict[str, int] = {}
-        for image in node.status.images:
-            for name in image.names:
-                holders = self.images.get(name)
-                if holders is not None:
-                    holders.rows.discard(row)
-                    if not holders.rows:
-                        gone[name] = self.images.pop(name).size
-        return gone
-
     def _renumber(self, old: int, new: int) -> None:
-        for image in self.nodes[old].status.images:
-            for name in image.names:
-                rows = self.images[name].rows
-                rows.discard(old)
-                rows.add(new)
-        pods = list(self.pods[old].values())
+        self.images.move(old, new, self.nodes[old])
+        pods = self.pods[old].values()
         for pod in pods:
             for port in pod.host_ports:
                 holders = self.host_ports[port.protocol, port.port][port.ip]
                 if old in holders:
                     holders[new] = holders.pop(old)
         self.volume_use.move(old, new)
-        self.pod_counts.move(old, new, iter(pods))
+        self.pod_counts.move(old, new, pods)
 
     def _number_of(self, offer: tuple[tuple[str, Quantity], ...]) -> int:
         """Return the number of an allocatable set. A number is never reused, so the cache may be cleared."""
@@ -351,34 +327,41 @@ class NodeTable:
     # -- undoing changes of nodes -------------------------------------------------------------------------------------
 
     def put_back(self, row: int, node: Node) -> None:
-        """Add a removed node at its former row; the node that has the row now moves to the end."""
-        last = self.add_node(node)
-        if row == last:
-            return
-        self._drop_images(last, node)
-        self._renumber(row, last)
-        self.space.swap(row, last)
-        self.labels.swap(row, last)
-        self.nodes[row], self.nodes[last] = self.nodes[last], self.nodes[row]
-        self.pods[row], self.pods[last] = self.pods[last], self.pods[row]
-        self.row_of[self.nodes[last].name], self.row_of[node.name] = last, row
-        self._add_images(row, node)
-        self._change_ring(lambda ring: ring.with_exchanged(row, last))
-        self.changes.moved += 1
+        """Add a removed node at its former row, without its values; the node that has the row now moves to the end."""
+        last = len(self)
+        self.nodes.append(node)
+        self.pods.append({})
+        if row != last:
+            self._renumber(row, last)
+            self.nodes[row], self.nodes[last] = node, self.nodes[row]
+            self.pods[row], self.pods[last] = self.pods[last], self.pods[row]
+            self.row_of[self.nodes[last].name] = last
+            self.changes.note(last)
+            self.changes.moved += 1
+        self.row_of[node.name] = row
+        self.space.insert(row)
+        self.labels.insert(row, node.labels)
+        self._tree.add(node)
+        self.images.add(row, node)
+        self._ring = None
+        self._ring_changes.clear()
+        self.changes.nodes += 1
         self.changes.note(row)
+        self.changes.rearranged()
 
-    def save_pods(self, row: int) -> Callable[[], None]:
-        """Return a function that counts the pods of a row again, once its node is back without them."""
-        pods, volumes = self.pods[row].copy(), self.volume_use.save_order(row)
-        sums = [(column, column.cells[row]) for column in self._sums if column is not self._offer]
+    def save_row(self, row: int) -> Callable[[], None]:
+        """Return a function that restores the values and pods of a row, once its node is back without them."""
+        pods, volumes, values = self.pods[row].copy(), self.volume_use.save_order(row), self.space.save(row)
 
         def restore() -> None:
             self.pods[row] = pods
-            for column, held in sums:
-                column.cells[row] = held
             for pod in pods.values():
-                self._acquire(row, pod)
+                if pod.host_ports or pod.has_affinity or pod.volumes is not None:
+                    self._acquire_own(row, pod)
+            self.pod_counts.add_row(row, pods.values())
             volumes()
+            values()
+            self._divisors.add(row)
             self.changes.note(row)
 
         return restore
@@ -402,28 +385,18 @@ class NodeTable:
 
         return restore
 
-    def save_node(self, row: int, other: Node | None = None) -> Callable[[], None]:
-        """Return a function that restores when a row's node was added and described, and its images.
+    def save_node(self, row: int) -> Callable[[], None]:
+        """Return a function that restores when a row's node was added and described, and the sizes of its images.
 
-        ``other``: the node that replaces it, if one does. Call the function once the same nodes are in the same rows again.
+        Call the function once the same nodes are in the same rows again.
         """
         arrival, described = self.arrival.data.item(row), self.described.data.item(row)
-        node = self.nodes[row]
-        keeps = other is not None and other.status.images == node.status.images
-        names = {name for each in (node, other) if each for image in each.status.images for name in image.names}
-        images = {name: self.images[name] for name in names if name in self.images}
-        if keeps:  # only images that no other node has lose their size with this node
-            images = {name: image for name, image in images.items() if len(image.rows) == 1}
-            names = set(images)
-        held = {name: ImageHolders(image.size, set(image.rows)) for name, image in images.items()}
+        images = self.images.save_sizes(self.nodes[row])
 
         def restore() -> None:
             self.arrival.data[row], self.described.data[row] = arrival, described
-            if not keeps or any(self.images.get(name) != image for name, image in held.items()):
-                self.changes.images += bool(names)
-            for name in names:
-                self.images.pop(name, None)
-            self.images.update(held)
+            if images():
+                self.changes.images += 1
 
         return restore
 
@@ -495,9 +468,15 @@ class NodeTable:
 
     def _release(self, row: int, pod: PodInfo) -> None:
         """Undo ``_acquire``."""
+        self.pod_counts.remove(row, pod)
+        if pod.host_ports or pod.has_affinity or pod.volumes is not None:
+            self._release_own(row, pod)
+
+    def _release_own(self, row: int, pod: PodInfo) -> None:
         for port in pod.host_ports:
             self.claim(row, port, -1)
-        self._uncount(row, pod)
+        for terms, held in terms_held_by(self, pod):
+            terms.remove(row, held)
         if pod.volumes is not None:
             self.volume_use.remove(row, pod)
 

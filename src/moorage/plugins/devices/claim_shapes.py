@@ -70,8 +70,8 @@ class _CachedAnswer:
 class AnswerColumn:
     """The answers of a shape by row: 0 unknown, 1 the devices are there, from 2 on the number of a reason why not.
 
-    A row becomes unknown when its node or its pods change, and all rows do when a node is added or removed. ``unknown`` and
-    ``refused`` are the rows of these kinds; like ``answers`` they are for reading only.
+    A row becomes unknown when its node or its pods change. ``unknown`` and ``refused`` are the rows of these kinds; like
+    ``answers`` they are for reading only.
     """
 
     def __init__(self) -> None:
@@ -88,13 +88,24 @@ class AnswerColumn:
         """Forget the answers of rows that changed since the last call."""
         changes = table.changes
         changed = changes.since(self._position)
-        if table is not self._table or changes.layout != self._layout or changed is None:
-            self._table, self._layout = table, changes.layout
+        if table is not self._table or self._layout < 0 or changed is None:
+            self._table = table
             self.answers = np.zeros(len(table), dtype=np.int64)
             self.unknown, self.refused = set(range(len(table))), set()
         else:
+            if changes.layout != self._layout:
+                self._resize(len(table))
             self._forget(changed)
-        self._position = changes.position
+        self._position, self._layout = changes.position, changes.layout
+
+    def _resize(self, rows: int) -> None:
+        """Follow nodes that were added or removed; rows that have another node now are among those that changed."""
+        before = self.answers
+        self.answers = np.zeros(rows, dtype=np.int64)
+        self.answers[: len(before)] = before[:rows]
+        gone = range(rows, len(before))
+        self.unknown.difference_update(gone)
+        self.refused.difference_update(gone)
 
     def set(self, row: int, reason: str | None) -> None:
         """Keep the answer of a row; None: the devices are there."""
@@ -113,13 +124,16 @@ class AnswerColumn:
 
     def forget(self, nodes: Iterable[str] | None = None) -> None:
         """Forget the answers of some nodes, or of all."""
-        if nodes is None or self._table is None or self._layout != self._table.changes.layout:
+        if nodes is None or self._table is None:
             self._layout = -1
             return
+        if self._layout != self._table.changes.layout:
+            self.follow(self._table)
         row_of = self._table.row_of
         self._forget([row_of[name] for name in nodes if name in row_of])
 
     def _forget(self, rows: list[int]) -> None:
+        rows = [row for row in rows if row < len(self.answers)]
         for row in rows:
             self.answers[row] = 0
         self.unknown.update(rows)

@@ -85,12 +85,13 @@ class AttachedVolumes:
         self._counted = len(self._table)
         in_what_ifs = dict.fromkeys(self._table.rows_in_what_ifs)
         for row in self._stale | in_what_ifs:
-            self._recount(row)
+            if row < self._counted:  # otherwise the row is gone
+                self._recount(row)
         self._stale = in_what_ifs
 
     def _note_changes(self) -> bool:
         """Collect the rows to recount; return False if all rows must be: the change logs no longer have all changes."""
-        if self._table.changes.moved != self._moved:
+        if self._moved < 0:
             return False
         rows = self._table.changes.since(self._position)
         changed = {kind: self._snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
@@ -99,6 +100,10 @@ class AttachedVolumes:
         if rows is None or claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
             return False
         held = self._table.volume_use.rows
+        if self._table.changes.moved != self._moved:
+            self._moved = self._table.changes.moved
+            for row in dict.fromkeys(rows):
+                self._forget_row(row)
         self._stale |= {row: None for row in rows if row in held or row in self._rows or row >= self._counted}
         for key in claims:
             self._stale |= dict.fromkeys(self._table.volume_use.rows_using(key))
@@ -107,6 +112,21 @@ class AttachedVolumes:
         for key in attachments:
             self._file_attachment(key)
         return True
+
+    def _forget_row(self, row: int) -> None:
+        """Forget what is known of a row whose node may be another: the columns have moved with the nodes."""
+        for volume in self._rows.pop(row, _NOTHING).of_pods:
+            self._drop_holder(volume, row)
+        self.faults.pop(row, None)
+        if row < len(self._table):
+            for column in self._counts.values():
+                column.cells[row] = 0
+            self._stale[row] = None
+
+    def _drop_holder(self, volume: CsiVolume, row: int) -> None:
+        self._holders[volume].discard(row)
+        if not self._holders[volume]:
+            del self._holders[volume]
 
     def _rebuild(self) -> None:
         self._clear()
@@ -138,9 +158,7 @@ class AttachedVolumes:
         self._tally(row, old, -1)
         self._tally(row, new, 1)
         for volume in old.of_pods - new.of_pods:
-            self._holders[volume].discard(row)
-            if not self._holders[volume]:
-                del self._holders[volume]
+            self._drop_holder(volume, row)
         for volume in new.of_pods:
             self._holders.setdefault(volume, set()).add(row)
         self.faults.pop(row, None)

@@ -60,19 +60,23 @@ class CsiNodes:
         self._journal = snapshot.changes_of(CSINode)
         self._moved = -1
         self._rows = 0
-        self._position = 0
+        self._position = self._table_position = 0
         self._column: InternedColumn[CsiFacts | None]
         self._limits: dict[str, IntArray] = {}
 
     def follow(self) -> InternedColumn[CsiFacts | None]:
         """Apply the changes since the last call and return the column."""
-        changed = self._journal.since(self._position)
-        if changed is None or self._table.changes.moved != self._moved:
-            self._moved, self._rows = self._table.changes.moved, 0
+        changed, moved = self._journal.since(self._position), self._moved_names()
+        if changed is None or moved is None:
+            self._rows, changed, moved = 0, [], []
             self._column = InternedColumn(self._table.space, None)
-            changed = []
         added = [node.name for node in self._table.nodes[self._rows :]] if len(self._table) > self._rows else []
-        self._rows = len(self._table)
+        if self._moved != self._table.changes.moved:
+            self._limits.clear()
+        self._rows, self._moved = len(self._table), self._table.changes.moved
+        self._table_position = self._table.changes.position
+        if moved:
+            changed = [*changed, *moved]
         for name in (*added, *changed):
             self._limits.clear()
             row = self._table.row_of.get(name)
@@ -81,6 +85,14 @@ class CsiNodes:
                 self._column.set(row, None if node is None else CsiFacts.of(node))
         self._position = self._journal.position
         return self._column
+
+    def _moved_names(self) -> list[str] | None:
+        """Return the nodes in rows that changed, if rows were removed or renumbered; None if all rows must be read."""
+        changes, nodes = self._table.changes, self._table.nodes
+        if changes.moved == self._moved:
+            return []
+        rows = changes.since(self._table_position) if self._moved >= 0 else None
+        return None if rows is None else [nodes[row].name for row in dict.fromkeys(rows) if row < len(nodes)]
 
     def limits(self, driver: str) -> IntArray:
         """Return the limit of the driver on each row of the table, as of the last ``follow``; cached until the next."""

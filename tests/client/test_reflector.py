@@ -121,12 +121,15 @@ class Server:
     async def _lines(stream, idle_s):
         while True:
             try:
-                line = await asyncio.wait_for(stream.get(), idle_s)
+                lines = [await asyncio.wait_for(stream.get(), idle_s)]
             except TimeoutError:
                 return
-            if line is None:
+            while not stream.empty():
+                lines.append(stream.get_nowait())
+            ends = None in lines
+            yield lines[: lines.index(None)] if ends else lines
+            if ends:
                 return
-            yield line
 
 
 class Follower:
@@ -145,6 +148,10 @@ class Follower:
     def end(self):
         assert self.listing
         self.listing = False
+
+    async def put_all(self, facts):
+        for fact in facts:
+            await self.put(fact)
 
     async def put(self, fact):
         await asyncio.sleep(0)  # as where there is no room
@@ -311,9 +318,23 @@ class Refusing(Server):
             raise self.says
 
         async def lines():
-            yield json.dumps({"type": "ERROR", "object": self.says}).encode()
+            yield [json.dumps({"type": "ERROR", "object": self.says}).encode()]
 
         yield lines()
+
+
+def test_events_before_an_error_in_the_same_piece_are_delivered():
+    async def main():
+        server = Server()
+        server.put("a")
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.put("b")
+            server.send(b'{"type":"ERROR","object":{"code":500}}')
+            await asyncio.sleep(0.005)
+            return [fact[:2] for fact in follower.facts]
+
+    assert run_virtually(main()) == [("Seen", "a"), ("Seen", "b")]
 
 
 def test_a_server_that_returns_is_followed_within_seconds():

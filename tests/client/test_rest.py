@@ -7,6 +7,7 @@ import socket
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -194,6 +195,41 @@ def test_posts_that_need_no_waiting_are_sent_together():
     assert seen[1:] == [(f"/{at}", str(at), "Bearer secret", "application/json") for at in range(3)]
 
 
+def test_steady_posts_use_a_new_identity_without_waiting(monkeypatch):
+    now, seen = [0.0], []
+    monkeypatch.setattr("moorage.client.rest.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Counted:
+        asked = 0
+
+        async def identity(self):
+            self.asked += 1
+            if self.asked == 3:
+                raise InputError("the plugin failed")
+            return Identity(f"token-{self.asked}")
+
+        def invalidate(self):
+            pass
+
+    async def handler(request):
+        seen.append(request.headers["Authorization"])
+        return web.json_response({})
+
+    async def main():
+        async with serving(handler, credentials=Counted()) as rest:
+            await rest.send("GET", "/")
+            for _ in range(20):
+                ended = asyncio.Event()
+                assert rest.post_soon([("/a", b"1")], lambda which, error, ended=ended: ended.set())
+                await ended.wait()
+                now[0] += 0.2
+
+    asyncio.run(main())
+    tokens = list(dict.fromkeys(seen))
+    assert len(tokens) > 4
+    assert "Bearer token-3" not in tokens
+
+
 def test_posts_wait_for_the_rate_limit_elsewhere():
     async def handler(request):
         return web.json_response({})
@@ -282,7 +318,7 @@ def test_a_watch_yields_lines_however_they_are_split():
         async with serving(handler) as rest:
             for path in ("/ends", "/silent"):
                 async with rest.watch(path, {"watch": "true"}, 0.1) as lines:
-                    seen[path] = [line async for line in lines]
+                    seen[path] = [line async for some in lines for line in some]
         return seen
 
     lines = [b'{"a":1}', b'{"b":2}', b'{"c":3}']

@@ -62,6 +62,22 @@ def test_a_producer_waits_while_the_inbox_is_full():
     run_virtually(main())
 
 
+def test_many_facts_wait_for_room_together_and_keep_their_order():
+    async def main():
+        inbox = Inbox(limit=2)
+        source = inbox.source("pods")
+        bringing = asyncio.create_task(source.put_all([Done(ticket) for ticket in range(5)]))
+        taken = []
+        for left in (2, 2, 1):
+            await asyncio.wait_for(inbox.wait(None), 1.0)
+            await asyncio.sleep(0)
+            assert (len(inbox), bringing.done()) == (left, left == 1)
+            taken += take(inbox)
+        assert taken == [Done(ticket) for ticket in range(5)]
+
+    run_virtually(main())
+
+
 def test_a_relist_opens_at_once_before_the_previous_marker_is_taken():
     inbox = Inbox()
     pods = inbox.source("pods")

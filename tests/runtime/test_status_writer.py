@@ -30,7 +30,7 @@ def said(message):
 @asynccontextmanager
 async def telling(cluster, release=CURRENT):
     clock = asyncio.get_running_loop().time
-    teller = StatusWriter(cluster, clock, lambda: NOW, print, release.preempted_text)
+    teller = StatusWriter(cluster, clock, lambda: NOW, print, release)
     task = asyncio.create_task(teller.run())
     try:
         yield teller

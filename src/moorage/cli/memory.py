@@ -5,16 +5,17 @@ nodes) glibc returns such memory to the system at once and requests it again for
 the computation itself. ``keep_freed_memory`` makes glibc keep it.
 
 Python runs its cycle collector after some hundreds of new objects: twice for every pod that is decoded, although almost none of
-a pod's objects are in cycles. ``collect_seldom`` makes it run less often.
+a pod's objects are in cycles. ``collect_seldom`` makes it run less often. ``leave_memory_at_exit`` skips the last collection.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 from typing import Final
 
-__all__ = ["collect_seldom", "keep_freed_memory"]
+__all__ = ["collect_seldom", "keep_freed_memory", "leave_memory_at_exit"]
 
 # From malloc.h of glibc.
 _TRIM_THRESHOLD: Final = -1
@@ -33,5 +34,11 @@ def keep_freed_memory(kept: int = 256 << 20) -> bool:
 
 
 def collect_seldom() -> None:
-    """Run the cycle collector once in some thousands of new objects; a few MiB of garbage may wait for it."""
-    gc.set_threshold(20_000, 10, 20)
+    """Run the cycle collector once in a hundred thousand new objects; some MiB of garbage may wait for it."""
+    gc.set_threshold(100_000, 10, 20)
+
+
+def leave_memory_at_exit() -> None:
+    """Let the process end without searching its objects for cycles; the operating system frees their memory at once."""
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)

@@ -1,8 +1,9 @@
-"""A selector that lets a busy event loop take several messages at each wake-up.
+"""A selector that lets a busy event loop take many messages at each wake-up.
 
-While binds are answered and watches report them, a message arrives every few hundred microseconds, and each one would wake the
-process: that costs more than handling the message. So if two wake-ups follow each other closely, the second one waits a moment
-and takes what has arrived by then, as network cards do. A loop that is mostly idle wakes up at once.
+While binds are answered and watches report them, a message arrives every few hundred microseconds. To take each one as it comes
+costs more than to handle it. So messages wait while the loop handles those that it has taken, and a loop that was busy lets
+some milliseconds pass before it takes the next ones, as network cards do: the longer it was busy, the longer. A loop that is
+mostly idle wakes up at once, and so does one that has much to read, such as a list.
 """
 
 from __future__ import annotations
@@ -10,37 +11,77 @@ from __future__ import annotations
 import asyncio
 import os
 import selectors
+import sys
 import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["GatheringSelector", "gathering_loop"]
+if sys.platform != "win32":
+    from fcntl import ioctl
+    from termios import FIONREAD
 
-#: Two wake-ups within this time, in seconds, make the loop busy; and how long a busy loop then waits for more messages.
-_CLOSE_S: Final = 0.004
-_WAIT_S: Final = 0.003
+__all__ = ["GatheringSelector", "gathering_loop", "waiting_bytes"]
+
+#: The seconds between two wake-ups: at least, at most, and as a multiple of the time for which the loop was busy in between.
+_LEAST_S: Final = 0.003
+_LONGEST_S: Final = 0.02
+_TIMES_BUSY: Final = 10
+#: With so many bytes to read from a connection, the loop does not wait: the sender may be waiting for room.
+_MUCH: Final = 1 << 16
+_NO_COUNT: Final = bytes(4)
 
 _Ready = list[tuple[selectors.SelectorKey, int]]
 
 
-class GatheringSelector(selectors.DefaultSelector):
-    """``clock`` and ``sleep`` are replaced in tests."""
+def waiting_bytes(fd: int) -> int:
+    """Return how many bytes can be read from a socket or a pipe without waiting."""
+    try:
+        return int.from_bytes(ioctl(fd, FIONREAD, _NO_COUNT), sys.byteorder)
+    except OSError:  # nothing is read from it, as from a listening socket
+        return 0
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
+
+class GatheringSelector(selectors.DefaultSelector):
+    """``clock``, ``sleep`` and ``waiting`` (see ``waiting_bytes``) are replaced in tests."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        waiting: Callable[[int], int] = waiting_bytes,
+    ) -> None:
         super().__init__()
-        self._clock, self._sleep = clock, sleep
+        self._clock, self._sleep, self._waiting = clock, sleep, waiting
+        #: When the loop took messages last.
         self._woken = float("-inf")
+        #: True if there was much to read then.
+        self._much = False
 
     def select(self, timeout: float | None = None) -> _Ready:
+        busy_s = self._clock() - self._woken
+        if busy_s < _LONGEST_S:
+            if timeout is not None and timeout <= 0:  # the loop has other work
+                return []
+            pause_s = self._pause_s(busy_s)
+            if timeout is not None and timeout <= pause_s:  # it has other work soon
+                self._sleep(timeout)
+                return []
+            if pause_s > 0:
+                self._sleep(pause_s)
+                timeout = None if timeout is None else timeout - pause_s
         ready = super().select(timeout)
-        if not ready or (timeout is not None and timeout <= 0):  # the loop has other work to do now
-            return ready
-        now = self._clock()
-        if now - self._woken < _CLOSE_S:
-            self._sleep(_WAIT_S if timeout is None else min(_WAIT_S, timeout))
-            ready, now = super().select(0), self._clock()
-        self._woken = now
+        if ready:
+            self._woken = self._clock()
+            self._much = False
+            for key, events in ready:
+                if events & selectors.EVENT_READ and self._waiting(key.fd) >= _MUCH:
+                    self._much = True
+                    break
         return ready
+
+    def _pause_s(self, busy_s: float) -> float:
+        """Return how long a loop that was busy for so long waits before it takes messages."""
+        return 0.0 if self._much else min(max(_LEAST_S, busy_s * _TIMES_BUSY), _LONGEST_S) - busy_s
 
 
 def gathering_loop() -> asyncio.AbstractEventLoop:

@@ -6,7 +6,7 @@ its page are used.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -38,8 +38,13 @@ class ListWatchClient(Protocol):
     """Requests to an API server. Both methods raise ClusterError unless the server responds with 200."""
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes: ...
-    def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the lines of a watch. The stream ends when the server ends it, or after ``idle_s`` without data."""
+    def watch(
+        self, path: str, params: Mapping[str, str], idle_s: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]:
+        """Yield the lines of a watch, one or more at a time.
+
+        The stream ends when the server ends it, or after ``idle_s`` without data.
+        """
 
 
 class _Status(Value):

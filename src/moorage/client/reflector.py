@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from moorage.api.meta import Object, is_older
@@ -53,6 +53,7 @@ class Sink(Protocol):
     """Receives facts. Those of a list come between ``begin`` and ``end``."""
 
     async def put(self, fact: Fact) -> None: ...
+    async def put_all(self, facts: Sequence[Fact]) -> None: ...
     def begin(self) -> None:
         """A complete list follows."""
 
@@ -214,7 +215,7 @@ class Reflector(Generic[T]):
         for key, old in list(self._known.items()):
             new = fresh.get(key)
             if (new is None or new.metadata.uid != old.metadata.uid) and undecodable.get(key) != old.metadata.uid:
-                await self._deliver_deleted(key, old)
+                await self._sink.put(self._deleted(key, old))
         for key, obj in fresh.items():
             await self._deliver_listed(key, obj, version, is_back=back, twice=back or refused)
         self._version = version
@@ -286,18 +287,24 @@ class Reflector(Generic[T]):
             **({"resourceVersion": self._version} if initial_list is None else _WATCH_LIST),
         )
         try:
-            async with self._wire.watch(self.resource.path, params, _IDLE_S) as lines:
-                async for line in lines:
-                    event = self._decoder.event(line)
-                    if initial_list is None:
-                        await self._handle_event(event)
-                    elif event.ends_list:
-                        await self._apply_list(initial_list.fresh, initial_list.undecodable, event.version)
-                        initial_list, self._truncated = None, 0
-                    else:
-                        initial_list.add(event)
-                    events += 1
-                    changes += event.type != "BOOKMARK"
+            async with self._wire.watch(self.resource.path, params, _IDLE_S) as stream:
+                async for lines in stream:
+                    facts: list[Fact] = []
+                    try:
+                        for line in lines:
+                            event = self._decoder.event(line)
+                            if initial_list is None:
+                                facts += self._handle_event(event)
+                            elif event.ends_list:
+                                await self._apply_list(initial_list.fresh, initial_list.undecodable, event.version)
+                                initial_list, self._truncated = None, 0
+                            else:
+                                initial_list.add(event)
+                            events += 1
+                            changes += event.type != "BOOKMARK"
+                    finally:
+                        if facts:  # also those before a line that is an error
+                            await self._sink.put_all(facts)
         except ClusterError as error:
             if initial_list is None or _may_retry(error):
                 raise
@@ -312,23 +319,25 @@ class Reflector(Generic[T]):
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
 
-    async def _handle_event(self, event: WatchEvent[T]) -> None:
-        obj = event.obj
-        if obj is not None:
-            key = obj.key
-            known = self._known.get(key)
-            if event.type == "DELETED":
-                if known is not None and not is_older(obj.metadata.resource_version, known.metadata.resource_version):
-                    await self._deliver_deleted(key, obj if obj.metadata.uid == known.metadata.uid else known)
-            elif known is not None and known.metadata.uid != obj.metadata.uid:
-                await self._deliver_deleted(key, known)
-                await self._deliver_seen(key, obj)
-            elif known is None or _may_be_newer(obj.metadata.resource_version, known.metadata.resource_version):
-                await self._deliver_seen(key, obj)
-        elif event.type == "DELETED" and event.key in self._known:
-            await self._deliver_deleted(event.key, self._known[event.key])
-        if event.version and not is_older(event.version, self._version):
-            self._version = event.version
+    def _handle_event(self, event: WatchEvent[T]) -> Sequence[Fact]:
+        """Apply an event to the known objects, and return the facts to deliver."""
+        obj, version = event.obj, event.version
+        if version and not is_older(version, self._version):
+            self._version = version
+        if obj is None:
+            known = self._known.get(event.key) if event.type == "DELETED" else None
+            return () if known is None else (self._deleted(event.key, known),)
+        key = obj.key
+        known = self._known.get(key)
+        if event.type == "DELETED":
+            if known is None or is_older(version, known.metadata.resource_version):
+                return ()
+            return (self._deleted(key, obj if obj.metadata.uid == known.metadata.uid else known),)
+        if known is None:
+            return (self._seen(key, obj),)
+        if known.metadata.uid != obj.metadata.uid:
+            return (self._deleted(key, known), self._seen(key, obj))
+        return (self._seen(key, obj),) if _may_be_newer(version, known.metadata.resource_version) else ()
 
     # -- delivering facts ----------------------------------------------------------------------------------------------
 
@@ -348,21 +357,23 @@ class Reflector(Generic[T]):
                 return
             if is_back or was == now or is_older(now, was):
                 await self._sink.put(Gone(known))
-        await self._deliver_seen(key, obj)
+        await self._sink.put(self._seen(key, obj))
 
-    async def _deliver_seen(self, key: str, obj: T) -> None:
+    def _seen(self, key: str, obj: T) -> Seen:
+        """Record an object, and return the fact about it."""
         self._known[key] = obj
         if self.on_change is not None:
             self.on_change(key, obj)
-        await self._sink.put(Seen(obj))
+        return Seen(obj)
 
-    async def _deliver_deleted(self, key: str, obj: T) -> None:
+    def _deleted(self, key: str, obj: T) -> Gone:
+        """Record a deletion, and return the fact about it."""
         self._known.pop(key, None)
         if self.on_change is not None:
             self.on_change(key, None)
         if self._raw_objects is not None:
             self._raw_objects.drop(obj)
-        await self._sink.put(Gone(obj))
+        return Gone(obj)
 
     def _params(self, **params: str) -> dict[str, str]:
         return {**params, "fieldSelector": self.resource.fields} if self.resource.fields else params

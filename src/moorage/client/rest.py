@@ -94,6 +94,8 @@ class Rest:
         self._identity_until = 0.0
         self._identity_token: str | None = None
         self._post_head = b""
+        #: Asks for the identity while ``post_soon`` still uses the last one.
+        self._renewing: asyncio.Task[None] | None = None
         #: Status → the durations of responses to ``post_soon`` that are not reported yet.
         self._responses: dict[int, list[float]] = {}
         self._retired: list[aiohttp.ClientSession] = []
@@ -103,6 +105,8 @@ class Rest:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
         for pool in self._pools.values():
             pool.close()
         for session in (*self._sessions.values(), *self._retired):
@@ -179,6 +183,8 @@ class Rest:
         began = time.monotonic()
         if self.endpoint.proxy or not self._post_head or began > self._identity_until:
             return False
+        if began > self._identity_until - _IDENTITY_S / 2:
+            self._renew_soon()
         if not self._throttle.take_now(len(posts)):
             return False
         requests = [self._post(path, body) for path, body in posts]
@@ -209,8 +215,11 @@ class Rest:
             self._on_response("POST", status, seconds)
 
     @asynccontextmanager
-    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines. They end when the server ends the stream or sends nothing for ``idle_s``."""
+    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """Open a watch and yield its lines, as many at a time as have arrived.
+
+        They end when the server ends the stream or sends nothing for ``idle_s``.
+        """
         await self._wait_for_throttle("GET", OTHER)
         session, auth = await self._session(OTHER)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
@@ -334,6 +343,15 @@ class Rest:
         self._identity, self._identity_until = identity, time.monotonic() + _IDENTITY_S
         return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
 
+    def _renew_soon(self) -> None:
+        """Ask for the identity in the background, so that steady use of ``post_soon`` need not wait for it."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="renew the identity")
+
+    async def _renew(self) -> None:
+        with suppress(ClusterError):  # the next request that needs the identity reports it
+            await self._session(OTHER)
+
     def _set_post_head(self, identity: Identity) -> None:
         """Prepare the headers of ``post_soon``. They stay empty for a token that no header can contain."""
         token = f"Authorization: Bearer {identity.token}\r\n" if identity.token else ""
@@ -447,14 +465,14 @@ async def _bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
     rest = b""
     try:
         async for chunk in response.content.iter_any():
             *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                if line.strip():
-                    yield line
+            lines = [line for line in whole if line and not line.isspace()]
+            if lines:
+                yield lines
             if len(rest) > _MAX_LINE:
                 raise ClusterError(f"an event is longer than {_MAX_LINE} bytes")
     except (aiohttp.SocketTimeoutError, TimeoutError):

@@ -8,12 +8,13 @@ Source  kube-scheduler, schedule_one.go and eventhandlers.go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.cycle.decision import NO_NODES, Decision
 from moorage.engine.binding import Binding
-from moorage.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Work, WriteLost, Wrote
+from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource
@@ -24,8 +25,9 @@ from moorage.queue.queued_pod import QueuedPod
 from moorage.runtime.observer import BoundPod, Log, Measures, Ref, ref
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["AttemptObserver"]
+__all__ = ["ASSIGNED_ADDED", "UNSCHEDULED_ADDED", "AttemptObserver"]
 
+_OBJECT_EVENTS = (Seen, Gone)
 _ACTIONS = {"add": Action.ADD, "update": Action.UPDATE_OTHER, "delete": Action.DELETE}
 
 
@@ -40,14 +42,14 @@ class _Kind:
 _NODE = _Kind(Resource.NODE, "node", "node")
 _ASSIGNED = _Kind(Resource.ASSIGNED_POD, "scheduled pod", "pod")
 _UNSCHEDULED = _Kind(Resource.UNSCHEDULED_POD, "unscheduled pod", "pod")
-
+#: The event labels of new pods, and of pods that were assumed and are bound.
+ASSIGNED_ADDED, UNSCHEDULED_ADDED = _ASSIGNED.labels["add"], _UNSCHEDULED.labels["add"]
 
 #: The record of work that is not under way.
 _NO_WORK: tuple[Phase, PodInfo | None, str, float] = (Phase.BIND, None, "", 0.0)
 
 
-@dataclass(slots=True)
-class _Trip:
+class _Trip(Struct):
     """A pod between its decision and its binding. ``held_since`` is set while Permit holds it."""
 
     decision: Decision
@@ -225,7 +227,7 @@ class AttemptObserver:
             evaluatedNodes=decision.evaluated, feasibleNodes=decision.feasible,
         )  # fmt: skip
         if queued.was_flushed:
-            plugins = sorted(queued.unschedulable_plugins)
+            plugins = sorted(filter(None, queued.unschedulable_plugins))
             self._log.info(
                 4, "Pod scheduled after flush from unschedulablePods", pod=ref(decision.pod), unschedulablePlugins=plugins
             )
@@ -240,11 +242,14 @@ class AttemptObserver:
 
     # -- facts -------------------------------------------------------------------------------------------------------------
 
+    @property
+    def may_count_events(self) -> bool:
+        """True if no line of the log tells of a single fact, so that many may be counted together."""
+        return not self._log.shows(3)
+
     def label_of(self, fact: Fact) -> str:
         """Log a fact and return its event label, before the engine processes it; "" for facts that no metric counts."""
-        if isinstance(fact, Done | BindsDone | Answered | Wrote | WriteLost) or (
-            self._measures is None and not self._log.shows(3)
-        ):
+        if not isinstance(fact, _OBJECT_EVENTS) or (self._measures is None and not self._log.shows(3)):
             return ""
         gone = isinstance(fact, Gone)
         obj = fact.obj

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from uuid import UUID
 from zlib import crc32
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.errors import ClusterError, MoorageError
@@ -42,8 +42,7 @@ _RETRY_S = 10.0
 _LOOK_S = 0.01
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(Struct, gc=False):
     """An event that was written or is queued, and the time of its last occurrence in seconds on the loop's clock."""
 
     event: EventRecord

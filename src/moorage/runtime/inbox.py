@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from moorage.engine.facts import Fact
 
@@ -37,6 +38,9 @@ class FactSource:
 
     async def put(self, fact: Fact) -> None:
         await self._inbox.put(fact)
+
+    async def put_all(self, facts: Sequence[Fact]) -> None:
+        await self._inbox.put_all(facts)
 
     def end(self) -> None:
         """Put the mark after the last fact of the list."""
@@ -84,6 +88,20 @@ class Inbox:
             await self._room.wait()
         self.put_now(fact)
 
+    async def put_all(self, facts: Sequence[Fact]) -> None:
+        """Add facts in order, as many at a time as there is room for."""
+        at = 0
+        while at < len(facts):
+            room = self._limit - len(self._waiting)
+            if room <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            if not self._waiting:
+                self._news.set()
+            self._waiting.extend(facts[at : at + room])
+            at += room
+
     def put_now(self, one: Fact | FactSource) -> None:
         """Add a fact, or the mark of a source, even if the inbox is full."""
         if not self._waiting:  # otherwise no task waits for facts
@@ -96,7 +114,11 @@ class Inbox:
 
     def take(self, most: int) -> list[Fact | FactSource]:
         """Remove and return the oldest facts and marks, at most ``most``."""
-        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        if len(self._waiting) <= most:
+            taken = list(self._waiting)
+            self._waiting.clear()
+        else:
+            taken = [self._waiting.popleft() for _ in range(most)]
         if len(self._waiting) < self._limit:
             self._room.set()
         return taken

@@ -9,16 +9,18 @@ Everything runs in one thread, and only the loop calls the engine. Each step is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from itertools import groupby
+from typing import Any, Final
 
-from moorage.api.core import Pod
-from moorage.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Query, Work
+from moorage.api.core import ENDED_PHASES, Pod
+from moorage.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Query, Seen, Work
 from moorage.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
-from moorage.runtime.attempt_metrics import AttemptObserver
+from moorage.runtime.attempt_metrics import ASSIGNED_ADDED, UNSCHEDULED_ADDED, AttemptObserver
 from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import FactSource, Inbox
@@ -57,6 +59,14 @@ class LoopLimits:
 USUAL: Final = LoopLimits()
 
 
+class _Kind(Enum):
+    """Facts that the engine can take together: pods without a node, and pods on nodes."""
+
+    WAITING = "waiting"
+    PLACED = "placed"
+    OTHER = "other"
+
+
 class Loop:
     """One scheduler on one cluster. ``may_act`` says, right before a bind or an eviction, whether this replica still leads.
 
@@ -83,8 +93,8 @@ class Loop:
         self._clock, self._unix, self._limits = clocks.monotonic, clocks.unix, limits
         self._report, self._measures = observers.report, observers.measures
         view = SchedulerView(scheduler, inbox.poke)
-        preempted = scheduler.gates.emulated.preempted_text
-        self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report, preempted)
+        release = scheduler.gates.emulated
+        self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report, release)
         self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, view, observers.report)
         self._carrier = EffectExecutor(
             cluster, inbox, self._status_writer, clocks, view, self._confirmer, may_act=may_act, extenders=extenders
@@ -97,6 +107,9 @@ class Loop:
         self._offset_due = 0.0
         #: When the attempt that waits for extenders began; None if none waits.
         self._began: float | None = None
+        #: Event label → how long the engine took for each fact of this turn; and until when, on the loop's clock.
+        self._took: dict[str, list[float]] = {}
+        self._took_until = 0.0
         #: Attempts begun, and facts or attempts that raised.
         self.attempts = 0
         self.faults = 0
@@ -156,21 +169,55 @@ class Loop:
         return more or len(self.inbox) > 0
 
     def _take_in(self) -> None:
-        took: dict[str, list[float]] = {}
-        now = self._clock()
-        for one in self.inbox.take(self._limits.facts):
-            if isinstance(one, FactSource):
-                one.close()
-                continue
-            label = self._observe(one, now)
-            ended = self._clock()
-            if label:
-                took.setdefault(label, []).append(ended - now)
-            now = ended
-        if took:
-            self.follower.handled(took)
+        self._took.clear()
+        self._took_until = self._clock()
+        for kind, facts in groupby(self.inbox.take(self._limits.facts), _kind_of):
+            self._take_alike(kind, [*facts])
+        if self._took:
+            self.follower.handled(self._took)
         if not self.synced.is_set() and self.inbox.is_whole:
             self.synced.set()
+
+    def _take_alike(self, kind: _Kind, facts: Sequence[Any]) -> None:
+        """Pass facts of one kind to the engine, many at a time if that makes no difference."""
+        together = len(facts) > 1 and self.follower.may_count_events
+        if kind is _Kind.WAITING and together and self._take_waiting([fact.obj for fact in facts]):
+            self._count(UNSCHEDULED_ADDED, len(facts))
+            return
+        at = 0
+        while at < len(facts):
+            count = 0
+            if kind is _Kind.PLACED and together and self.scheduler.cluster.assumed:
+                count = self.scheduler.observe_confirmed(facts, at, self._took_until)
+                self._count(ASSIGNED_ADDED, count)
+            if not count:
+                self._take_one(facts[at])
+                count = 1
+            at += count
+
+    def _take_waiting(self, pods: Sequence[Pod]) -> bool:
+        """Pass pods without a node to the engine together. Return False if they must be passed one by one."""
+        profiles = self.scheduler.profiles
+        if any(pod.spec.scheduler_name not in profiles or pod.metadata.deletion_timestamp is not None for pod in pods):
+            return False
+        try:
+            return self.scheduler.observe_waiting(pods, self._took_until)
+        except Exception as error:  # passed one by one, each pod that has no fault is taken
+            self._survived(_words(error))
+            return False
+
+    def _take_one(self, one: Fact | FactSource) -> None:
+        if isinstance(one, FactSource):
+            one.close()
+            return
+        self._count(self._observe(one, self._took_until), 1)
+
+    def _count(self, label: str, count: int) -> None:
+        """Note that the engine has taken so many facts since the last call, with this event label, "" for none."""
+        now = self._clock()
+        if label and count:
+            self._took.setdefault(label, []).extend([(now - self._took_until) / count] * count)
+        self._took_until = now
 
     def _is_free(self) -> bool:
         """Return whether an attempt may be made; never while the engine has only a part of a list."""
@@ -186,11 +233,11 @@ class Loop:
 
     def _observe(self, fact: Fact, now: float) -> str:
         """Pass a fact to the engine. Return its event label; see ``AttemptObserver.label_of``."""
-        if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
-            self._status_writer.forget(fact.obj.uid)
         if isinstance(fact, BindsDone):
             self._binds_done(fact, now)
             return ""
+        if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
+            self._status_writer.forget(fact.obj.uid)
         label = self.follower.label_of(fact)
         try:
             self.scheduler.observe(fact, now)
@@ -309,6 +356,12 @@ class Loop:
     def _survived(self, line: str) -> None:
         self.faults += 1
         self._report(line)
+
+
+def _kind_of(fact: Fact | FactSource) -> _Kind:
+    if type(fact) is not Seen or type(fact.obj) is not Pod or fact.obj.status.phase in ENDED_PHASES:
+        return _Kind.OTHER
+    return _Kind.PLACED if fact.obj.spec.node_name else _Kind.WAITING
 
 
 def _name(fact: Fact) -> str:

@@ -52,7 +52,7 @@ class StatusChange(Struct, frozen=True):
     nominated: str | None = None
 
 
-class EventNote(Struct, frozen=True):
+class EventNote(Struct, frozen=True, gc=False):
     """The contents of an Event (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
 
     ``reporter`` is the scheduler name that reports it.
@@ -67,7 +67,7 @@ class EventNote(Struct, frozen=True):
     reporter: str = ""
 
 
-class EventRecord(Struct, frozen=True):
+class EventRecord(Struct, frozen=True, gc=False):
     """A note with its Event name and first time. ``count`` above 1 makes it a series, last seen at ``last``."""
 
     note: EventNote

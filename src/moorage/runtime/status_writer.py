@@ -18,7 +18,7 @@ from moorage.errors import ClusterError
 from moorage.framework.effects import Evict
 from moorage.framework.verdicts import Code
 from moorage.printable import clip
-from moorage.releases import CURRENT
+from moorage.releases import CURRENT, Release
 from moorage.runtime.event_recorder import Recorder
 from moorage.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange, WallClock
 from moorage.state.pod_info import PodInfo
@@ -33,7 +33,7 @@ MOST_MESSAGE = 32_768
 class StatusWriter:
     """Writes pod status, group conditions and Events, each in its own tasks.
 
-    ``preempted`` is the text of a victim's Event (``Release.preempted_text``).
+    ``release`` has the text of a victim's Event, and the reason of a pod's condition after an error.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class StatusWriter:
         clock: Clock,
         wall: WallClock,
         report: Callable[[str], None],
-        preempted: str = CURRENT.preempted_text,
+        release: Release = CURRENT,
     ) -> None:
-        self._cluster, self._wall, self._report, self._preempted = cluster, wall, report, preempted
+        self._cluster, self._wall, self._report, self._release = cluster, wall, report, release
         self._recorder = Recorder(cluster, clock, wall, report)
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
         #: Pod UID → a future that completes when the status write under way ends.
@@ -66,7 +66,7 @@ class StatusWriter:
         self.note(
             EventNote(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name)
         )
-        condition = failure_condition(decision, self._wall())
+        condition = failure_condition(decision, self._wall(), self._release.error_reason)
         if condition is not None:
             self.change(pod, StatusChange(condition))
 
@@ -82,7 +82,7 @@ class StatusWriter:
         of a pod group have one.
         """
         victim, preemptor, group = effect.victim, effect.preemptor, effect.group
-        text = self._preempted.format(uid=preemptor.uid, key=preemptor.key, node=victim.spec.node_name)
+        text = self._release.preempted_text.format(uid=preemptor.uid, key=preemptor.key, node=victim.spec.node_name)
         if group is not None:
             text = f"Preempted by podgroup {group.metadata.uid} on node cluster"
         reporter = preemptor.spec.scheduler_name
@@ -189,9 +189,14 @@ class StatusWriter:
                     self._report(f"status of pod group {group.key}: {error}")
 
 
-def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
-    """Return the condition for a failed attempt; None if the pod's status already has it."""
+def failure_condition(decision: Decision, wall: str, error_reason: str = CURRENT.error_reason) -> PodCondition | None:
+    """Return the condition for a failed attempt; None if the pod's status already has it.
+
+    ``error_reason``: the reason if the attempt ended in an error before it chose a node.
+    """
     reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
+    if decision.code is Code.ERROR and decision.refused_after is None:
+        reason = error_reason
     pod = decision.pod.pod
     message = decision.message
     wanted = PodCondition(

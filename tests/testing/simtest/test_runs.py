@@ -33,6 +33,21 @@ from moorage.testing.simtest.run import CHAOS_S, HOLDINGS
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 
 
+def queues():
+    """Return the queues that exist, of other tests, too."""
+    gc.collect()
+    return [found for found in gc.get_objects() if type(found) is SchedulingQueue]
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_run_is_freed():
+    """No class that is excluded from the search for cycles is part of one."""
+    before = queues()
+    for seed in range(2, 6):
+        run(seed)
+    assert [found for found in queues() if not any(found is one for one in before)] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1306, 10_000, 10_001])  # in 1306, two pods share a claim that gets a volume in between
 def test_invariants_hold(seed):

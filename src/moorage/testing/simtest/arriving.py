@@ -37,13 +37,14 @@ class Arrivals:
             lags = query.get("resourceVersionMatch") == "Exact"  # set by the network to simulate a lagging list
             self._add(page["kind"].removesuffix("List"), page["metadata"], found, lags=lags)
 
-    async def lines(self, query: Mapping[str, str], lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def lines(self, query: Mapping[str, str], stream: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
         """Pass the lines of a watch on, and read its initial list, if it has one."""
         found: dict[str, tuple[str, int]] | None = {} if "sendInitialEvents" in query else None
-        async for line in lines:
-            if found is not None and self._read(line, found):
-                found = None
-            yield line
+        async for lines in stream:
+            for line in lines:
+                if found is not None and self._read(line, found):
+                    found = None
+            yield lines
 
     def _read(self, line: bytes, found: dict[str, tuple[str, int]]) -> bool:
         """Read a line of an initial list. Return True if it is the last."""

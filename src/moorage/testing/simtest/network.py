@@ -226,22 +226,25 @@ class Link:
         self._lines.append((self._clock(), line))
         self._news.set()
 
-    async def lines(self, idle_s: float) -> AsyncIterator[bytes]:
-        """Yield lines as they arrive; the stream ends after ``idle_s`` without one."""
+    async def lines(self, idle_s: float) -> AsyncIterator[list[bytes]]:
+        """Yield lines as they arrive, one or more at a time; the stream ends after ``idle_s`` without one."""
         silent_since = self._clock()
         while True:
             if self._cut is not None:
                 line = self._end()
                 if line is None:
                     return
-                yield line
+                yield [line]
             ready = self._ready()
+            arrived: list[bytes] = []
             for line in ready:
                 if line is None:
-                    return
-                yield line
-                if self._rng.random() < self.twice:
-                    yield line
+                    break
+                arrived += [line, line] if self._rng.random() < self.twice else [line]
+            if arrived:
+                yield arrived
+            if None in ready:
+                return
             if ready:
                 silent_since = self._clock()
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -56,6 +56,18 @@ class WatchedScheduler(Scheduler):
         elif not isinstance(fact, Done | BindsDone) and not (isinstance(fact, Seen) and answers.is_outdated(fact.obj)):
             self._note(fact)
         super().observe(fact, now)
+
+    def observe_waiting(self, pods: Sequence[Pod], now: float) -> bool:
+        taken = super().observe_waiting(pods, now)
+        for pod in pods if taken else ():
+            self._note(Seen(pod))
+        return taken
+
+    def observe_confirmed(self, facts: Sequence[Seen], start: int, now: float) -> int:
+        count = super().observe_confirmed(facts, start, now)
+        for fact in facts[start : start + count]:
+            self._note(fact)
+        return count
 
     def _note_answer(self, fact: Wrote | WriteLost) -> None:
         """Record the result of a write, as far as it is news."""

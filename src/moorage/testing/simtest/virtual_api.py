@@ -140,7 +140,7 @@ class VirtualApi:
         return await self.network.carry(sent, carry_out, self.store.version)
 
     @asynccontextmanager
-    async def follow(self, sent: Sent, idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def follow(self, sent: Sent, idle_s: float) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Open a watch over the network."""
         link = self.network.link(sent.actor, sent.plural)
         await self.network.open(sent)
@@ -258,7 +258,7 @@ class VirtualRest(Rest):
         return body
 
     @asynccontextmanager
-    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         await self._throttle.take(OTHER)
         async with self._api.follow(Sent(self.actor, "WATCH", path, dict(params), b"", ""), idle_s) as lines:
             yield self._arrivals.lines(params, lines)

@@ -80,18 +80,15 @@ BAD = {  # the document, its fault
         ('profiles[0].plugins.filter.enabled[0]: Duplicate value: "NodeName": '
         'plugin "NodeName" already registered as "FilterPlugin"; disable it to enable it again'),
     ),
+    "negative weight, v1beta1": (
+        scored("v1beta1", ("ImageLocality", -1)), f"{PLACE}[0].weight: Invalid value: -1: {OVERFLOW}",
+    ),
     **{
         f"negative weight, {version}": (
-            scored(version, ("ImageLocality", -1)), f"{PLACE}[0].weight: Invalid value: -1: {OVERFLOW}",
-        )
-        for version in ("v1beta1", "v1beta2")
-    },
-    **{
-        f"negative weight, {version}": (
-            scored(version, ("ImageLocality", -1)),
+            scored(version, ("ImageLocality", -1), "NodeAffinity"),
             f'profiles[0].plugins.score: Invalid value: {{"ImageLocality":-1}}: score plugins: {OVERFLOW}',
         )
-        for version in ("v1beta3", "v1")
+        for version in ("v1beta2", "v1beta3", "v1")
     },
     **{
         f"weight beyond 32 bits, {version}": (

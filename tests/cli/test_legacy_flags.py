@@ -8,13 +8,14 @@ import re
 import pytest
 import yaml
 
-from moorage.cli.legacy_flags import GONE, NOT_WITH_CONFIG, flags_of
+from moorage.cli.legacy_flags import GONE, flags_of, ignored_with_config
 from moorage.cli.legacy_options import policy_of
 from moorage.cli.pflag import FlagError, Given, read_flags
 from moorage.cli.run import run
 from moorage.cli.run_flags import FLAGS
 from moorage.cli.run_release import Era
 from moorage.errors import InputError
+from moorage.releases import RELEASES
 from tests.cli.test_run import PAGE, run_here
 
 OWN = {"emulate", "max-pd-vols", "plugins", "seed", "ui"}
@@ -45,10 +46,14 @@ ADDED_1_21 = """
 allow-metric-labels=[] authorization-always-allow-paths=[/healthz,/readyz,/livez] disabled-metrics=[]
 permit-address-sharing=false
 """
+#: What 1.22.6 removed; nothing was added.
+REMOVED_1_22 = ("algorithm-provider=", "hard-pod-affinity-symmetric-weight=1", "scheduler-name=default-scheduler")
+UPSTREAM_1_21 = f"{UPSTREAM_1_19} {ADDED_1_20} {ADDED_1_21}"
 UPSTREAM = {
     "1.19": UPSTREAM_1_19,
     "1.20": f"{UPSTREAM_1_19} {ADDED_1_20}",
-    "1.21": f"{UPSTREAM_1_19} {ADDED_1_20} {ADDED_1_21}",
+    "1.21": UPSTREAM_1_21,
+    "1.22.6": " ".join(word for word in UPSTREAM_1_21.split() if word not in REMOVED_1_22),
 }
 
 
@@ -60,6 +65,7 @@ def test_the_flags_are_those_of_the_release(release, text):
         word.split("=", 1) for word in text.split()
     )
     assert shown.keys() >= OWN
+    assert RELEASES[release].own_flags == shown.keys() & GONE
     assert len(flags) == len(shown)
 
 
@@ -83,13 +89,16 @@ def test_deprecated_flags_say_what_to_use():
     for release in UPSTREAM:
         deprecated = {flag.name for flag in flags_of(release) if flag.help.startswith("DEPRECATED")}
         assert {flag.name for flag in flags_of(release) if flag.instead} == deprecated
-        assert deprecated >= {"port", "policy-config-file", "lock-object-name", "scheduler-name"}
+        assert deprecated >= {"port", "policy-config-file", "lock-object-name"}
 
 
-def test_flags_overridden_by_a_file_exist_with_a_notice():
-    for flag in flags_of("1.21"):
+@pytest.mark.parametrize("release", UPSTREAM)
+def test_flags_overridden_by_a_file_exist_with_a_notice(release):
+    overridden = ignored_with_config(RELEASES[release])
+    assert ("leader-elect" in overridden) is (release != "1.22.6")
+    for flag in flags_of(release):
         assert ("Not with --config" in flag.help or "With --config" in flag.help) is (
-            flag.name in NOT_WITH_CONFIG and flag.name not in {"contention-profiling", "kube-api-content-type"}
+            flag.name in overridden and flag.name not in {"contention-profiling", "kube-api-content-type"}
         ), flag.name
 
 
@@ -123,17 +132,26 @@ def test_a_flag_that_only_today_has_is_at_its_default_for_the_release():
     assert {flag.name for flag in FLAGS} <= given.values.keys()
     assert given["pod-max-in-unschedulable-pods-duration"] == 60
     assert Era().completed(Given({}, frozenset())).values == {}
+    for release, seconds in (("1.22.6", 60), ("1.23.5", 60), ("1.24.17", 300)):
+        later = Era(release)
+        assert later.completed(read_flags(later.flags, [])[0])["pod-max-in-unschedulable-pods-duration"] == seconds
 
 
 # -- what is written -----------------------------------------------------------------------------------------------------
 
 V1BETA1 = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfiguration\n"
+V1BETA2 = V1BETA1.replace("v1beta1", "v1beta2")
 LABELS = json.dumps({
     "apiVersion": "v1", "kind": "Policy",
     "predicates": [{"name": "ssd", "argument": {"labelsPresence": {"labels": ["disk"], "presence": True}}}],
     "priorities": [{"name": "SelectorSpreadPriority", "weight": 2}],
 })  # fmt: skip
 EVERYWHERE = "0.0.0.0:10251"
+TWO_PROFILES = f"""{V1BETA2}
+profiles: [{{schedulerName: a, plugins: {{score: {{disabled: [{{name: '*'}}]}}}}}}, {{schedulerName: b}}]
+podMaxBackoffSeconds: 30
+extenders: [{{urlPrefix: 'http://e', filterVerb: f}}]
+"""
 WRITTEN = {  # file, flags → what is written of it
     "1.19": (None, ["--emulate=1.19"], {"resourceLock": "endpointsleases", "healthzBindAddress": EVERYWHERE}),
     "1.21": (None, ["--emulate=1.21"], {"resourceLock": "leases", "metricsBindAddress": EVERYWHERE, "burst": 100}),
@@ -183,6 +201,44 @@ WRITTEN = {  # file, flags → what is written of it
         LABELS, ["--scheduler-name=mine", "--lock-object-name=a"],
         {"filter": "NodeLabel", "schedulerName": "mine", "resourceName": "a"},
     ),
+    "1.22": (None, ["--emulate=1.22"], {"resourceLock": "leases", "healthzBindAddress": EVERYWHERE, "burst": 100}),
+    "flags of 1.22": (
+        None, ["--emulate=1.22", "--kube-api-qps=9", "--leader-elect-resource-lock=configmaps", "--port=80", "--address=::1"],
+        {"qps": 9, "resourceLock": "configmaps", "healthzBindAddress": "[::1]:80", "metricsBindAddress": "[::1]:80"},
+    ),
+    "no name of the lock comes after that of leader election in 1.22": (
+        None, ["--emulate=1.22", "--leader-elect-resource-name=a", "--lock-object-name=b", "--lock-object-namespace=c"],
+        {"resourceName": "a", "resourceNamespace": "c"},
+    ),
+    "port 0 in 1.22": (None, ["--emulate=1.22", "--port=0"], {"healthzBindAddress": None, "metricsBindAddress": None}),
+    "a v1beta1 file in 1.22": (
+        V1BETA1, ["--emulate=1.22", "--kube-api-qps=9", "--port=1", "--leader-elect-resource-name=a", "--lock-object-name=b"],
+        {"qps": 50, "resourceName": "a", "healthzBindAddress": EVERYWHERE},
+    ),
+    "a v1beta2 file in 1.22": (
+        f"{V1BETA2}leaderElection: {{resourceLock: endpoints}}\nhealthzBindAddress: 127.0.0.1:1\n",
+        ["--emulate=1.22", "--leader-elect=false", "--lock-object-name=b"],
+        {"leaderElect": False, "resourceLock": "endpoints", "resourceName": "kube-scheduler",
+         "healthzBindAddress": "127.0.0.1:1", "metricsBindAddress": EVERYWHERE},
+    ),
+    "a file of 1.22, and nothing over plain HTTP": (
+        V1BETA2, ["--emulate=1.22", "--port=0"], {"healthzBindAddress": None, "metricsBindAddress": None},
+    ),
+    "a Policy of 1.22": (
+        None, ["--emulate=1.22", "--policy-config-file={policy}"],
+        {"filter": "NodeLabel", "schedulerName": "default-scheduler"},
+    ),
+    "a Policy in the place of the profiles of a file in 1.22": (
+        TWO_PROFILES,
+        ["--emulate=1.22", "--policy-config-file={policy}"],
+        {"filter": "NodeLabel", "score": "PodTopologySpread", "schedulerName": "default-scheduler",
+         "podMaxBackoffSeconds": 30, "extenders": []},
+    ),
+    "a Policy in the place of a v1beta1 file's profile in 1.22": (
+        f"{V1BETA1}profiles: [{{schedulerName: theirs}}]\n",
+        ["--emulate=1.22", "--policy-config-file={policy}", "--use-legacy-policy-config", "--policy-configmap=x"],
+        {"filter": "NodeLabel", "schedulerName": "default-scheduler"},
+    ),
 }  # fmt: skip
 
 
@@ -190,7 +246,16 @@ def flat(written):
     (profile,) = written["profiles"]
     args = {name: value for one in profile["pluginConfig"] for name, value in one["args"].items() if name not in written}
     names = {point: [one["name"] for one in found.get("enabled", ())] for point, found in profile["plugins"].items()}
-    return {**args, **names, **profile, **written["leaderElection"], **written["clientConnection"], **written, **names}
+    return {
+        "extenders": [],
+        **args,
+        **names,
+        **profile,
+        **written["leaderElection"],
+        **written["clientConnection"],
+        **written,
+        **names,
+    }
 
 
 @pytest.mark.parametrize(("file", "flags", "found"), WRITTEN.values(), ids=WRITTEN)
@@ -204,10 +269,11 @@ def test_a_configuration_of_that_version_is_written_and_is_valid(tmp_path, moora
     status, said = run_here(*given, "--write-config-to", out)
     assert status == 0, said
     written = yaml.safe_load(out.read_text())
-    assert written["apiVersion"].endswith("/v1beta1")
+    assert written["apiVersion"].endswith(("/v1beta1", "/v1beta2") if "--emulate=1.22" in flags else "/v1beta1")
     is_as = flat(written)
     for name, value in found.items():
-        assert value in is_as[name] if isinstance(is_as[name], list) else value == is_as[name], name
+        is_named = isinstance(value, str) and isinstance(is_as[name], list)
+        assert value in is_as[name] if is_named else value == is_as.get(name), name
     release = [f"--emulate={flag.partition('=')[2]}" for flag in flags if flag.startswith("--emulate")]
     checked = moorage("config", "validate", out, *release)
     assert (checked.status, checked.err) == (0, "")
@@ -253,6 +319,12 @@ WARNED = {  # file, flags → lines of the log
         ["--policy-config-file={policy}", "--algorithm-provider=Nope", "--hard-pod-affinity-symmetric-weight=3"],
         ["Ignored, because a Policy is given: --algorithm-provider, --hard-pod-affinity-symmetric-weight"],
     ),
+    "flags beside a file in 1.22": (
+        V1BETA2,
+        ["--emulate=1.22", "--leader-elect-resource-name=a", "--kubeconfig=b", "--port=80", "--lock-object-name=c"],
+        ["Ignored, because --config is given: --kubeconfig, --lock-object-name, --port; set it in ",
+         "Flag --lock-object-name has been deprecated, use --leader-elect-resource-name instead."],
+    ),
     "where to log": (
         None,
         ["--emulate=1.20", "--log-file=/var/log/x", "--logtostderr=false"],
@@ -276,6 +348,7 @@ def test_what_is_warned_of(tmp_path, file, flags, lines):
 
 # -- refusals ------------------------------------------------------------------------------------------------------------
 
+FORMAT_OF_1_22 = 'format: Invalid value: "json": Non-default format doesn\'t honor flag'
 NO_TEXT = "non-default logging format doesn't honor flag"
 REFUSED = {  # flags, file → what is said
     "an unknown release": (["--emulate=1.18"], None, 'invalid argument "1.18" for "--emulate" flag: release 1.18 is not known'),
@@ -349,6 +422,59 @@ REFUSED = {  # flags, file → what is said
     ),
     "a file of today": (["--emulate=1.21", "--config={}"], V1BETA1.replace("v1beta1", "v1"), 'registered for version "'),
     "a file of then, today": (["--emulate=1.36", "--config={}"], V1BETA1, 'registered for version "'),
+    "a flag of 1.21, in 1.22": (
+        ["--emulate=1.22", "--algorithm-provider=DefaultProvider"], None,
+        "unknown flag: --algorithm-provider: not a flag of 1.22.6, which --emulate chose, but of 1.19, 1.20, 1.21;",
+    ),
+    "a flag of 1.36, in 1.22": (
+        ["--emulate=1.22", "--emulated-version=1.36"], None, "not a flag of 1.22.6, which --emulate chose, but of 1.36",
+    ),
+    "no Policy to use in 1.22": (
+        ["--emulate=1.22", "--use-legacy-policy-config"], None,
+        "policyConfigFile: Required value: required when --use-legacy-policy-config is true",
+    ),
+    "no such Policy in 1.22": (
+        ["--emulate=1.22", "--policy-config-file=/nowhere/p"], None, "missing policy config file /nowhere/p",
+    ),
+    "a Policy that cannot be in 1.22": (
+        ["--emulate=1.22", "--policy-config-file={}"], "{apiVersion: v1, kind: Policy, predicates: [{name: Nope}]}",
+        "couldn't create scheduler from policy: {}: predicates[0].name: Not found: ",
+    ),
+    "a port in 1.22": (
+        ["--emulate=1.22", "--port=65536"], None,
+        "--port 65536 must be between 0 and 65535, inclusive. 0 for turning off insecure (HTTP) port",
+    ),
+    "an address in 1.22": (["--emulate=1.22", "--address=here"], None, "--address here is an invalid IP address"),
+    "an empty header in 1.22": (
+        ["--emulate=1.22", "--requestheader-group-headers=a, "], None, 'empty value in "requestheader-group-headers"',
+    ),
+    "a lock in 1.22": (
+        ["--emulate=1.22", "--master=http://127.0.0.1:1", "--port=0", "--leader-elect-resource-lock=podsleases"], None,
+        "couldn't create resource lock: Invalid lock-type podsleases",
+    ),
+    "a lease shorter than its renewal in 1.22": (
+        ["--emulate=1.22", "--master=http://127.0.0.1:1", "--port=0", "--leader-elect-lease-duration=5s"], None,
+        "couldn't create leader elector: leaseDuration must be greater than renewDeadline",
+    ),
+    "a lease shorter than its renewal, beside a file in 1.22": (
+        ["--emulate=1.22", "--config={}", "--leader-elect-lease-duration=5s"], V1BETA2,
+        "LeaseDuration must be greater than RenewDeadline",
+    ),
+    "hidden metrics in 1.22": (
+        ["--emulate=1.22", "--show-hidden-metrics-for-version=1.20"], None,
+        "--show-hidden-metrics-for-version must be omitted or have the value '1.21'. Only the previous minor version is",
+    ),
+    "a log format in 1.22": (
+        ["--emulate=1.22", "--logging-format=xml"], None, 'format: Invalid value: "xml": Unsupported log format',
+    ),
+    "flags of the text format in 1.22": (
+        ["--emulate=1.22", "--logging-format=json", "--skip-headers", "--log-flush-frequency=1s"], None,
+        f"[{', '.join(f'{FORMAT_OF_1_22}: {name}' for name in ('skip_headers', 'log-flush-frequency'))}]",
+    ),
+    "a file of today in 1.22": (
+        ["--emulate=1.22", "--config={}", "--policy-config-file={}"], V1BETA1.replace("v1beta1", "v1"),
+        'registered for version "',
+    ),
     "an unknown gate": (["--emulate=1.21", "--feature-gates=GangScheduling=true"], None, "unrecognized feature gate: Gang"),
 }  # fmt: skip
 

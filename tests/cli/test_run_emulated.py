@@ -1,4 +1,4 @@
-"""``moorage run`` as 1.19 to 1.21 were started, on the embedded API server: policies, locks, and ports without TLS."""
+"""``moorage run`` as 1.19 to 1.23 were started, on the embedded API server: policies, locks, and ports without TLS."""
 
 import asyncio
 import json
@@ -156,6 +156,57 @@ def test_a_policy_of_a_config_map_beside_a_file_runs_as_1_19_was_started(tmp_pat
     assert lock["holderIdentity"] == lease["spec"]["holderIdentity"] != ""
     assert ended == 0
     assert sum("not served" in line for line in said) == 0
+
+
+@pytest.mark.slow
+def test_a_policy_of_a_config_map_runs_as_1_22_was_started(tmp_path):
+    """The Policy in the place of a file's profile, a name of the lock beside the file, and one port without TLS."""
+    port = free_port()
+    config = {
+        **V1BETA1, "clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")}, "profiles": [{"schedulerName": "other"}],
+        "healthzBindAddress": f"127.0.0.1:{port}", "metricsBindAddress": f"127.0.0.1:{port}",
+    }  # fmt: skip
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    flags = [
+        "--emulate=1.22", f"--config={tmp_path / 'config.yaml'}", "--policy-configmap=policy", "--secure-port=0", "-v=2",
+        "--leader-elect-resource-name=mine",
+    ]  # fmt: skip
+
+    async def main():
+        async with running(tmp_path, "--version") as world:
+            data = {"policy.cfg": json.dumps(LABELS)}
+            await world.create(f"{CORE}/configmaps", "ConfigMap", "policy", data=data)
+            await node(world, "plain")
+            await node(world, "ssd", disk="ssd")
+            async with scheduler(*flags, rest=world.rest) as other:
+                await pod(other, "p")
+                await other.until("Successfully bound pod to node")
+                answers = {
+                    path: (await ask(port, path))[0] for path in ("/healthz", "/metrics", "/metrics/resources", "/readyz")
+                }
+                lease = json.loads(await other.rest.get(f"{LEASES}/mine"))
+                return await where(other, "p"), answers, lease, await other.end()
+
+    place, answers, lease, status = asyncio.run(main())
+    assert place == "ssd"
+    assert answers == {"/healthz": 200, "/metrics": 200, "/metrics/resources": 200, "/readyz": 404}
+    assert lease["spec"]["holderIdentity"]
+    assert status == 0
+
+
+@pytest.mark.slow
+def test_the_lock_has_the_name_of_the_deprecated_flags_of_1_23(tmp_path):
+    lock = ["--lock-object-name=mine", "--lock-object-namespace=default"]
+
+    async def main():
+        async with running(tmp_path, "--emulate=1.23", *lock, "--port=0", "--logtostderr=true", "--secure-port=0") as world:
+            await world.until("Successfully acquired lease")
+            lease = json.loads(await world.rest.get(f"{LEASES.replace('kube-system', 'default')}/mine"))
+            return lease["spec"]["holderIdentity"], await world.end()
+
+    holder, status = asyncio.run(main())
+    assert holder
+    assert status == 0
 
 
 READ = ["get", "list", "watch"]

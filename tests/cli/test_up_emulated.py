@@ -114,6 +114,10 @@ CHOSEN = {  # options → the release, what its only profile is called, a plugin
     "a release": ({"emulate": "1.19"}, "1.19", "default-scheduler", "SelectorSpread"),
     "a provider": ({"algorithm_provider": PACKS}, "1.21", "default-scheduler", "NodeResourcesMostAllocated"),
     "a Policy": ({"policy_config_file": "policy.json"}, "1.21", "default-scheduler", "NodeResourcesLeastAllocated"),
+    "a Policy of 1.22": (
+        {"policy_config_file": "policy.json", "emulate": "1.22.6", "config": "config.yaml"},
+        "1.22.6", "default-scheduler", "NodeResourcesLeastAllocated",
+    ),
     "a Policy for a configuration": ({"config": "policy.json"}, "1.21", "default-scheduler", "NodeResourcesLeastAllocated"),
     "a name": ({"emulate": "1.20", "scheduler_name": "mine"}, "1.20", "mine", "NodePreferAvoidPods"),
     "a file": ({"config": "config.yaml"}, "1.21", "theirs", "NodePreferAvoidPods"),
@@ -148,6 +152,14 @@ def test_gates_of_an_earlier_release_are_the_scheduler_s_alone():
 REFUSED = {
     "a flag of that time, today": ({"scheduler_name": "x"}, "--scheduler-name: not a flag of 1.36; choose 1.19, 1.20 or 1.21"),
     "and with today's release": ({"emulate": "1.36", "policy_config_file": "p"}, "--policy-config-file: not a flag of 1.36"),
+    "a flag of 1.21, in 1.22": (
+        {"emulate": "1.22.6", "scheduler_name": "x"},
+        "--scheduler-name: not a flag of 1.22.6; choose 1.19, 1.20 or 1.21 with --emulate",
+    ),
+    "a flag of 1.22, in 1.23": (
+        {"emulate": "1.23.5", "policy_config_file": "p"},
+        "not a flag of 1.23.5; choose 1.19, 1.20, 1.21 or 1.22.6 with",
+    ),
     "no file to use": ({"use_legacy_policy_config": True}, "required when --use-legacy-policy-config is true"),
     "a weight": ({"emulate": "1.21", "hard_pod_affinity": 101}, "not in valid range [0, 100]"),
     "no such file": ({"policy_config_file": "/nowhere"}, "missing policy config file /nowhere"),

@@ -193,20 +193,20 @@ def test_v1beta3_has_multi_point():
     assert (found.points["filter"][-1], found.weights["NodeLabel"]) == ("NodeLabel", 4)
 
 
-def test_multi_point_of_v1beta2_adds_to_the_defaults_of_each_point():
-    found = profile("v1beta2", {"multiPoint": enabled("NodeLabel", disabled=["ImageLocality", "*"], NodeLabel=4)})
-    defaults = profile("v1beta2", {})
-    assert set(found.points["score"]) == {*defaults.points["score"], "NodeLabel"}
-    assert set(found.points["filter"]) == {*defaults.points["filter"], "NodeLabel"}
-    assert (found.points["score"][0], found.weights["NodeLabel"]) == ("NodeLabel", 4)
+def test_multi_point_of_v1beta2_has_no_effect():
+    given = {"multiPoint": enabled("NodeLabel", "Missing", disabled=["*"], NodeLabel=4)}
+    found, defaults = load("v1beta2", profiles=[{"plugins": given}]), load("v1beta2")
+    assert found.profiles == defaults.profiles
+    assert found.unused == {"profiles[0].plugins.multiPoint": "v1beta2 ignores it, as kube-scheduler does"}
+    assert defaults.unused == {}
 
 
-def test_a_point_of_v1beta2_overrides_its_multi_point():
-    plugins = {"multiPoint": enabled("ImageLocality", ImageLocality=4), "score": enabled("ImageLocality", ImageLocality=7)}
-    assert profile("v1beta2", plugins).weights["ImageLocality"] == 7
-    gone = profile("v1beta2", {"multiPoint": enabled("NodeLabel"), "filter": {"disabled": [{"name": "NodeLabel"}]}})
-    assert "NodeLabel" not in gone.points["filter"]
-    assert "NodeLabel" in gone.points["score"]
+def test_v1beta2_weighs_what_score_lists():
+    plugins = {"filter": enabled("NodeVolumeLimits", NodeVolumeLimits=-1), "score": enabled("VolumeBinding", VolumeBinding=5)}
+    assert profile("v1beta2", plugins).weights["VolumeBinding"] == 5
+    first = "NodeResourcesBalancedAllocation"
+    with pytest.raises(ConfigError, match="total score of Score plugins could overflow"):
+        profile("v1beta2", {"score": enabled(first, **{first: -1})})
 
 
 def test_the_last_point_that_names_a_plugin_sets_its_weight():

@@ -1,4 +1,4 @@
-"""Configurations of 1.23 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.22 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from moorage.config.api_versions import v1_of
 from moorage.config.convert import convert
 from moorage.config.loader import default_configuration, load
 from moorage.config.profiles import resolve
-from moorage.config.show import as_document, as_table
+from moorage.config.show import as_document, as_table, listed
 from moorage.engine.loading import ConfigSource, load_source
-from moorage.errors import ConfigError
+from moorage.errors import ConfigError, InputError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
+from moorage.plugins.earlier.resource_scores import NodeResourcesLeastAllocatedV122
 from moorage.releases import RELEASES, find_release
 
 FILTERS = (
@@ -178,7 +179,16 @@ def test_v1beta3_ends_with_1_28(version, reads):
 
 
 @pytest.mark.parametrize(
-    ("version", "reads"), [("1.23", True), ("1.24", True), ("1.25", True), ("1.26", True), ("1.27", True), ("1.28", False)]
+    ("version", "reads"),
+    [
+        ("1.22", True),
+        ("1.23", True),
+        ("1.24", True),
+        ("1.25", True),
+        ("1.26", True),
+        ("1.27", True),
+        ("1.28", False),
+    ],
 )
 def test_v1beta2_ends_with_1_27(version, reads):
     source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "config.yaml", emulate=find_release(version).name)
@@ -272,6 +282,51 @@ def test_without_its_gate_1_23_spreads_pods_by_selector_spread(version):
         assert (profile.weights.get("SelectorSpread") == 1) is there
 
 
+@pytest.mark.parametrize("release", ["1.22.6", "1.23.5", "1.24.17", "1.25.16", "1.26.15", "1.27.16"])
+def test_volume_binding_joins_the_scores_of_v1beta2_with_its_gate(release):
+    for version in sorted(RELEASES[release].documents & {"v1beta2", "v1beta3"}):
+        source = ConfigSource(HEAD.replace("/v1", f"/{version}").encode(), "c.yaml", emulate=release)
+        (closed,) = load_source(source).profiles
+        (opened,) = load_source(replace(source, feature_gates="VolumeCapacityPriority=true")).profiles
+        assert ("VolumeBinding" in closed.points["score"]) is (version == "v1beta3")
+        assert opened.points["score"] == (*closed.points["score"], *(["VolumeBinding"] if version == "v1beta2" else []))
+        assert opened.weights["VolumeBinding"] == 1
+
+
+@pytest.mark.parametrize("release", ["1.26", "1.27"])
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_pre_enqueue_of_a_beta_has_no_effect(version, release):
+    own = "profiles: [{plugins: {preEnqueue: {enabled: [{name: Missing}], disabled: [{name: SchedulingGates}]}}}]\n"
+    head, name = HEAD.replace("/v1", f"/{version}"), find_release(release).name
+    found, defaults = (load_source(ConfigSource(text.encode(), "c.yaml", emulate=name)) for text in (head + own, head))
+    assert found.profiles == defaults.profiles
+    with pytest.raises(ConfigError, match="preEnqueue"):
+        load_source(ConfigSource((head + own).encode(), "c.yaml", emulate="1.25.16"))
+
+
+@pytest.mark.parametrize(("release", "newest"), [("1.22.6", "v1beta2"), ("1.24.17", "v1beta3"), ("1.25.16", "v1")])
+def test_a_version_that_a_release_does_not_read_is_refused_with_its_newest(release, newest):
+    source = ConfigSource(HEAD.replace("/v1", "/v1beta9").encode(), "c.yaml", emulate=release)
+    with pytest.raises(ConfigError, match=f"write apiVersion: kubescheduler.config.k8s.io/{newest} and kind"):
+        load_source(source)
+
+
+def test_v1beta2_validates_queue_sort_with_its_default():
+    head, own = HEAD.replace("/v1", "/v1beta2"), "profiles: [{plugins: {queueSort: {enabled: [{name: DefaultBinder}]}}}]\n"
+    with pytest.raises(ConfigError, match="only one queue sort plugin can be enabled"):
+        load_source(ConfigSource((head + own).encode(), "c.yaml", emulate="1.26.15"))
+
+
+def test_v1beta2_has_the_new_points_of_1_27():
+    source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "c.yaml")
+    before, after = (load_source(replace(source, emulate=release)) for release in ("1.26.15", "1.27.16"))
+    points = [
+        {point: listed(one.profiles[0], point, one.version) for point in ("preFilter", "preScore")} for one in (before, after)
+    ]
+    assert points[1]["preFilter"] == [*points[0]["preFilter"][:-1], "VolumeZone", "NodeAffinity"]
+    assert points[1]["preScore"] == [*points[0]["preScore"], "NodeResourcesFit", "NodeResourcesBalancedAllocation"]
+
+
 def test_up_to_1_23_plugins_of_a_point_run_before_those_of_multi_point():
     own = "profiles: [{plugins: {filter: {enabled: [{name: CinderLimits}, {name: NodeAffinity}]}}}]\n"
     text = HEAD.replace("/v1", "/v1beta3") + own
@@ -279,3 +334,94 @@ def test_up_to_1_23_plugins_of_a_point_run_before_those_of_multi_point():
         (profile,) = load_source(ConfigSource(text.encode(), "c.yaml", emulate=version)).profiles
         assert profile.points["filter"][:2] == first
         assert (profile.points["filter"][-1] == "CinderLimits") is (version == "1.24")
+
+
+def test_1_22_reads_v1beta2_without_multi_point_and_runs_its_defaults():
+    head = HEAD.replace("/v1", "/v1beta2")
+    weights = {**dict.fromkeys(SCORES.keys() - {"VolumeBinding"}, 1), "PodTopologySpread": 2}
+    for source in (ConfigSource(emulate="1.22"), ConfigSource(head.encode(), "c.yaml", emulate="1.22")):
+        (profile,) = load_source(source).profiles
+        assert profile.weights == weights
+        assert profile.points["filter"][:2] == ("NodeUnschedulable", "NodeName")
+    text = head + "profiles: [{plugins: {multiPoint: {enabled: [{name: NodeName}]}}}]\n"
+    with pytest.raises(ConfigError, match="multiPoint"):
+        load_source(ConfigSource(text.encode(), "c.yaml", emulate="1.22"))
+    with pytest.raises(ConfigError, match="no kind"):
+        load_source(ConfigSource(head.replace("beta2", "beta3").encode(), "c.yaml", emulate="1.22"))
+
+
+OLD = HEAD.replace("/v1", "/v1beta1")
+SAME_SCORE = "profiles: [{plugins: {score: {enabled: [{name: NodeResourcesFit}]%s}}}]\n"
+
+
+def test_1_22_reads_v1beta1_with_its_own_rules():
+    (profile,) = load_source(ConfigSource(OLD.encode(), "c.yaml", emulate="1.22.6")).profiles
+    assert "VolumeRestrictions" in profile.points["preFilter"]
+    assert (profile.weights["NodePreferAvoidPods"], profile.weights["NodeResourcesLeastAllocated"]) == (10000, 1)
+    assert type(builtin_registry("1.22.6").build("NodeResourcesLeastAllocated", None)) is NodeResourcesLeastAllocatedV122
+
+
+@pytest.mark.parametrize(
+    ("release", "path"), [("1.21", "absentLabels[0]"), ("1.22.6", "profiles[0].pluginConfig[0].args.absentLabels[0]")]
+)
+def test_labels_that_conflict_are_named_with_the_path_of_the_release(release, path):
+    args = "args: {presentLabels: [a, b], absentLabels: [b]}"
+    labels = (
+        f"profiles: [{{plugins: {{filter: {{enabled: [{{name: NodeLabel}}]}}}}, pluginConfig: [{{name: NodeLabel, {args}}}]}}]"
+    )
+    with pytest.raises(ConfigError) as error:
+        load_source(ConfigSource((OLD + labels).encode(), "c.yaml", emulate=release))
+    (fault,) = error.value.faults
+    assert (fault.field, fault.detail) == ("profiles[0].pluginConfig[0].args.presentLabels[1]", f"conflict with {path}")
+
+
+def test_in_v1beta1_of_1_22_node_resources_fit_does_not_score_beside_what_it_replaces():
+    with pytest.raises(ConfigError) as error:
+        load_source(ConfigSource((OLD + SAME_SCORE % "").encode(), "c.yaml", emulate="1.22.6"))
+    (fault,) = error.value.faults
+    assert fault.field == "profiles[0].plugins.score.enabled[8]"
+    assert fault.detail.startswith('was conflict with ["NodeResourcesLeastAllocated"] in version')
+    alone = SAME_SCORE % ", disabled: [{name: NodeResourcesLeastAllocated}]"
+    (profile,) = load_source(ConfigSource((OLD + alone).encode(), "c.yaml", emulate="1.22.6")).profiles
+    assert profile.weights["NodeResourcesFit"] == 1
+
+
+def test_default_constraints_of_v1beta1_need_no_type():
+    constraint = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}"
+    text = f"profiles: [{{pluginConfig: [{{name: PodTopologySpread, args: {{defaultConstraints: [{constraint}]}}}}]}}]\n"
+    (profile,) = load_source(ConfigSource((OLD + text).encode(), "c.yaml", emulate="1.22.6")).profiles
+    assert profile.args["PodTopologySpread"].defaulting_type == "List"
+    with pytest.raises(ConfigError, match="defaultingType"):
+        load_source(ConfigSource((HEAD.replace("/v1", "/v1beta2") + text).encode(), "c.yaml", emulate="1.22.6"))
+
+
+ADDRESSES = {  # in v1beta2 of 1.22
+    "x:y": ["must be between 1 and 65535, inclusive", "must be a valid IP address"],
+    "1.2.3.4:99999": ["must be between 1 and 65535, inclusive"],
+    "abc": ["must be a valid socket address format"],
+    ":8080": [],
+    "1.2.3.4": [],
+}
+
+
+@pytest.mark.parametrize(("address", "faults"), ADDRESSES.items())
+def test_1_22_checks_addresses_of_v1beta2_as_those_of_v1beta1(address, faults):
+    text = HEAD.replace("/v1", "/v1beta2") + f"healthzBindAddress: '{address}'\n"
+    found = []
+    try:
+        load_source(ConfigSource(text.encode(), "c.yaml", emulate="1.22.6"))
+    except ConfigError as error:
+        found = error.faults
+    assert len(found) == len(faults)
+    assert all(fault.detail.startswith(start) for fault, start in zip(found, faults, strict=True))
+
+
+def test_1_22_reads_a_policy_and_has_no_algorithm_provider():
+    policy = b'{"kind": "Policy", "apiVersion": "v1", "priorities": [{"name": "MostRequestedPriority", "weight": 3}]}'
+    loaded = load_source(ConfigSource(policy, "policy.json", emulate="1.22.6"))
+    assert loaded.heading == "rules of Kubernetes 1.22.6 (Policy v1, --emulate 1.22.6)"
+    assert loaded.profiles[0].weights == {"NodeResourcesMostAllocated": 3}
+    with pytest.raises(InputError, match=r"1\.22\.6 has none"):
+        load_source(ConfigSource(emulate="1.22.6", provider="DefaultProvider"))
+    with pytest.raises(ConfigError, match="no kind"):
+        load_source(ConfigSource(policy, "policy.json", emulate="1.23.5"))

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.config.configuration import PluginRef, Plugins, PluginSet
+from moorage.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
 from moorage.config.loader import load
 from moorage.config.plugin_sets import expand
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
+from moorage.config.validation import leader_election_faults
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
+from moorage.releases import find_release
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 REGISTRY = builtin_registry()
@@ -457,3 +460,49 @@ def test_62_one_placement_generator():
     assert [(fault.field, fault.detail) for fault in found] == [
         ("plugins.placementGenerate", 'at most one placement generate plugin is allowed for profile with scheduler name "a"')
     ]
+
+
+ELECTION = {  # what is wrong with leader election → the fault up to 1.33, and from 1.34 on
+    "a short lease": (
+        {"lease_duration": 5.0},
+        'leaderElection.leaseDuration: Invalid value: "10s": LeaseDuration must be greater than RenewDeadline',
+        'leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`',
+    ),
+    "no lock": (
+        {"resource_lock": ""},
+        'leaderElection.resourceLock: Invalid value: "": resourceLock is required',
+        "leaderElection.resourceLock: Required value",
+    ),
+    "no name": (
+        {"resource_name": ""},
+        'leaderElection.resourceName: Invalid value: "": resourceName is required',
+        "leaderElection.resourceName: Required value",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "early", "late"), ELECTION.values(), ids=ELECTION)
+@pytest.mark.parametrize(
+    ("release", "is_late"), [("1.20", False), ("1.22", False), ("1.33", False), ("1.34", True), ("1.36", True)]
+)
+def test_faults_of_leader_election_are_those_of_the_release(release, is_late, given, early, late):
+    durations = {"lease_duration": 15.0, "renew_deadline": 10.0, "retry_period": 2.0}
+    found = leader_election_faults(LeaderElection(**{**durations, **given}), find_release(release))
+    assert (late if is_late else early) in [str(fault) for fault in found]
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_a_document_of_1_22_has_the_texts_of_1_22(version):
+    head = f"apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
+    text = f"{head}leaderElection: {{leaderElect: true, leaseDuration: 5s}}\n"
+    with pytest.raises(ConfigError, match="LeaseDuration must be greater than RenewDeadline"):
+        load_source(ConfigSource(text.encode(), "c.yaml", emulate="1.22"))
+
+
+@pytest.mark.parametrize(
+    ("release", "equal"), [("1.20", True), ("1.22", True), ("1.25", True), ("1.26", False), ("1.36", False)]
+)
+def test_up_to_1_25_a_lease_may_last_as_long_as_its_renewal(release, equal):
+    names = {"resource_lock": "leases", "resource_name": "s", "resource_namespace": "s"}
+    given = LeaderElection(lease_duration=10.0, renew_deadline=10.0, retry_period=2.0, **names)
+    assert (not [*leader_election_faults(given, find_release(release))]) is equal

@@ -23,8 +23,11 @@ Document = dict[str, Any]
 
 #: A profile without effect has other points than kube-scheduler's list, which repeats ``multiPoint``.
 NOT_COMPARED: Final = frozenset(["multiPoint", "placementGenerate", "placementScore"])
-#: Where the faults are that kube-scheduler finds when it starts, and so only if validation finds none.
-AT_THE_START: Final = re.compile(r"profiles\[\d+\]\.(plugins\.|pluginConfig\[\d+\]\.args\.(scoringStrategy|ignoredResource))")
+#: Where the faults are that kube-scheduler finds when it starts, and so only if validation finds none: in arguments of
+#: NodeResourcesFit, where 1.24 leaves ``scoringStrategy`` out of the path.
+AT_THE_START: Final = re.compile(
+    r"profiles\[\d+\]\.(plugins\.|pluginConfig\[\d+\]\.args\.(scoringStrategy|ignoredResource|resources|shape))"
+)
 TEXTS: Final = "texts"
 
 

@@ -18,8 +18,9 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from moorage.errors import MoorageError
@@ -28,7 +29,7 @@ from tests.conformance.random_clusters import Variation, cluster
 from tests.conformance.test_recorded import differing
 
 AGAIN = 8
-BATCH = 100
+BATCH = 50
 
 Document = dict[str, Any]
 
@@ -60,15 +61,15 @@ def differences(expected: Document, scenario: Document) -> list[str]:
 
 
 def recorded_ahead(
-    recorder: str, batches: Iterable[range], release: str, processes: int, variation: Variation
+    recorder: str, batches: Iterable[range], processes: int, made: Callable[[int], Document]
 ) -> Iterator[tuple[list[Document], list[Document]]]:
-    """Yield the clusters of each batch of seeds, and what kube-scheduler decides in them.
+    """Yield the scenarios ``made`` of each batch of seeds, and what kube-scheduler answers.
 
     The recorder mostly waits for its own caches, so ``processes`` of them work on the next batches meanwhile.
     """
 
     def recorded(seeds: range) -> tuple[list[Document], list[Document]]:
-        scenarios = [cluster(seed, release, variation) for seed in seeds]
+        scenarios = [made(seed) for seed in seeds]
         return scenarios, record(recorder, scenarios)
 
     with ThreadPoolExecutor(processes) as pool:
@@ -113,23 +114,36 @@ def comparison_parser(about: str | None, count: int) -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Compare and print."""
-    parser = comparison_parser(__doc__, 1000)
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that limit how fast and how long a comparison runs."""
     parser.add_argument("--processes", type=int, default=1, help="how many recorders work at once")
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="stop after so long; the table then tells how far it got"
     )
+
+
+def batches_in_time(given: argparse.Namespace) -> Iterator[range]:
+    """Yield the seeds in batches, until they or the seconds are used up."""
+    started, end = time.monotonic(), given.first + given.count
+    batches = (range(first, min(first + BATCH, end)) for first in range(given.first, end, BATCH))
+    return itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, batches)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare and print."""
+    parser = comparison_parser(__doc__, 1000)
+    add_limits(parser)
     parser.add_argument("--configurations", action="store_true", help="give every cluster a random configuration")
     parser.add_argument("--open-gates", action="store_true", help="open feature gates that are off by default")
+    parser.add_argument(
+        "--old-configurations", action="store_true", help="give every cluster a Policy or a v1beta1 configuration of 1.21"
+    )
     given = parser.parse_args(arguments)
-    variation = Variation(given.configurations, given.open_gates)
+    variation = Variation(given.configurations, given.open_gates, given.old_configurations)
     counts: Counter[tuple[str, str]] = Counter()
-    started = time.monotonic()
-    end = given.first + given.count
-    batches = (range(first, min(first + BATCH, end)) for first in range(given.first, end, BATCH))
-    in_time = itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, batches)
-    for scenarios, answers in recorded_ahead(given.recorder, in_time, given.release, given.processes, variation):
+    in_time = batches_in_time(given)
+    made = partial(cluster, release=given.release, variation=variation)
+    for scenarios, answers in recorded_ahead(given.recorder, in_time, given.processes, made):
         for line in compare(given.recorder, scenarios, answers, counts):
             print(line, flush=True)
     names = ("clusters", "decisions", "placed", "crashed", "different")

@@ -1,14 +1,15 @@
 """Make random clusters that change while pods wait: for recording which pods each change wakes.
 
 A scenario has ``changes``. Each names the pods that wait, with the plugin that rejected each of them, and one object that is
-created, updated (``set``) or deleted (``delete``).
+created, updated (``set``) or deleted (``delete``). Pods in ``inFlight`` are being tried meanwhile; then their plugin rejects
+them, or their attempt ends with an error if they have none.
 """
 
 from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from moorage.releases import find_release
@@ -26,18 +27,52 @@ KINDS: Final = (
     "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "Service",
     "VolumeAttachment", "Namespace",
 )  # fmt: skip
+#: Kinds of scenario: changes during attempts, and updates of waiting pods themselves.
+IN_FLIGHT: Final = "in flight"
+OWN_UPDATES: Final = "own updates"
+KINDS_OF_SCENARIO: Final = ("", IN_FLIGHT, OWN_UPDATES)
 OF_DEVICES: Final = ("ResourceClaim", "ResourceSlice", "DeviceClass")
 
 
-def changing_cluster(seed: int, release: str) -> Document:
-    """Return the scenario of a seed."""
+def changing_cluster(seed: int, release: str, kind: str = "") -> Document:
+    """Return the scenario of a seed: changes of all kinds, or those of a ``kind`` (see ``KINDS_OF_SCENARIO``)."""
     made = cluster(seed, release)
     rng = random.Random(f"{release} changes {seed}")
     for field in ("mode", "config", "featureGates"):
         made.pop(field, None)
     for pod in (o for o in made["objects"] if o["kind"] == "Pod"):
         pod["spec"].pop("schedulerName", None)
-    return {**made, "changes": list(_changes(rng, made, release))}
+    if kind == OWN_UPDATES:
+        return {**made, "changes": list(_own_updates(random.Random(f"{release} own updates {seed}"), made, release))}
+    changes = list(_changes(rng, made, release))
+    if kind == IN_FLIGHT:
+        flights = random.Random(f"{release} in flight {seed}")
+        changes = [_with_attempts(flights, change) for change in changes]
+    return {**made, "changes": changes}
+
+
+def _with_attempts(rng: random.Random, change: Document) -> Document:
+    """Let half of the waiting pods be in flight; the attempts of some end with an error."""
+    flying = {pod: plugins for pod, plugins in change["rejectedBy"].items() if rng.random() < 0.5}
+    waiting = {pod: plugins for pod, plugins in change["rejectedBy"].items() if pod not in flying}
+    return {
+        **change,
+        "rejectedBy": waiting,
+        "inFlight": {pod: plugins * (rng.random() < 0.85) for pod, plugins in flying.items()},
+    }
+
+
+def _own_updates(rng: random.Random, made: Document, release: str) -> Iterator[Document]:
+    """Yield updates of waiting pods; all that wait are rejected by a plugin, as is the one that is updated."""
+    present = copy.deepcopy(made["objects"])
+    for _ in range(CHANGES):
+        pod = _one(rng, present, lambda o: o["kind"] == "Pod" and not o["spec"].get("nodeName"))
+        if pod is None:
+            return
+        rng.choice(OF_PODS)(rng, pod)
+        change = {"set": pod}
+        yield {"rejectedBy": _rejections(rng, present, None, release), **change}
+        _apply(present, change)
 
 
 def _changes(rng: random.Random, made: Document, release: str) -> list[Document]:
@@ -52,14 +87,17 @@ def _changes(rng: random.Random, made: Document, release: str) -> list[Document]
     return found
 
 
-def _rejections(rng: random.Random, present: list[Document], change: Document, release: str) -> dict[str, list[str]]:
+def _rejections(rng: random.Random, present: list[Document], change: Document | None, release: str) -> dict[str, list[str]]:
     """Return a plugin for each pending pod, other than the one that the change is about."""
     emulated = find_release(release)
     assert emulated is not None
-    has_devices = emulated.gates["DynamicResourceAllocation"].default
-    known = (*PLUGINS, *(["DynamicResources"] if has_devices else ()), *(DISKS if emulated.limits_in_tree_disks else ()))
+    known = (
+        *PLUGINS,
+        *(["DynamicResources"] if _has_devices(release) else ()),
+        *(DISKS if emulated.limits_in_tree_disks else ()),
+    )
     pending = [o for o in present if o["kind"] == "Pod" and not o["spec"].get("nodeName")]
-    about = _key(change.get("set") or change["delete"])
+    about = None if change is None else _key(change.get("set") or change["delete"])
     return {f"{o['metadata']['namespace']}/{o['metadata']['name']}": [rng.choice(known)] for o in pending if _key(o) != about}
 
 
@@ -87,6 +125,70 @@ def _renamed(thing: Document, rng: random.Random) -> Document:
 
 def _is_placed(thing: Document) -> bool:
     return thing["kind"] == "Pod" and bool(thing["spec"].get("nodeName"))
+
+
+# -- updates of waiting pods ----------------------------------------------------------------------------------------------
+
+
+def _annotated(rng: random.Random, pod: Document) -> None:
+    pod["metadata"].setdefault("annotations", {})["changed"] = str(rng.randrange(100))
+
+
+def _labelled(rng: random.Random, pod: Document) -> None:
+    pod["metadata"].setdefault("labels", {})[rng.choice(("app", "changed"))] = str(rng.randrange(100))
+
+
+def _finalized(rng: random.Random, pod: Document) -> None:
+    pod["metadata"]["finalizers"] = [f"example.com/{rng.randrange(100)}"]
+
+
+def _owned(rng: random.Random, pod: Document) -> None:
+    name = f"set{rng.randrange(100)}"
+    pod["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name}]
+
+
+def _tolerant(rng: random.Random, pod: Document) -> None:
+    pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", ()), {"key": f"k{rng.randrange(100)}", "operator": "Exists"}]
+
+
+def _resized(rng: random.Random, pod: Document) -> None:
+    for one in pod["spec"].get("containers", ()):
+        one.setdefault("resources", {}).setdefault("requests", {})["cpu"] = rng.choice(("1m", "10m", "3", "50"))
+
+
+def _other_image(rng: random.Random, pod: Document) -> None:
+    for one in pod["spec"].get("containers", ()):
+        one["image"] = f"app:{rng.randrange(100)}"
+
+
+def _reported(rng: random.Random, pod: Document) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": str(rng.randrange(100))}
+    pod.setdefault("status", {})["conditions"] = [condition]
+
+
+def _nominated(rng: random.Random, pod: Document) -> None:
+    pod.setdefault("status", {})["nominatedNodeName"] = f"n{rng.randrange(3)}"
+
+
+def _leaving(rng: random.Random, pod: Document) -> None:
+    pod["metadata"]["deletionTimestamp"] = f"2026-01-01T00:00:{rng.randrange(10, 60)}Z"
+
+
+def _unchanged(rng: random.Random, pod: Document) -> None:
+    del rng, pod
+
+
+def _as_it_was(rng: random.Random, pod: Document) -> None:
+    """Exchange two tolerations, which keeps their number."""
+    held = pod["spec"].get("tolerations") or []
+    pod["spec"]["tolerations"] = [*held[1:], *held[:1]]
+    _annotated(rng, pod)
+
+
+OF_PODS: Final = (
+    _annotated, _labelled, _finalized, _owned, _tolerant, _resized, _other_image, _reported, _nominated, _leaving, _unchanged,
+    _as_it_was,
+)  # fmt: skip
 
 
 # -- kinds of change ------------------------------------------------------------------------------------------------------
@@ -163,9 +265,13 @@ def _other_updated(rng: random.Random, present: list[Document], release: str) ->
 
 
 def _kinds(release: str) -> tuple[str, ...]:
+    return (*KINDS, *(OF_DEVICES if _has_devices(release) else ()))
+
+
+def _has_devices(release: str) -> bool:
     emulated = find_release(release)
     assert emulated is not None
-    return (*KINDS, *(OF_DEVICES if emulated.gates["DynamicResourceAllocation"].default else ()))
+    return "DynamicResources" not in emulated.lacks and emulated.gates["DynamicResourceAllocation"].default
 
 
 KINDS_OF_CHANGE: Final = (

@@ -67,11 +67,22 @@ def recorded() -> tuple[Document, ...]:
     return tuple(found)
 
 
+@cache
+def old_configurations() -> tuple[Document, ...]:
+    """Return the recorded Policies and v1beta1 configurations of 1.21, each under its field of a scenario."""
+    paths = sorted((DATA / "v1.21").rglob("*.jsonl.gz"))
+    found = ({field: document[field]} for path in paths for document in documents(path) for field in ("policy", "config")
+             if document.get(field))  # fmt: skip
+    return tuple(found)
+
+
 class Variation(NamedTuple):
-    """What the clusters vary: all have a random configuration, all open feature gates that are off by default, or neither."""
+    """What the clusters vary: all have a random configuration, all open feature gates that are off by default, all have a
+    Policy or a configuration of 1.21, or none of it."""
 
     configured: bool = False
     opens_gates: bool = False
+    old: bool = False
 
 
 PLAIN = Variation()
@@ -98,6 +109,11 @@ def cluster(seed: int, release: str, variation: Variation = PLAIN) -> Document:
     else:
         for pod in (o for o in made["objects"] if o["kind"] == "Pod"):
             pod["spec"].pop("schedulerName", None)
+    if variation.old:
+        made.pop("config", None)
+        made |= rng.choice(old_configurations())
+        for pod in (o for o in made["objects"] if o["kind"] == "Pod"):
+            pod["spec"]["schedulerName"] = "default-scheduler"
     if variation.opens_gates:
         made["featureGates"] = _opened(rng, release)
     elif rng.random() < 0.2:

@@ -13,9 +13,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from moorage.releases import find_release
+
 Document = dict[str, Any]
 
-VERSION: Final = "kubescheduler.config.k8s.io/v1"
+GROUP: Final = "kubescheduler.config.k8s.io"
+VERSION: Final = f"{GROUP}/v1"
+VERSIONS: Final = ("v1", "v1beta3", "v1beta2", "v2")
 #: Plugins that a profile can lack without being refused, and those that score.
 FILTERS: Final = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions",
@@ -169,7 +173,7 @@ def document(seed: int, release: str) -> Document:
     """Return the text of a configuration that may have faults, in the form that recorders and ``answers`` read."""
     rng = random.Random(f"{release} configuration {seed}")
     made: Document = {
-        "apiVersion": rng.choice((*[VERSION] * 20, VERSION + "beta3", VERSION + "beta2", "kubescheduler.config.k8s.io/v2")),
+        "apiVersion": rng.choice(_versions(release)),
         "kind": "KubeSchedulerConfiguration",
         "profiles": [_any_profile(rng, at) for at in range(rng.choice((1, 1, 1, 2)))],
     }
@@ -177,6 +181,13 @@ def document(seed: int, release: str) -> Document:
         del made["profiles"]
     made |= _some(rng, 0.06, TOP)
     return {"name": f"configuration-{seed}", "release": release, "text": json.dumps(made)}
+
+
+def _versions(release: str) -> list[str]:
+    """Return each version as often as it is to be drawn: those that the release reads most."""
+    found = find_release(release)
+    read = {"v1"} if found is None else {one for one in found.documents if one.startswith("v")}
+    return [f"{GROUP}/{one}" for one in VERSIONS for _ in range(20 if one in read else 1)]
 
 
 def _some(rng: random.Random, chance: float, fields: dict[str, Sequence[Any]]) -> Document:

@@ -1,7 +1,8 @@
 """Random clusters and configurations with kube-scheduler's answers: the clusters were decided differently here at first.
 
-``tests/data/conformance/bred`` has a file of clusters for each release, and configurations that a release reads differently
-from the next one. Random clusters are not made from these, so that a seed keeps its cluster.
+``tests/data/conformance/bred`` has a file of clusters for each release, configurations that a release reads differently
+from the next one, and configurations in beta versions. Random clusters are not made from these, so that a seed keeps its
+cluster.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.conformance.test_recorded import BUNDLED, documents
 
 PATHS = sorted((BUNDLED / "bred").glob("v*.jsonl.gz"))
 CONFIGURATIONS = documents(BUNDLED / "bred" / "configurations.jsonl.gz")
+BETAS = documents(BUNDLED / "bred" / "betas.jsonl.gz")
 SINCE_1_30 = [name for name, one in RELEASES.items() if one.minor >= 30]
 
 
@@ -28,7 +30,7 @@ def test_every_recorded_decision_is_ours(path):
     assert [(one["name"], line) for one in documents(path) for line in decided_otherwise(one["expected"], one)] == []
 
 
-@pytest.mark.parametrize("document", CONFIGURATIONS, ids=lambda one: f"{one['release']}-{one['name']}")
+@pytest.mark.parametrize("document", [*CONFIGURATIONS, *BETAS], ids=lambda one: f"{one['release']}-{one['name']}")
 def test_a_configuration_is_read_as_recorded(document):
     assert list(differences(document["expected"], answer(document))) == []
 

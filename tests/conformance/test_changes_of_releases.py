@@ -1,6 +1,8 @@
 """Which pods a change wakes, recorded with kube-scheduler: one scenario for each rule of waking that ended with a release.
 
-``about`` names the rule: a plugin, the events that plugins name without hints, or that hints are off.
+``about`` names the rule: a plugin, the events that plugins name and what their hints look at, that hints are off or closed,
+that those of 1.29 look at no change, that any update of a waiting pod retries it, that a pod waits after an error, or that
+events which no plugin names retry it and pods in flight.
 """
 
 from __future__ import annotations
@@ -28,6 +30,14 @@ def with_the_newer_rule(document):
         return replace(release, event_kinds=newer[release.name])
     if about == "hints on":
         return replace(release, gates={**release.gates, HINTS: release.gates[HINTS]._replace(default=True)})
+    if about == "hints look at changes":
+        return replace(release, event_kinds="")
+    if about == "own updates":
+        return replace(release, any_own_update_wakes=False)
+    if about == "errors wait":
+        return replace(release, parks_errors=False)
+    if about == "moving kinds":
+        return replace(release, moving_kinds=frozenset())
     variants = {**release.variants, about: newer_rule(release, about)}
     return replace(release, variants={name: ended for name, ended in variants.items() if ended})
 
@@ -39,6 +49,9 @@ def test_a_change_wakes_the_recorded_pods(document):
 
 @pytest.mark.parametrize("document", RECORDED, ids=lambda one: f"{one['release']}-{one['name']}")
 def test_it_wakes_others_under_the_newer_rule(document):
+    if document["about"] == "hints closed":
+        assert answered({**document, "featureGates": {}}) != document["expected"]["changes"]
+        return
     with mock.patch.dict(RELEASES, {document["release"]: with_the_newer_rule(document)}), nothing_resolved():
         assert answered(document) != document["expected"]["changes"]
 

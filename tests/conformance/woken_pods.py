@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.core import Node, Pod
@@ -12,14 +12,18 @@ from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
 from moorage.cycle.cycle import Cycle
 from moorage.engine.builder import build_scheduler
+from moorage.engine.dropped_fields import pod_reader
 from moorage.engine.facts import Gone, Seen
 from moorage.engine.loading import ConfigSource, load_source
+from moorage.engine.queueing_hints import ERRORS
 from moorage.engine.scheduler import Scheduler
-from moorage.queue import QueuePlace
+from moorage.queue import QueuedPod, QueuePlace
 from moorage.state.pod_info import PodInfo
 from moorage.testing.scenarios import known_kinds, recorded_release
 
 Document = Mapping[str, Any]
+#: Pod → the plugins that reject it.
+Plugins = Mapping[str, list[str]]
 WOKEN: Final = {QueuePlace.ACTIVE, QueuePlace.BACKOFF}
 
 
@@ -38,13 +42,20 @@ def _followed(scheduler: Scheduler, document: Document) -> Iterator[dict[str, li
     objects = [_object(data) for data in document["objects"]]
     for obj in objects:
         scheduler.observe(Seen(obj), 0.0)
-    pending = [PodInfo(obj) for obj in objects if isinstance(obj, Pod) and not obj.spec.node_name]
+    read = pod_reader(scheduler.gates)
+    pending = {obj.uid: PodInfo(read(obj)) for obj in objects if isinstance(obj, Pod) and not obj.spec.node_name}
     for at, change in enumerate(document["changes"]):
         now = 1000.0 * (at + 1)
-        parked = _park(scheduler, pending, change["rejectedBy"], now)
+        in_flight = change.get("inFlight", {})
+        parked, flying = _park(scheduler, pending.values(), change["rejectedBy"], in_flight, now)
         obj = _object(change.get("set") or change["delete"], version=str(at + 2))
         scheduler.observe(Seen(obj) if "set" in change else Gone(obj), now)
-        yield {"parked": parked, "woken": sorted(pod.key for pod in pending if _place(scheduler, pod) in WOKEN)}
+        after_error = (ERRORS,) if scheduler.gates.emulated.parks_errors else ()
+        for queued in flying:
+            scheduler.queue.requeue(queued, now, rejected_by=in_flight[queued.pod.key] or after_error)
+        if obj.uid in pending and isinstance(obj, Pod) and not obj.spec.node_name:
+            pending[obj.uid] = PodInfo(read(obj))
+        yield {"parked": parked, "woken": sorted(pod.key for pod in pending.values() if _place(scheduler, pod) in WOKEN)}
 
 
 def _place(scheduler: Scheduler, pod: PodInfo) -> QueuePlace | None:
@@ -52,18 +63,24 @@ def _place(scheduler: Scheduler, pod: PodInfo) -> QueuePlace | None:
     return None if queued is None else queued.place
 
 
-def _park(scheduler: Scheduler, pending: list[PodInfo], rejected_by: Mapping[str, list[str]], now: float) -> list[str]:
+def _park(
+    scheduler: Scheduler, pending: Iterable[PodInfo], rejected_by: Plugins, in_flight: Plugins, now: float
+) -> tuple[list[str], list[QueuedPod]]:
+    """Let pods wait that plugins rejected, and begin attempts of others; return all of them, and those in flight."""
     queue = scheduler.queue
     for pod in pending:
         queue.delete(pod, now)
     for pod in pending:
-        if rejected_by.get(pod.key):
+        if rejected_by.get(pod.key) or pod.key in in_flight:
             queue.add(pod, now)
-    parked = []
+    tried, flying = [], []
     while (queued := queue.pop(now)) is not None:
-        queue.requeue(queued, now, rejected_by=rejected_by[queued.pod.key])
-        parked.append(queued.pod.key)
-    return sorted(parked)
+        if queued.pod.key in in_flight:
+            flying.append(queued)
+        else:
+            queue.requeue(queued, now, rejected_by=rejected_by[queued.pod.key])
+        tried.append(queued.pod.key)
+    return sorted(tried), flying
 
 
 def _object(data: Document, version: str = "1") -> Object:

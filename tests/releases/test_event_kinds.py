@@ -14,7 +14,7 @@ def kinds_of(version, plugin):
     return {event.resource: event.action for event in events}
 
 
-@pytest.mark.parametrize("version", ["1.23", "1.24", "1.25", "1.26", "1.27", "1.28", "1.29"])
+@pytest.mark.parametrize("version", ["1.22", "1.23", "1.24", "1.25", "1.26", "1.27", "1.28", "1.29"])
 def test_fewer_events_wake_pods_up_to_1_29(version):
     added = Action.ADD
     assert kinds_of(version, "NodeUnschedulable") == {Resource.NODE: added | Action.UPDATE_NODE_TAINT}
@@ -35,3 +35,8 @@ def test_fewer_node_updates_wake_pods_in_1_23():
     for plugin, update in {**updates, "TaintToleration": taint}.items():
         assert kinds_of("1.23", plugin)[Resource.NODE] == Action.ADD | update
         assert kinds_of("1.24", plugin)[Resource.NODE] == Action.ADD | Action.UPDATE
+
+
+def test_any_node_update_wakes_pods_that_wait_for_volumes_in_1_22():
+    assert kinds_of("1.22", "VolumeBinding")[Resource.NODE] == Action.ADD | Action.UPDATE
+    assert kinds_of("1.23", "VolumeBinding")[Resource.NODE] == Action.ADD | Action.UPDATE_NODE_LABEL

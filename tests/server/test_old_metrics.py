@@ -1,4 +1,4 @@
-"""The metrics of 1.19 to 1.21: those that their sources have, under their names, with their labels."""
+"""The metrics of earlier releases: those that their sources have, under their names, with their labels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import pytest
 from moorage.framework.features import FeatureGates
 from moorage.releases import find_release
 from moorage.server.metric_specs import SPECS
-from moorage.server.metric_types import Filter
-from moorage.server.old_metric_specs import specs_of
-from moorage.server.scheduler_metrics import SchedulerMetrics, registry_of
+from moorage.server.metric_types import Filter, Gauge
+from moorage.server.scheduler_metrics import SchedulerMetrics, registry_of, specs_of
 
-#: From pkg/scheduler/metrics/metrics.go of 1.19, 1.20 and 1.21, less what each had deprecated: name → labels.
+#: From pkg/scheduler/metrics/metrics.go of 1.19 to 1.22: name → labels.
 UPSTREAM = {
     "scheduler_e2e_scheduling_duration_seconds": ("result", "profile"),
     "scheduler_framework_extension_point_duration_seconds": ("extension_point", "status", "profile"),
@@ -27,34 +26,52 @@ UPSTREAM = {
     "scheduler_scheduler_cache_size": ("type",),
     "scheduler_scheduler_goroutines": ("work",),
     "scheduler_scheduling_algorithm_duration_seconds": (),
+    "scheduler_volume_binder_cache_requests_total": ("operation",),
+    "scheduler_volume_scheduling_stage_error_total": ("operation",),
 }
+#: Metrics that 1.20 deprecates.
+_BINDING = {"scheduler_binding_duration_seconds", "scheduler_scheduling_algorithm_preemption_evaluation_seconds"}
+#: Metrics that 1.19 deprecates.
+_OF_1_19 = {
+    "scheduler_scheduling_algorithm_predicate_evaluation_seconds", "scheduler_scheduling_algorithm_priority_evaluation_seconds",
+    "scheduler_scheduling_duration_seconds", "scheduler_volume_scheduling_duration_seconds",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("release", ["1.19", "1.20", "1.21"])
-def test_the_metrics_are_those_of_the_release(release):
-    specs = [spec for spec in specs_of(release).values() if spec.name.startswith("scheduler_") and not spec.hidden]
-    assert {spec.name: spec.labels for spec in specs} == UPSTREAM
-    assert {spec.stability for spec in specs} == {"ALPHA"}
-    assert specs_of(release).keys() == SPECS.keys()
+@pytest.mark.parametrize(
+    ("release", "others", "deprecated"),
+    [
+        ("1.19", _BINDING | _OF_1_19, _OF_1_19),
+        ("1.20", _BINDING, _BINDING),
+        ("1.21", set(), set()),
+        ("1.22.6", set(), set()),
+    ],
+)
+def test_the_metrics_are_those_of_the_release(release, others, deprecated):
+    specs = {one.name: one for one in specs_of(release).values() if one.name.startswith("scheduler_") and not one.hidden}
+    assert {name: spec.labels for name, spec in specs.items() if name not in others} == UPSTREAM
+    assert specs.keys() >= others
+    assert {name for name, spec in specs.items() if spec.deprecated} == deprecated
+    assert {spec.stability for spec in specs.values()} == {"ALPHA"}
 
 
-#: The metrics of 1.23, without ``scheduler_``, from its source; and what each release after it added and removed.
-IN_1_23 = """
+#: The metrics of 1.22, without ``scheduler_``, from its source; and what each release after it added and removed.
+IN_1_22 = """
     framework_extension_point_duration_seconds scheduler_goroutines pending_pods permit_wait_duration_seconds
     plugin_execution_duration_seconds pod_scheduling_attempts preemption_attempts_total preemption_victims
     queue_incoming_pods_total schedule_attempts_total scheduler_cache_size scheduling_algorithm_duration_seconds
-    scheduling_attempt_duration_seconds volume_binder_cache_requests_total
-    volume_scheduling_stage_error_total
+    volume_binder_cache_requests_total volume_scheduling_stage_error_total
 """
 CHANGED = {
-    "1.23": ("pod_scheduling_duration_seconds", ""),
-    "1.24": ("unschedulable_pods", ""),
+    "1.22": ("e2e_scheduling_duration_seconds pod_scheduling_duration_seconds", ""),
+    "1.23": ("scheduling_attempt_duration_seconds", ""),
+    "1.24": ("unschedulable_pods", "e2e_scheduling_duration_seconds"),
     "1.25": ("", ""),
-    "1.26": ("goroutines", "scheduler_goroutines"),
-    "1.27": ("plugin_evaluation_total", ""),
+    "1.26": ("goroutines", ""),
+    "1.27": ("plugin_evaluation_total", "scheduler_goroutines"),
     "1.28": ("", ""),
-    "1.29": ("pod_scheduling_sli_duration_seconds", "pod_scheduling_duration_seconds"),
-    "1.30": ("", ""),
+    "1.29": ("pod_scheduling_sli_duration_seconds", ""),
+    "1.30": ("", "pod_scheduling_duration_seconds"),
     "1.31": ("event_handling_duration_seconds queueing_hint_execution_duration_seconds", ""),
     "1.32": ("inflight_events preemption_goroutines_duration_seconds preemption_goroutines_execution_total", ""),
     "1.33": ("cache_size", ""),
@@ -81,8 +98,8 @@ CHANGED = {
 BETA_SINCE_1_36 = {"goroutines", "permit_wait_duration_seconds", "plugin_evaluation_total", "unschedulable_pods"}
 
 
-def test_each_release_from_1_23_on_has_the_metrics_of_its_source():
-    expected = set(IN_1_23.split())
+def test_each_release_from_1_22_on_has_the_metrics_of_its_source():
+    expected = set(IN_1_22.split())
     for release, (added, removed) in CHANGED.items():
         expected = (expected | set(added.split())) - set(removed.split())
         specs = specs_of(find_release(release).name).values()
@@ -107,7 +124,7 @@ def test_metrics_that_need_a_gate_are_shown_if_it_is_open(gates, prefix, shown):
 
 
 def test_the_current_release_renames_and_hides_no_metric():
-    assert specs_of("1.36") is SPECS
+    assert specs_of("1.36") == SPECS
     assert not any(spec.hidden for spec in SPECS.values())
 
 
@@ -123,3 +140,41 @@ def test_hidden_metrics_are_counted_and_not_shown():
     assert "scheduler_permit_wait_duration_seconds" in shown
     assert "scheduler_event_handling_duration_seconds" not in shown
     assert "disabled_metrics" not in shown
+
+
+#: Release → a metric that it shows under its new and its deprecated name.
+RENAMED = {
+    "1.23.5": ("scheduler_scheduling_attempt_duration_seconds", "scheduler_e2e_scheduling_duration_seconds", "1.23.0"),
+    "1.29.14": ("scheduler_pod_scheduling_sli_duration_seconds", "scheduler_pod_scheduling_duration_seconds", "1.29.0"),
+}
+
+
+@pytest.mark.parametrize(("release", "new", "old", "since"), [(release, *one) for release, one in RENAMED.items()])
+def test_a_deprecated_metric_has_the_values_of_the_one_that_replaced_it(release, new, old, since):
+    meter = SchedulerMetrics(lambda: 0.0, FeatureGates(release=release))
+    meter._attempt_s.observe(0.5, "scheduled", "default-scheduler")
+    meter._sli_s.observe(0.5, "1")
+    found = {one.name: one for one in registry_of(meter.families, Filter(), release)[0].collect()}
+    values = [[(sample.labels, sample.value) for sample in found[name].samples] for name in (new, old)]
+    assert values[0] == values[1]
+    assert f"(Deprecated since {since}) E2e" in found[old].documentation
+
+
+@pytest.mark.parametrize(("release", "old"), [("1.24.17", RENAMED["1.23.5"][1]), ("1.30.10", RENAMED["1.29.14"][1])])
+def test_a_hidden_metric_is_shown_on_request(release, old):
+    meter = SchedulerMetrics(lambda: 0.0, FeatureGates(release=release))
+    meter._attempt_s.observe(0.5, "scheduled", "default-scheduler")
+    meter._sli_s.observe(0.5, "1")
+    for shown in (Filter(), Filter(hidden_too=True)):
+        found = {one.name for one in registry_of(meter.families, shown, release)[0].collect()}
+        assert (old in found) is shown.hidden_too
+        assert "scheduler_cache_size" not in found, "the release does not have it"
+
+
+def test_a_deprecated_metric_has_the_label_of_its_release():
+    specs = specs_of("1.26.15")
+    assert specs["scheduler_goroutines"].labels == ("operation",)
+    gauge = Gauge(specs["scheduler_goroutines"], lambda: [(("binding",), 2.0)])
+    found = {one.name: one for one in registry_of([gauge], Filter(), "1.26.15")[0].collect()}
+    assert found["scheduler_scheduler_goroutines"].samples[0].labels == {"work": "binding"}
+    assert found["scheduler_goroutines"].samples[0].labels == {"operation": "binding"}

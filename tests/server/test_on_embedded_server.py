@@ -7,6 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -167,7 +168,7 @@ def test_a_running_scheduler_explains_its_pods():
     async def main():
         async with live_on(Store(time.time, random.Random(5), b"k")) as rest:
             explainer = LiveExplainer(rest.live, rest.live.loop.scheduler.profiles, load_options(Options()))
-            early = await explainer.answer({"pod": "stuck"})
+            early = await explainer.answer({"pod": "stuck", "changes": "1"})
             await make_node(rest, "n1")
             await make_pod(rest, "low")
             await make_pod(rest, "stuck", cpu="8")
@@ -181,13 +182,19 @@ def test_a_running_scheduler_explains_its_pods():
             await until(tried, rest.reports)
 
             async def answered():
-                page = await explainer.answer({"pod": "default/stuck"})
+                page = await explainer.answer({"pod": "default/stuck", "changes": "0"})
                 return page if "Insufficient cpu" in page.body else None
 
             whole = await until(answered, rest.reports)
-            searched = [await explainer.answer({"pod": name, "changes": "1"}) for name in ("stuck", "low")]
-            pages = [await explainer.answer({"pod": name, "output": "text"}) for name in ("stuck", "low", "theirs", "none")]
-            crowd = await asyncio.gather(*(explainer.answer({"pod": "stuck"}) for _ in range(12)))
+            searched = [
+                await explainer.answer({"pod": "stuck", "changes": "1"}),
+                await explainer.answer({"pod": "low", "changes": "1"}),
+            ]
+            pages = [
+                await explainer.answer({"pod": name, "output": "text", "changes": "0"})
+                for name in ("stuck", "low", "theirs", "none")
+            ]
+            crowd = await asyncio.gather(*(explainer.answer({"pod": "stuck", "changes": "0"}) for _ in range(12)))
             return early, whole, searched, pages, crowd
 
     early, whole, searched, (stuck, low, theirs, missing), crowd = asyncio.run(main())
@@ -198,7 +205,7 @@ def test_a_running_scheduler_explains_its_pods():
     assert list(violations(document, schema, root=schema)) == []
     assert document["answer"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert document["answer"]["changes"] == []
-    unsearched = "changes that would place the pod were not searched for; add changes=1 to the address"
+    unsearched = "changes that would place the pod were not searched for; leave changes=0 out of the address"
     assert document["input"]["notes"] == [unsearched]
     assert document["input"]["takenAt"]
     changed, placed = (json.loads(page.body) for page in searched)
@@ -225,6 +232,22 @@ def test_a_running_scheduler_explains_its_pods():
 def test_queries_that_a_running_scheduler_rejects(query, text):
     page = asyncio.run(LiveExplainer(None, {}, None).answer(query))
     assert (page.status, text in page.body) == (400, True)
+
+
+def test_only_the_first_answer_waits_for_a_thread_that_loads_the_laboratory(monkeypatch):
+    async def main():
+        explainer = LiveExplainer(SimpleNamespace(not_synced=["pods"]), {}, None)
+        return [(await explainer.answer({"pod": "a"})).status for _ in range(3)]
+
+    hops = []
+
+    async def to_thread(run, *args):
+        hops.append(run)
+        return run(*args)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    assert asyncio.run(main()) == [503] * 3
+    assert len(hops) == 1
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
-"""The flags of kube-scheduler 1.19, 1.20 and 1.21, for ``moorage run --emulate``.
+"""The flags of kube-scheduler 1.19 to 1.22, for ``moorage run --emulate``.
 
 Flags that 1.36 still has are taken from ``run_flags`` with the default of the older release; the others are defined here.
 ``--help`` marks the flags that are accepted but have no effect.
 
-Source  kube-scheduler 1.19, 1.20 and 1.21, cmd/kube-scheduler/app/options; apiserver/pkg/server/options; component-base/config,
+Source  kube-scheduler 1.19 to 1.22, cmd/kube-scheduler/app/options; apiserver/pkg/server/options; component-base/config,
         logs and metrics; klog/v2
 """
 
@@ -19,7 +19,7 @@ from moorage.config.legacy_serving import DEFAULT_HOST, DEFAULT_PORT
 from moorage.config.release_1_21 import LOCKS, PROVIDERS
 from moorage.releases import RELEASES, Release
 
-__all__ = ["GONE", "IDLE", "NOT_WITH_CONFIG", "flags_of"]
+__all__ = ["GONE", "IDLE", "flags_of", "ignored_with_config"]
 
 _ALONE: Final = "Not with --config."
 _COMPATIBLE: Final = "accepted for compatibility."
@@ -140,46 +140,53 @@ _SECTIONS: Final[Mapping[str, str]] = {
     """,
     "Moorage": " ".join(flag.name for flag in FLAGS if flag.section == "Moorage"),
 }
-#: Flags that were introduced after 1.19, with their first release.
-_SINCE: Final = {
-    "experimental-logging-sanitization": "1.20", "one-output": "1.20",
-    "allow-metric-labels": "1.21", "disabled-metrics": "1.21", "permit-address-sharing": "1.21",
-}  # fmt: skip
 #: Help texts that differ from those of 1.36.
 _HELP: Final = {
     "config": "A KubeSchedulerConfiguration v1beta1; without it, the flags are the configuration.",
-    "leader-elect-resource-lock": f"The type of resource object used for locking: {', '.join(LOCKS)}. {_ALONE}",
+    "leader-elect-resource-lock": f"The type of resource object used for locking: {', '.join(LOCKS)}.",
+}
+#: Help texts of 1.22 that differ from those of 1.21.
+_HELP_1_22: Final = {
+    "config": "A KubeSchedulerConfiguration v1beta1 or v1beta2; without it, the flags are the configuration.",
+    "policy-config-file": "DEPRECATED: file with a scheduler Policy; used without --policy-configmap or with "
+    "--use-legacy-policy-config. It replaces the profiles of --config.",
+    "policy-configmap": "DEPRECATED: name of the ConfigMap whose key policy.cfg holds a Policy; it must exist at startup. It "
+    "replaces the profiles of --config.",
 }
 
 #: Flags of these releases that 1.36 does not have, and those of them that have no effect here.
 GONE: Final = _OWN
 IDLE: Final = frozenset(flag.name for flag in _LOGS)
-#: Flags that a configuration file overrides. A ``port`` of 0 still takes effect.
-NOT_WITH_CONFIG: Final = frozenset([
+_NOT_WITH_CONFIG: Final = frozenset([
     "address", "contention-profiling", "hard-pod-affinity-symmetric-weight", "kube-api-burst", "kube-api-content-type",
     "kube-api-qps", "kubeconfig", "lock-object-name", "lock-object-namespace", "port", "profiling", "scheduler-name",
-    *_SECTIONS["Leader election"].split(),
 ])  # fmt: skip
 
 
 def flags_of(name: str) -> tuple[Flag, ...]:
-    """Return the flags of one of the releases in ``LEGACY``, in the order of help."""
+    """Return the flags of one of the releases 1.19 to 1.22, in the order of help."""
     release = RELEASES[name]
-    return tuple(
-        _flag(flag, section, release)
-        for section, names in _SECTIONS.items()
-        for flag in names.split()
-        if flag not in _SINCE or RELEASES[_SINCE[flag]].minor <= release.minor
-    )
+    has = release.own_flags | (_TODAY.keys() - release.lacks_flags)
+    return tuple(_flag(flag, section, release) for section, names in _SECTIONS.items() for flag in names.split() if flag in has)
+
+
+def ignored_with_config(release: Release) -> frozenset[str]:
+    """Return the flags that a configuration file overrides. A ``port`` of 0 still takes effect."""
+    if release.election_flags_override:
+        return _NOT_WITH_CONFIG
+    return _NOT_WITH_CONFIG.union(_SECTIONS["Leader election"].split())
 
 
 def _flag(name: str, section: str, release: Release) -> Flag:
     flag = replace(_OWN.get(name) or _TODAY[name], section=section)
-    changed: dict[str, Any] = {"help": _HELP[name]} if name in _HELP else {}
+    texts = _HELP if release.legacy_flags else {**_HELP, **_HELP_1_22}
+    changed: dict[str, Any] = {"help": texts.get(name, flag.help)}
     if name == "leader-elect-resource-lock":
         changed["default"] = release.default_lock
     elif name == "authorization-always-allow-paths":
         changed["default"] = release.open_paths
-    elif section == "Leader election":
-        changed["help"] = f"{flag.help} {_ALONE}"
+    if section == "Leader election" and not release.election_flags_override:
+        changed["help"] += f" {_ALONE}"
+    if name.startswith("lock-object-") and release.election_flags_override:
+        changed["sets"] = ""  # --leader-elect-resource-… wins in any order
     return replace(flag, **changed)

@@ -1,24 +1,26 @@
-"""The semantics of the flags of kube-scheduler 1.19 to 1.21: validation, warnings, and their combination with ``--config``.
+"""The semantics of the flags of kube-scheduler 1.19 to 1.22: validation, warnings, and their combination with ``--config``.
 
-Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: options.go, deprecated.go, insecure_serving.go; component-base,
-        logs and metrics
+Source  kube-scheduler 1.21 and 1.22, cmd/kube-scheduler/app/options: options.go, deprecated.go, insecure_serving.go;
+        component-base, logs and metrics; apiserver, authentication.go
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import structs
+
 from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
-from moorage.cli.legacy_flags import IDLE, NOT_WITH_CONFIG
+from moorage.cli.legacy_flags import IDLE, ignored_with_config
 from moorage.cli.pflag import Given
+from moorage.cli.removed_flags import flag_warnings
 from moorage.cli.run_flags import LEADER_FIELDS
 from moorage.cli.run_release import Era
+from moorage.cli.run_serving import empty_header_faults, metric_faults
 from moorage.config.algorithm import Algorithm
-from moorage.config.api_versions import V1BETA1
 from moorage.config.configuration import LeaderElection
 from moorage.config.document_reader import read_text
 from moorage.config.legacy_serving import Addresses, is_ip, join_host_port
@@ -32,7 +34,10 @@ __all__ = ["POLICY_KEY", "OldFlags", "policy_of", "policy_text"]
 POLICY_KEY: Final = "policy.cfg"
 _SYSTEM: Final = "kube-system"
 _MOST_PORT: Final = 65535
-_METRIC_LABEL: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*,[a-zA-Z_][a-zA-Z0-9_]*")
+#: Flag for the lock object → the flag of leader election that replaces it.
+_LOCK_OBJECT: Final = {
+    "lock-object-name": "leader-elect-resource-name", "lock-object-namespace": "leader-elect-resource-namespace",
+}  # fmt: skip
 _FORMATS: Final = ("json", "text")
 #: Flags that only the text log format supports, spelled as klog spells them.
 _FOR_TEXT: Final = (*sorted((IDLE | {"vmodule"}) - {"experimental-logging-sanitization"}), "log-flush-frequency")
@@ -68,15 +73,16 @@ class OldFlags:
 
     def _faults(self) -> Iterator[str]:
         given = self.given
-        if given["kube-api-burst"] < 0:
-            yield str(Fault("Invalid value", "clientConnection.burst", "must be non-negative", given["kube-api-burst"]))
-        yield from map(str, leader_election_faults(self.leader_election, V1BETA1))
+        if self.era.emulated.legacy_flags:
+            yield from self._component_faults()
         if not 0 <= given["secure-port"] <= _MOST_PORT:
             yield f"--secure-port {given['secure-port']} must be between 0 and 65535, inclusive. 0 for turning off secure port"
         if not 0 <= given["port"] <= _MOST_PORT:
             yield f"--port {given['port']} must be between 0 and 65535, inclusive. 0 for turning off insecure (HTTP) port"
         if not is_ip(given["address"]):
             yield f"--address {given['address']} is an invalid IP address"
+        if not self.era.emulated.legacy_flags:
+            yield from empty_header_faults(given)
         if given["use-legacy-policy-config"] and not given["policy-config-file"]:
             yield str(Fault("Required value", "policyConfigFile", "required when --use-legacy-policy-config is true"))
         weight = given["hard-pod-affinity-symmetric-weight"]
@@ -88,42 +94,37 @@ class OldFlags:
         yield from self._metric_faults()
         yield from self._log_faults()
 
+    def _component_faults(self) -> Iterator[str]:
+        burst = self.given["kube-api-burst"]
+        if burst < 0:
+            yield str(Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst))
+        yield from map(str, leader_election_faults(self.leader_election(), self.era.emulated))
+
     def _metric_faults(self) -> Iterator[str]:
-        before = self.era.emulated.previous
-        if self.given["show-hidden-metrics-for-version"] not in {"", before}:
-            yield (
-                f"--show-hidden-metrics-for-version must be omitted or have the value '{before}'. "
-                "Only the previous minor version is allowed"
-            )
-        if any(not _METRIC_LABEL.fullmatch(key) for key in self.given["allow-metric-labels"]):
-            yield (
-                "--allow-metric-labels must has a list of kv pair with format `metricName:labelName=labelValue, labelValue,...`"
-            )
+        yield from metric_faults(self.given, self.era.emulated, self.given["allow-metric-labels"])
 
     def _log_faults(self) -> Iterator[str]:
-        given = self.given
-        if given["logging-format"] != "text":
+        given, form = self.given, self.given["logging-format"]
+        names_field = not self.era.emulated.legacy_flags
+        if form != "text":
             changed = [flag for flag in self.era.flags if flag.name in _FOR_TEXT and given[flag.key] != flag.default]
             for flag in sorted(changed, key=lambda flag: _FOR_TEXT.index(flag.name)):
                 name = flag.name if flag.name == "log-flush-frequency" else flag.name.replace("-", "_")
-                yield f"non-default logging format doesn't honor flag: {name}"
-        if given["logging-format"] not in _FORMATS:
-            yield f"unsupported log format: {given['logging-format']}"
+                if names_field:
+                    yield _format_fault(form, f"Non-default format doesn't honor flag: {name}")
+                else:
+                    yield f"non-default logging format doesn't honor flag: {name}"
+        if form not in _FORMATS:
+            yield _format_fault(form, "Unsupported log format") if names_field else f"unsupported log format: {form}"
 
     # -- warnings -------------------------------------------------------------------------------------------------------
 
     def warnings(self) -> Iterator[str]:
         """Yield a line for each deprecated flag, one for overridden flags and one for flags without effect."""
         given = self.given
-        for flag in self.era.flags:
-            if flag.instead and flag.name in given.changed:
-                yield f"Flag --{flag.name} has been deprecated, {flag.instead}"
-        ignored = sorted(name for name in given.changed & NOT_WITH_CONFIG if name != "port" or given["port"])
-        if ignored and self.has_config:
-            yield f"Ignored, because --config is given: --{', --'.join(ignored)}; set it in {given['config']}"
-        idle = sorted(given.changed & IDLE)
-        if idle:
-            yield f"No effect, because logs go to standard error: --{', --'.join(idle)}"
+        overridden = given.changed & ignored_with_config(self.era.emulated) if self.has_config else ()
+        ignored = (name for name in overridden if name != "port" or given["port"])
+        yield from flag_warnings(given, self.era.flags, ignored)
         beside = [name for name in ("algorithm-provider", "hard-pod-affinity-symmetric-weight") if name in given.changed]
         if beside and (self.policy_file or self.config_map or self.is_policy):
             yield f"Ignored, because a Policy is given: --{', --'.join(beside)}"
@@ -145,8 +146,10 @@ class OldFlags:
             return None
         return given["policy-configmap-namespace"] or _SYSTEM, given["policy-configmap"]
 
-    def algorithm(self, read_config_map: Callable[[str, str], bytes]) -> Algorithm:
-        """Return the algorithm to run. ``read_config_map(namespace, name)`` returns the Policy of a ConfigMap.
+    def algorithm(self, read_config_map: Callable[[str, str], bytes]) -> Algorithm | None:
+        """Return the algorithm to run; None for that of the configuration alone.
+
+        ``read_config_map(namespace, name)`` returns the Policy of a ConfigMap.
 
         Raises  InputError for a Policy that cannot be read
         """
@@ -159,6 +162,8 @@ class OldFlags:
             policy, where = read_config_map(namespace, name), f"configmap {namespace}/{name}"
         elif self.is_policy:
             policy, where = self.era.config, given["config"]
+        elif not self.era.emulated.legacy_flags:
+            return None
         weight = given["hard-pod-affinity-symmetric-weight"]
         return Algorithm(
             given["algorithm-provider"],
@@ -182,9 +187,21 @@ class OldFlags:
         off = "port" in self.given.changed and not self.given["port"]
         return Addresses("", "") if off else addresses
 
-    @property
-    def leader_election(self) -> LeaderElection:
-        return LeaderElection(**{field: self.given[flag] for flag, field in LEADER_FIELDS.items()})
+    def leader_election(self, configured: LeaderElection | None = None) -> LeaderElection:
+        """Return the settings of the flags, or those ``configured`` in a file, with the flags that override it."""
+        given, overrides = self.given, self.era.emulated.election_flags_override
+        if configured is not None:
+            changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed and overrides}
+            return structs.replace(configured, **changed)
+        values = {field: given[flag] for flag, field in LEADER_FIELDS.items()}
+        for flag, newer in _LOCK_OBJECT.items() if overrides else ():
+            if newer not in given.changed:
+                values[LEADER_FIELDS[newer]] = given[flag]
+        return LeaderElection(**values)
+
+
+def _format_fault(form: str, detail: str) -> str:
+    return str(Fault("Invalid value", "format", detail, form))
 
 
 def is_policy(text: bytes) -> bool:

@@ -297,7 +297,13 @@ _METRICS: Final = (
         files=True,
     ),
     Flag("disabled-metrics", "list", (), "Metrics", "Metrics to disable."),
-    Flag("show-hidden-metrics-for-version", "str", "", "Metrics", "No metric is hidden; accepted for compatibility."),
+    Flag(
+        "show-hidden-metrics-for-version",
+        "str",
+        "",
+        "Metrics",
+        "Show metrics that the previous minor release, which is the only value allowed, deprecated; 1.36 hides none.",
+    ),
 )
 _LOGS: Final = (
     Flag("log-flush-frequency", "duration", 5.0, "Logs", "Every line is written immediately; accepted for compatibility."),

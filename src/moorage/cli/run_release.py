@@ -17,6 +17,7 @@ from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.legacy_flags import GONE, flags_of
 from moorage.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
 from moorage.cli.release_options import AUTO
+from moorage.cli.removed_flags import flags_since_1_23
 from moorage.cli.run_connection import live_release, run_endpoint
 from moorage.cli.run_flags import FLAGS
 from moorage.cli.terminal import say
@@ -24,16 +25,18 @@ from moorage.config.api_versions import V1BETA1
 from moorage.config.document_reader import KIND, read_text
 from moorage.config.scheduler_document import POLICY
 from moorage.errors import MoorageError
-from moorage.releases import LEGACY, RELEASES, TODAY, Release, find_release, why_unknown
+from moorage.releases import RELEASES, TODAY, Release, find_release, why_unknown
 
-__all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of"]
+__all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of", "releases_with"]
 
 _ERA: Final = "moorage.era"
 #: Flags that only earlier releases have.
 ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
 _EVERY: Final = (*FLAGS, *(flag for flag in GONE.values()))
-#: A flag that 1.19 to 1.21 do not have, with their constant: seconds before an unschedulable pod is retried.
-_OLD_DEFAULTS: Final = {"pod-max-in-unschedulable-pods-duration": 60.0}
+#: A flag that releases up to 1.23 do not have: seconds before an unschedulable pod is retried. Its default, and their constant.
+_RETRY: Final = "pod-max-in-unschedulable-pods-duration"
+_RETRIED_S: Final = 300.0
+_RETRIED_OLD_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Era:
 
     @property
     def is_old(self) -> bool:
-        return self.emulated.legacy_flags
+        return self.emulated.policy_flags
 
     @property
     def asked(self) -> str | None:
@@ -64,7 +67,12 @@ class Era:
     def flags(self) -> tuple[Flag, ...]:
         if self.is_old:
             return flags_of(self.release)
-        return tuple(flag for flag in FLAGS if flag.name not in self.emulated.lacks_flags)
+        return flags_since_1_23(self.emulated)
+
+    @property
+    def retried_s(self) -> float:
+        """Return after how many seconds an unschedulable pod is retried by default."""
+        return _RETRIED_OLD_S if self.is_old or _RETRY in self.emulated.lacks_flags else _RETRIED_S
 
     def with_text(self, path: str) -> Era:
         """Return the Era with the text of the configuration file at ``path``; unchanged if ``path`` is empty.
@@ -74,12 +82,12 @@ class Era:
         return replace(self, config=read_file(path, CONFIG_LIMIT)) if path and self.config is None else self
 
     def completed(self, given: Given) -> Given:
-        """Return the flags, completed with those that only the current release has, at their values for this release."""
+        """Return the flags, completed with those that only other releases have, at their values for this release."""
         if not self.is_old and not self.emulated.lacks_flags:
             return given
-        values: dict[str, Any] = {flag.name: flag.default for flag in FLAGS}
-        fixed = _OLD_DEFAULTS if self.is_old else {}
-        return Given({**values, **fixed, **given.values}, given.changed)
+        flags = (*GONE.values(), *FLAGS) if self.is_old else FLAGS
+        values: dict[str, Any] = {flag.key: flag.default for flag in flags}
+        return Given({**values, _RETRY: self.retried_s, **given.values}, given.changed)
 
 
 class ReleaseCommand(FlagCommand):
@@ -186,11 +194,16 @@ def _is_old(text: bytes) -> bool:
     return (found.kind, found.version) in {(KIND, V1BETA1.name), (POLICY, "v1")}
 
 
+def releases_with(flag: str) -> list[str]:
+    """Return the releases that have a flag; for a flag of the current release, this one and those of 1.19 to 1.22."""
+    if all(one.name != flag for one in FLAGS):
+        return [one.name for one in RELEASES.values() if flag in one.own_flags]
+    return [*(one.name for one in RELEASES.values() if one.policy_flags and flag not in one.lacks_flags), TODAY]
+
+
 def _with_release(error: FlagError, era: Era) -> FlagError:
     """Return the error for an unknown flag, completed with the releases that have the flag."""
-    has = [one.name for one in LEGACY if any(flag.name == error.unknown for flag in flags_of(one.name))]
-    if any(flag.name == error.unknown for flag in FLAGS):
-        has.append(TODAY)
+    has = releases_with(error.unknown)
     if not has:
         return error
     why = f", which {era.chosen} chose," if era.chosen else ""

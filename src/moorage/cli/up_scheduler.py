@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorage.cli.legacy_options import OldFlags
 from moorage.cli.pflag import Given
-from moorage.cli.run_release import ALGORITHM, Era, era_of
+from moorage.cli.run_release import ALGORITHM, Era, era_of, releases_with
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.extenders import ExtenderClient
 from moorage.engine.loading import ConfigSource, load_source
@@ -25,9 +25,6 @@ from moorage.server.scheduler_metrics import SchedulerMetrics
 
 __all__ = ["PluginMeter", "WantedScheduler"]
 
-#: Seconds before an unschedulable pod is retried without an event: kube-scheduler's defaults.
-_RETRIED_S: Final = 300.0
-_RETRIED_OLD_S: Final = 60.0
 #: Options → the corresponding flags of kube-scheduler.
 _FLAGS: Final = {
     "algorithm_provider": "algorithm-provider",
@@ -76,11 +73,12 @@ class WantedScheduler:
         else:
             era = era_of(config, [flag for flag in ALGORITHM if flag in named])
         era = era.with_text(config)
+        unknown = [flag for flag in named if all(flag != one.name for one in era.flags)]
+        if unknown:
+            *others, last = releases_with(unknown[0])
+            known = f"{', '.join(others)} or {last}"
+            raise InputError(f"--{unknown[0]}: not a flag of {era.release}; choose {known} with --emulate")
         if not era.is_old:
-            if named:
-                raise InputError(
-                    f"--{next(iter(named))}: not a flag of {era.release}; choose 1.19, 1.20 or 1.21 with --emulate"
-                )
             return cls(given, era, None)
         values = {**{flag.name: flag.default for flag in era.flags}, "config": config, **named}
         old = OldFlags(era.completed(Given(values, frozenset(named))), era)
@@ -119,8 +117,7 @@ class WantedScheduler:
             plugins=tuple(load(name) for name in given["plugins"]),
         )
         loaded = load_source(source, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
-        retried_s = _RETRIED_OLD_S if self.era.is_old else _RETRIED_S
-        scheduler = build_scheduler(loaded, given["seed"], retried_s, max_disks=given["max_disks"], watched=watched)
+        scheduler = build_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=watched)
         return scheduler, ExtenderClient(loaded.configuration.extenders)
 
 

@@ -1,6 +1,7 @@
-"""The algorithm flags of kube-scheduler 1.19 to 1.21: a Policy, an algorithm provider, a scheduler name.
+"""The algorithm flags of kube-scheduler 1.19 to 1.22: a Policy, an algorithm provider, a scheduler name.
 
-A Policy replaces the plugins: it may be combined with a file whose only profile configures no plugins. A provider sets the
+A Policy replaces the plugins: it may be combined with a file whose only profile configures no plugins, in 1.22 with any file,
+whose profiles it replaces. A provider sets the
 default plugins of the file's profiles. Without a file there is one profile; flags set its name and pod affinity weight.
 
 Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: deprecated.go and options.go; pkg/scheduler/scheduler.go, New
@@ -57,6 +58,9 @@ def load_algorithm(
         raise InputError(
             f"{where}: a {POLICY} cannot be combined with another {POLICY} or an algorithm provider; name one of them"
         )
+    gates = rules.gates(emulate or V1BETA1.rules)
+    if given.policy is not None and not gates.emulated.legacy_flags:
+        return _policy_instead(load_any(config, where, rules, emulate), given, rules, emulate)
     if (text.kind, text.version) != (KIND, V1BETA1.name):
         return load_any(config, where, rules, emulate or V1BETA1.rules)  # raises: the release does not read it
     if given.policy is not None:
@@ -97,6 +101,12 @@ def _policy_over(loaded: Loaded, given: Algorithm, rules: ReleaseRules, emulate:
     if len(profiles) != 1 or profiles[0].plugin_config or profiles[0].plugins != Plugins():
         raise InputError("cannot set a Plugin config and Policy config")
     found = _from_policy(given, rules, emulate, loaded.configuration)
+    return replace(found, addresses=loaded.addresses, unused=loaded.unused)
+
+
+def _policy_instead(loaded: Loaded, given: Algorithm, rules: ReleaseRules, emulate: str | None) -> Loaded:
+    """Load a Policy in place of the profiles of a configuration."""
+    found = _from_policy(given, rules, emulate, structs.replace(loaded.configuration, profiles=()))
     return replace(found, addresses=loaded.addresses, unused=loaded.unused)
 
 

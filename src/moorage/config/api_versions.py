@@ -6,7 +6,7 @@ version  read by     rules of              defaults
 v1       1.25-1.36   1.36                  ``multiPoint``
 v1beta3  1.23-1.28   1.36                  ``multiPoint``, limits of in-tree disks among them
 v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced;
-                                           ``multiPoint`` adds to them
+                                           ``multiPoint`` has no effect
 v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
 =======  ==========  ====================  ===============================================================================
 
@@ -20,24 +20,30 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, PluginSet
 from moorage.config.legacy_document import (
     V1Beta1Document,
     V1Beta2Document,
+    V1Beta2DocumentV122,
+    V1Beta2DocumentV127,
     V1Beta3Document,
     V1Beta3DocumentV128,
     V1DocumentV125,
     V1DocumentV127,
     V1DocumentV135,
 )
-from moorage.config.legacy_sets import appended, overlaid, settled, with_sets
+from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
 from moorage.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
 
-__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1_of", "v1beta1_over", "version_of"]
+__all__ = [
+    "API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "default_version", "v1_of", "v1beta1_over",
+    "version_of",
+]  # fmt: skip
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
@@ -52,6 +58,7 @@ class ApiVersion:
     ``plugin_points``  plugins that may be named without a registered class, and their extension points
     ``removed``        plugins rejected by name → the message
     ``checked``        plugins whose arguments are always validated, not only if the plugin runs
+    ``sorts``          defaults of QueueSort, into which a profile's own are merged before validation
     """
 
     name: str
@@ -62,6 +69,7 @@ class ApiVersion:
     expand: Expand
     removed: Mapping[str, str] = field(default_factory=dict)
     checked: frozenset[str] = frozenset()
+    sorts: tuple[PluginRef, ...] = ()
 
     @property
     def has_multi_point(self) -> bool:
@@ -94,12 +102,22 @@ def _spreading(gates: FeatureGates) -> tuple[PluginRef, ...]:
     return (PluginRef(name="SelectorSpread", weight=1),) if _SPREADS in names and not gates[_SPREADS] else ()
 
 
+def _by_capacity(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the plugin that scores nodes by their storage, while an alpha gate of releases up to 1.32 is open."""
+    names = gates.emulated.gates
+    return (PluginRef(name="VolumeBinding", weight=1),) if _SCORES_STORAGE in names and gates[_SCORES_STORAGE] else ()
+
+
 def _v1beta1(provider: str) -> Expand:
     def expanded(
         profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
     ) -> Expansion:
-        defaults = release_1_21.provider(provider, gates.release, gates)
-        return settled(appended(defaults, profile.plugins), profile.plugins, catalogue, path, profile.scheduler_name or "")
+        defaults = release_1_21.provider(provider, gates)
+        sets = appended(defaults, profile.plugins)
+        found = settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+        if not gates.emulated.legacy_flags:
+            found.faults += release_1_22.conflicts(sets["score"], f"{path}.score")
+        return found
 
     return expanded
 
@@ -107,23 +125,36 @@ def _v1beta1(provider: str) -> Expand:
 def _v1beta2(
     profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
 ) -> Expansion:
-    defaults, name = release_1_22.DEFAULTS, profile.scheduler_name or ""
-    if spreading := _spreading(gates):
-        defaults = {**defaults, **{point: (*defaults[point], *spreading) for point in ("preScore", "score")}}
-    sets = overlaid(defaults, profile.plugins)
-    found = settled(sets, profile.plugins, catalogue, path, name)
-    if profile.plugins.multi_point != PluginSet():
-        own_first = gates.emulated.runs_own_plugins_first
-        whole = expand(with_sets(profile.plugins, sets), (), catalogue, path, name, own_first=own_first)
-        faults = [*found.faults, *(fault for fault in whole.faults if fault.field.startswith(f"{path}.multiPoint"))]
-        found = Expansion(whole.points, whole.weights, whole.placement_weights, faults)
+    # It reads multiPoint, and leaves it out when it merges the defaults.
+    given = structs.replace(profile.plugins, multi_point=PluginSet())
+    sets = overlaid(_defaults_of_v1beta2(gates, catalogue), given)
+    name, alone = profile.scheduler_name or "", gates.emulated.has_multi_point
+    found = settled(sets, given, catalogue, path, name, weighs_scores_alone=alone)
     if "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]:
         found.points["preEnqueue"] = ("SchedulingGates",)
     return found
 
 
+def _defaults_of_v1beta2(gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[PluginRef, ...]]:
+    """Return the plugins of each point: those of 1.22, and those that gates and 1.27 add."""
+    defaults, spreading = release_1_22.DEFAULTS, _spreading(gates)
+    added = {
+        point: tuple(PluginRef(name=name) for name in names if point in catalogue.get(name, ()))
+        for point, names in release_1_22.ADDED_BY_1_27.items()
+    }
+    *before, affinity = defaults["preFilter"]
+    return {
+        **defaults,
+        "preFilter": (*before, *added["preFilter"], affinity),
+        "preScore": (*defaults["preScore"], *added["preScore"], *spreading),
+        "score": (*defaults["score"], *_by_capacity(gates), *spreading),
+    }
+
+
 #: While this gate of 1.23 is closed, SelectorSpread spreads pods without constraints.
 _SPREADS: Final = "DefaultPodTopologySpread"
+#: While this gate is open, VolumeBinding is a default Score plugin of v1beta2; elsewhere ``multiPoint`` makes it one.
+_SCORES_STORAGE: Final = "VolumeCapacityPriority"
 #: Upstream's message names the core group's version "v1" for removed plugins.
 _INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_1_36.API_VERSION}")'
 _REMOVED: Final = (
@@ -168,13 +199,14 @@ V1BETA2: Final = ApiVersion(
     expand=_v1beta2,
     removed=dict.fromkeys(release_1_22.REMOVED_PLUGINS, _REMOVED),
     checked=release_1_36.CHECKED_WHEN_LOADED,
+    sorts=release_1_22.DEFAULTS["queueSort"],
 )
 
 V1BETA1: Final = ApiVersion(
     name=release_1_21.API_VERSION,
     document=V1Beta1Document,
     rules="1.21",
-    emulated=tuple(one.name for one in LEGACY),
+    emulated=tuple(one.name for one in (*LEGACY, *EARLIER) if "v1beta1" in one.documents),
     plugin_points=release_1_21.PLUGIN_POINTS,
     expand=_v1beta1(release_1_21.DEFAULT_PROVIDER),
 )
@@ -203,10 +235,24 @@ def _v1_document(release: Release) -> type[msgspec.Struct]:
 
 def version_of(version: ApiVersion, release: Release) -> ApiVersion:
     """Return a version as a release reads it."""
-    if version is V1 or (version is V1BETA3 and release.name in version.emulated):
-        same = v1_of(release)
-        document = V1Beta3DocumentV128 if release.has_pre_enqueue else V1Beta3Document
-        return same if version is V1 else replace(same, name=version.name, document=document, removed={})
+    if version is V1:
+        return v1_of(release)
+    if release.name not in version.emulated:
+        return version
+    same = v1_of(release)
+    if version is V1BETA3:
+        beta3 = V1Beta3DocumentV128 if release.has_pre_enqueue else V1Beta3Document
+        return replace(same, name=version.name, document=beta3, removed={})
+    if version is V1BETA1 and not release.legacy_flags:
+        points = {**release_1_21.PLUGIN_POINTS, **release_1_22.PLUGIN_POINTS}
+        return replace(
+            version, plugin_points=points, checked=release_1_36.CHECKED_WHEN_LOADED | release_1_22.CHECKED_IN_V1BETA1
+        )
+    if version is V1BETA2 and not release.has_multi_point:
+        return replace(version, document=V1Beta2DocumentV122)
+    if version is V1BETA2:
+        beta2 = V1Beta2DocumentV127 if release.has_pre_enqueue else V1Beta2Document
+        return replace(version, document=beta2, plugin_points=same.plugin_points)
     return version
 
 
@@ -218,6 +264,11 @@ def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield name, tuple(point for point in points if point not in gone)
     if "SelectorSpread" in release.removed_plugins:
         yield "SelectorSpread", release_1_22.PLUGIN_POINTS["SelectorSpread"]
+
+
+def default_version(release: Release) -> ApiVersion:
+    """Return the version whose defaults a release runs without a configuration."""
+    return v1_of(release) if release.documents & {"v1", "v1beta3"} else version_of(V1BETA2, release)
 
 
 def v1beta1_over(provider: str) -> ApiVersion:

@@ -50,6 +50,8 @@ def _args(
             return None, faults
         declared = fields_of(args_type)
         data = {key: value for key, value in data.items() if key in declared or key not in {"apiVersion", "kind"}}
+        if version.short == "v1beta1" and data.get("defaultConstraints") and not data.get("defaultingType"):
+            data = {**data, "defaultingType": "List"}
     decoded, faults = decode(data, args_type, path, f"{name}Args")
     if isinstance(decoded, msgspec.Struct) and hasattr(decoded, "completed"):
         decoded = decoded.completed(gates)

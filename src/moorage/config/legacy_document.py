@@ -8,6 +8,7 @@ Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -24,13 +25,13 @@ from moorage.config.configuration import (
     Plugins,
     PluginSet,
 )
-from moorage.config.legacy_serving import is_ip, plain_addresses, socket_faults
+from moorage.config.legacy_serving import is_ip, plain_addresses, socket_faults, split_host_port
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
 __all__ = [
-    "V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "V1Beta3DocumentV128", "V1DocumentV125", "V1DocumentV127",
-    "V1DocumentV135", "address_faults", "as_configuration",
+    "V1Beta1Document", "V1Beta2Document", "V1Beta2DocumentV122", "V1Beta2DocumentV127", "V1Beta3Document",
+    "V1Beta3DocumentV128", "V1DocumentV125", "V1DocumentV127", "V1DocumentV135", "address_faults", "as_configuration",
 ]  # fmt: skip
 
 P = TypeVar("P", bound="_Plugins")
@@ -104,21 +105,33 @@ class V1Beta3Document(_Document):
 
 
 class V1Beta3DocumentV128(_Document):
-    """v1beta3 as 1.27 and 1.28 read it."""
+    """v1beta3 as 1.26 to 1.28 read it."""
 
     profiles: tuple[_ProfileV128, ...] = ()
 
 
 class V1Beta2Document(_Document):
-    """v1beta2 as 1.23 to 1.27 read it."""
+    """v1beta2 as 1.23 to 1.25 read it."""
 
     profiles: tuple[_MultiPointProfile, ...] = ()
     healthz_bind_address: str | None = None
     metrics_bind_address: str | None = None
 
 
+class V1Beta2DocumentV122(V1Beta2Document):
+    """v1beta2 as 1.22 reads it: without ``multiPoint``, and with the addresses of v1beta1."""
+
+    profiles: tuple[_Profile, ...] = ()  # type: ignore[assignment]
+
+
+class V1Beta2DocumentV127(V1Beta2Document):
+    """v1beta2 as 1.26 and 1.27 read it."""
+
+    profiles: tuple[_ProfileV128, ...] = ()  # type: ignore[assignment]
+
+
 class V1Beta1Document(V1Beta2Document):
-    """The same fields as v1beta2, without ``multiPoint``."""
+    """The same fields as v1beta2 in 1.21, without ``multiPoint``."""
 
     profiles: tuple[_Profile, ...] = ()  # type: ignore[assignment]
 
@@ -149,13 +162,13 @@ def as_configuration(document: msgspec.Struct) -> Configuration:
     if not isinstance(document, V1Beta2Document | V1Beta3Document | V1Beta3DocumentV128):
         raise TypeError(f"{type(document).__name__} is no scheduler configuration")
     shared = {name: getattr(document, name) for name in _Document.__struct_fields__}
-    profiles = tuple(
-        KubeSchedulerProfile(
-            scheduler_name=one.scheduler_name, plugins=_as_plugins(one.plugins), plugin_config=one.plugin_config
-        )
-        for one in document.profiles
-    )
-    return structs.replace(Configuration(), profiles=profiles, **shared)
+    return structs.replace(Configuration(), profiles=tuple(map(_of_beta, document.profiles)), **shared)
+
+
+def _of_beta(given: _Profile | _MultiPointProfile | _ProfileV128) -> KubeSchedulerProfile:
+    """Return a profile of a beta. Where a beta reads ``preEnqueue``, it leaves it out when it merges the defaults."""
+    plugins = structs.replace(_as_plugins(given.plugins), pre_enqueue=PluginSet())
+    return KubeSchedulerProfile(scheduler_name=given.scheduler_name, plugins=plugins, plugin_config=given.plugin_config)
 
 
 def _as_profile(given: _ProfileV135) -> KubeSchedulerProfile:
@@ -174,6 +187,14 @@ def address_faults(document: msgspec.Struct) -> list[Fault]:
     given = {"healthzBindAddress": document.healthz_bind_address, "metricsBindAddress": document.metrics_bind_address}
     if isinstance(document, V1Beta1Document):
         return list(socket_faults(plain_addresses(given)))
+    if isinstance(document, V1Beta2DocumentV122):
+        known = {field: one for field, one in given.items() if one is not None and (split_host_port(one) or is_ip(one))}
+        wrong = [fault for fault in _address_faults(given) if fault.field not in known]
+        return [*wrong, *socket_faults(plain_addresses(known))]
+    return _address_faults(given)
+
+
+def _address_faults(given: Mapping[str, str | None]) -> list[Fault]:
     text = "must be a valid socket address format, (e.g. 0.0.0.0:10254 or [::]:10254)"
     return [
         Fault("Invalid value", field, text, address)

@@ -1,4 +1,4 @@
-"""The addresses at which kube-scheduler 1.19 to 1.21 serves health and metrics over plain HTTP, in a v1beta1 configuration.
+"""The addresses at which kube-scheduler 1.19 to 1.22 serves health and metrics over plain HTTP, in v1beta1 or v1beta2.
 
 An absent or invalid address is the default one; an absent host means all interfaces, and an absent port the default port. The
 resulting address must be an IP address and a port.
@@ -38,7 +38,7 @@ class Addresses(NamedTuple):
 
 
 def plain_addresses(document: Mapping[str, Any]) -> Addresses:
-    """Return the defaulted addresses of a v1beta1 document."""
+    """Return the defaulted addresses of a valid document."""
     return Addresses(_completed(document.get("healthzBindAddress")), _completed(document.get("metricsBindAddress")))
 
 

@@ -1,4 +1,4 @@
-"""Resolve plugin sets as kube-scheduler 1.19 to 1.22 does: each extension point on its own, without ``multiPoint``.
+"""Resolve plugin sets of v1beta1 and v1beta2 as kube-scheduler does: each extension point on its own, without ``multiPoint``.
 
 Plugins that a profile enables come after the defaults that it keeps. In v1beta1 a default that is enabled again without being
 disabled appears twice, which is a fault; in v1beta2 it keeps its place and takes the new weight.
@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from msgspec.structs import replace
-
 from moorage.config.configuration import PluginRef, Plugins, PluginSet
-from moorage.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, quoted
+from moorage.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, overflow, quoted, weights_of
 from moorage.config.release_1_21 import POINTS, Sets
 from moorage.errors import Fault
 
-__all__ = ["appended", "overlaid", "settled", "with_sets"]
+__all__ = ["appended", "overlaid", "settled"]
 
 _MAX_SCORE: Final = 100
 _INT64: Final = 2**64
@@ -41,18 +39,19 @@ def overlaid(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
     return {point: merge(PluginSet(enabled=defaults.get(point, ())), given.at(point)) for point in POINTS}
 
 
-def with_sets(given: Plugins, sets: Mapping[str, PluginSet]) -> Plugins:
-    """Return a profile's plugins with the merged sets of extension points in place of its own."""
-    attributes = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
-    return replace(given, **{attributes[point]: merged for point, merged in sets.items()})
-
-
 def settled(
-    sets: Mapping[str, PluginSet], given: Plugins, catalogue: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str
+    sets: Mapping[str, PluginSet],
+    given: Plugins,
+    catalogue: Mapping[str, tuple[str, ...]],
+    path: str,
+    scheduler_name: str,
+    *,
+    weighs_scores_alone: bool = False,
 ) -> Expansion:
     """Return the plugins of each point, and the faults.
 
-    ``given`` are the profile's own sets, for the paths of faults; ``catalogue``: plugin → the points it implements.
+    ``given`` are the profile's own sets, for the paths of faults; ``catalogue``: plugin → the points it implements;
+    ``weighs_scores_alone``: weights at other points than Score do not count, as from 1.23
     """
     found = Expansion(points=dict.fromkeys(ALL_POINTS, ()))
     for point in POINTS:
@@ -61,8 +60,12 @@ def settled(
         found.faults += faults_at(point, given.at(point), catalogue, f"{path}.{point}")
         if not any(fault.field.startswith(f"{path}.{point}.") for fault in found.faults):
             found.faults += _repeats(point, names, given.at(point), f"{path}.{point}")
-    found.weights = {name: weight for name, weight in _weights(sets).items() if name in found.points["score"]}
-    found.faults += _overflows(_weights(sets), given, path)
+    if weighs_scores_alone:
+        found.weights, overflows = weights_of(sets["score"].enabled, "score", catalogue)
+        found.faults += [overflow(found.weights, "score", path)] if overflows else []
+    else:
+        found.weights = {name: weight for name, weight in _weights(sets).items() if name in found.points["score"]}
+        found.faults += _overflows(_weights(sets), given, path)
     found.faults += _missing(found.points, path, scheduler_name)
     return found
 

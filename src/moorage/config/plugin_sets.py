@@ -19,7 +19,7 @@ from moorage.api.integers import INT64_MAX, INT64_MIN
 from moorage.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.errors import Fault
 
-__all__ = ["ALL_POINTS", "Expansion", "expand", "faults_at", "merge", "quoted"]
+__all__ = ["ALL_POINTS", "Expansion", "expand", "faults_at", "merge", "overflow", "quoted", "weights_of"]
 
 #: Every extension point that a profile may configure, in the order kube-scheduler visits them.
 ALL_POINTS: Final = (
@@ -88,12 +88,9 @@ def expand(
         found.points[point] = _in_order(here, spread, {plugin.name for plugin in multi_point.enabled}, own_first=own_first)
     found.faults += _faults_of_the_whole(found.points, path, scheduler_name)
     for point in ("score", "placementScore"):
-        weights, overflows = _weights((*given.at(point).enabled, *multi_point.enabled), point, catalogue)
+        weights, overflows = weights_of((*given.at(point).enabled, *multi_point.enabled), point, catalogue)
         if overflows:
-            kind = "score" if point == "score" else "placement score"
-            text = f"{kind} plugins: total score of Score plugins could overflow; weights are positive"
-            below = {name: weight for name, weight in weights.items() if weight < 0}
-            found.faults.append(Fault("Invalid value", f"{path}.{point}", text, below))
+            found.faults.append(overflow(weights, point, path))
         of_plugins = {name: weights[name] for name in found.points[point] if name in weights}
         if point == "score":
             found.weights = of_plugins
@@ -122,7 +119,9 @@ def _in_order(here: PluginSet, spread: tuple[str, ...], in_multi_point: set[str]
     return tuple(dict.fromkeys((*overrides, *spread, *own)))
 
 
-def _weights(plugins: Iterable[PluginRef], point: str, catalogue: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, int], bool]:
+def weights_of(
+    plugins: Iterable[PluginRef], point: str, catalogue: Mapping[str, tuple[str, ...]]
+) -> tuple[dict[str, int], bool]:
     """Return each plugin's weight, from its first entry, and whether their sum overflows 64 bits.
 
     The sum wraps as Go's does, so a negative weight with others after it is reported as an overflow.
@@ -177,6 +176,13 @@ def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ..
         elif name in seen:
             yield Fault("Duplicate value", at, f"plugin {quoted(name)} already registered as {quoted(_interface(point))}", name)
         seen.add(name)
+
+
+def overflow(weights: Mapping[str, int], point: str, path: str) -> Fault:
+    """Return the fault of weights whose sum overflows; ``path`` leads to ``plugins``."""
+    kind = "score" if point == "score" else "placement score"
+    text = f"{kind} plugins: total score of Score plugins could overflow; weights are positive"
+    return Fault("Invalid value", f"{path}.{point}", text, {name: weight for name, weight in weights.items() if weight < 0})
 
 
 def _unknown_in_multi_point(

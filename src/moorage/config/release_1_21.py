@@ -79,8 +79,8 @@ _DEFAULT: Final[Mapping[str, str]] = {
     "bind": "DefaultBinder",
 }
 
-#: The points that differ in 1.19 and 1.20.
-_BEFORE: Final[Mapping[str, Mapping[str, str]]] = {
+#: The points that differ in 1.19, 1.20 and 1.22.
+_OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "1.19": {
         "preFilter": "NodeResourcesFit NodePorts PodTopologySpread InterPodAffinity VolumeBinding",
         "filter": """
@@ -92,6 +92,11 @@ _BEFORE: Final[Mapping[str, Mapping[str, str]]] = {
     "1.20": {
         "preFilter": "NodeResourcesFit NodePorts PodTopologySpread InterPodAffinity VolumeBinding",
         "preScore": "InterPodAffinity PodTopologySpread TaintToleration",
+    },
+    "1.22": {
+        "preFilter": """
+            NodeResourcesFit NodePorts VolumeRestrictions PodTopologySpread InterPodAffinity VolumeBinding NodeAffinity
+        """,
     },
 }
 
@@ -107,9 +112,9 @@ _SCORES: Final = {
 }
 
 
-def provider(name: str, release: str, gates: FeatureGates) -> Sets:
-    """Return the plugin sets of one of ``PROVIDERS`` in a release."""
-    named = {**_DEFAULT, **_BEFORE.get(release, {})}
+def provider(name: str, gates: FeatureGates) -> Sets:
+    """Return the plugin sets of one of ``PROVIDERS`` in the release of the gates."""
+    named = {**_DEFAULT, **_OTHERS.get(gates.emulated.series, {})}
     sets = {point: tuple(PluginRef(name=plugin) for plugin in plugins.split()) for point, plugins in named.items()}
     packs = name != DEFAULT_PROVIDER
     scores = {_packing(plugin) if packs else plugin: weight for plugin, weight in _SCORES.items()}

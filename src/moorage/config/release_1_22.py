@@ -7,12 +7,15 @@ Source  kube-scheduler 1.22, apis/config/v1beta2/default_plugins.go and apis/con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from moorage.config.configuration import PluginRef
+from moorage.config.configuration import PluginRef, PluginSet
+from moorage.config.release_1_21 import API_VERSION as V1BETA1
+from moorage.errors import Fault
 
-__all__ = ["API_VERSION", "DEFAULTS", "PLUGIN_POINTS", "REMOVED_PLUGINS"]
+__all__ = ["ADDED_BY_1_27", "API_VERSION", "CHECKED_IN_V1BETA1", "DEFAULTS", "PLUGIN_POINTS", "REMOVED_PLUGINS", "conflicts"]
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta2"
 
@@ -52,6 +55,12 @@ REMOVED_PLUGINS: Final = (
     "ServiceAffinity",
 )
 
+#: Of these plugins, those whose arguments are always validated in v1beta1.
+CHECKED_IN_V1BETA1: Final = frozenset(
+    ["NodeLabel", "NodeResourcesLeastAllocated", "NodeResourcesMostAllocated", "RequestedToCapacityRatio"]
+)
+_RESOURCE_SCORES: Final = ("NodeResourcesLeastAllocated", "NodeResourcesMostAllocated", "RequestedToCapacityRatio")
+
 _NAMES: Final[Mapping[str, str]] = {
     "queueSort": "PrioritySort",
     "preFilter": """
@@ -83,3 +92,22 @@ DEFAULTS: Final[Mapping[str, tuple[PluginRef, ...]]] = {
     **{point: tuple(PluginRef(name=name) for name in names.split()) for point, names in _NAMES.items()},
     "score": tuple(PluginRef(name=name, weight=weight) for name, weight in _SCORES.items()),
 }
+
+#: Extension point → plugins that 1.27 adds: before NodeAffinity in PreFilter, and at the end of PreScore.
+ADDED_BY_1_27: Final[Mapping[str, tuple[str, ...]]] = {
+    "preFilter": ("VolumeZone",),
+    "preScore": ("NodeResourcesFit", "NodeResourcesBalancedAllocation"),
+}
+
+
+def conflicts(scores: PluginSet, path: str) -> Iterator[Fault]:
+    """Yield a fault if a v1beta1 profile scores by NodeResourcesFit and by plugins that it replaces.
+
+    ``scores``: the profile's set with the defaults
+    """
+    others = [one.name for one in scores.enabled if one.name in _RESOURCE_SCORES]
+    for i, one in enumerate(scores.enabled):
+        if one.name == "NodeResourcesFit" and others:
+            named = " ".join(map(json.dumps, others))
+            text = f'was conflict with [{named}] in version "{V1BETA1}" (KubeSchedulerConfiguration is version "{V1BETA1}")'
+            yield Fault("Invalid value", f"{path}.enabled[{i}]", text, one.name)

@@ -8,13 +8,13 @@ Source  kube-scheduler 1.21, scheduler.go, New; 1.36, cmd/kube-scheduler/app/opt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import structs
 
-from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, v1_of, version_of
+from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, version_of
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, Plugins, PluginSet
 from moorage.config.defaults import with_defaults
 from moorage.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
@@ -119,18 +119,31 @@ def load_as(version: ApiVersion, text: SchedulerText, rules: ReleaseRules, emula
         resolve(configuration, registry, gates, version),
         registry,
         gates,
-        {name: said for name, said in _ADDRESSES.items() if name in text.body},
-        plain_addresses(text.body) if version.is_old else None,
+        dict(_without_effect(text.body, configuration, version)),
+        plain_addresses(text.body) if gates.emulated.policy_flags else None,
     )
 
 
+def _without_effect(body: Mapping[str, Any], configuration: Configuration, version: ApiVersion) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a document that have no effect here, each with what to use instead."""
+    yield from ((name, said) for name, said in _ADDRESSES.items() if name in body)
+    for i, profile in enumerate(configuration.profiles):
+        if not version.has_multi_point and profile.plugins.multi_point != PluginSet():
+            yield f"profiles[{i}].plugins.multiPoint", f"{version.short} ignores it, as kube-scheduler does"
+
+
 def _reads_policy(release: str) -> bool:
-    """Return True for a release that reads Policy documents and has algorithm providers."""
+    """Return True for a release that reads Policy documents."""
     return POLICY in RELEASES[release].documents
 
 
+def _has_providers(release: str) -> bool:
+    """Return True for a release that has algorithm providers."""
+    return RELEASES[release].legacy_flags
+
+
 def _hint(emulate: str | None) -> str:
-    version = V1BETA1 if emulate is not None and _reads_policy(emulate) else V1
+    version = next((one for one in API_VERSIONS.values() if emulate in one.emulated), V1)
     return f"apiVersion: {version.name} and kind: {KIND}"
 
 
@@ -140,11 +153,11 @@ def _with_emulate(source: str, emulate: str | None) -> str:
 
 def load_default(rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Return the configuration of a scheduler that gets no document."""
-    if emulate is not None and _reads_policy(emulate):
+    if emulate is not None and _has_providers(emulate):
         return from_provider(DEFAULT_PROVIDER, rules, emulate)
     release = emulate or TODAY
     registry, gates = rules.registry(release), rules.gates(release)
-    configuration, version = default_configuration(), v1_of(gates.emulated)
+    configuration, version = default_configuration(), default_version(gates.emulated)
     source = _with_emulate("defaults", emulate)
     return Loaded(source, version, release, configuration, resolve(configuration, registry, gates, version), registry, gates)
 
@@ -157,11 +170,11 @@ def from_provider(
     Raises  InputError for an unknown provider, or for a release without providers
     """
     release = emulate or V1BETA1.rules
-    if name not in PROVIDERS or not _reads_policy(release):
-        known = f"write {' or '.join(PROVIDERS)}" if _reads_policy(release) else f"{release} has none"
+    if name not in PROVIDERS or not _has_providers(release):
+        known = f"write {' or '.join(PROVIDERS)}" if _has_providers(release) else f"{release} has none"
         raise InputError(f'algorithm provider "{name}" is not registered; {known}')
     gates = rules.gates(release)
-    sets = provider(name, release, gates)
+    sets = provider(name, gates)
     plugins = Plugins(**{_ATTRIBUTES[point]: PluginSet(enabled=named) for point, named in sets.items()})
     configuration = Configuration(profiles=(structs.replace(profile, plugins=plugins),))
     loaded, faults = _settled(_with_emulate(f"provider {name}", emulate), release, configuration, rules)

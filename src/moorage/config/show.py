@@ -34,7 +34,7 @@ from moorage.config.release_1_21 import POINTS as OLD_POINTS
 from moorage.framework.points import POINTS
 from moorage.printable import one_line
 
-__all__ = ["as_document", "as_table", "plain_struct", "typed_args"]
+__all__ = ["as_document", "as_table", "listed", "plain_struct", "typed_args"]
 
 _HIDDEN = b"REDACTED"
 
@@ -80,10 +80,10 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
 def _enabled(profile: ResolvedProfile, point: str, version: ApiVersion) -> tuple[PluginRef, ...]:
     """Return what a point lists, with weights."""
     weights = _weights(profile, point)
-    return tuple(PluginRef(name=name, weight=weights.get(name)) for name in _listed(profile, point, version))
+    return tuple(PluginRef(name=name, weight=weights.get(name)) for name in listed(profile, point, version))
 
 
-def _listed(profile: ResolvedProfile, point: str, version: ApiVersion) -> list[str]:
+def listed(profile: ResolvedProfile, point: str, version: ApiVersion) -> list[str]:
     """Return the plugins of an extension point, without those that do not run there in the emulated release."""
     return [name for name in profile.points.get(point, ()) if point in version.plugin_points.get(name, (point,))]
 
@@ -136,7 +136,7 @@ def as_table(profiles: Sequence[ResolvedProfile], heading: str = "", version: Ap
 def _profile_lines(profile: ResolvedProfile, version: ApiVersion) -> Iterator[str]:
     rows = [("POINT", "PLUGIN", "WEIGHT")]
     for point in POINTS:
-        for i, name in enumerate(_listed(profile, point, version)):
+        for i, name in enumerate(listed(profile, point, version)):
             weight = str(_weights(profile, point).get(name, ""))
             note = f"{weight}{' ' if weight else ''}(not in Moorage)" if name in profile.missing else weight
             rows.append((point if i == 0 else "", name, note))

@@ -17,6 +17,7 @@ __all__ = ["changed_rules", "gained_plugins", "rules_between", "without_refused"
 
 _FIT: Final = "NodeResourcesFit"
 _STRATEGY: Final = "scoringStrategy"
+_DISK_LIMITS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 _RATIO: Final = "RequestedToCapacityRatio"
 
 #: Plugin → the last release with a rule → what the plugin does in later releases.
@@ -31,7 +32,9 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.26": "counts no pods for a constraint with an empty selector",
         "1.27": "does not score pods without constraints",
     },
+    **{name: {"1.22": "counts claims of ephemeral volumes"} for name in _DISK_LIMITS},
     "DefaultPreemption": {
+        "1.22": "ends with an error where a plugin does, and clears an earlier nomination",
         "1.23": "gives reasons, and counts nodes without victims together",
         "1.26": "waits only for victims of preemption that are terminating on the nominated node",
         "1.28": "compares victims by importance",
@@ -63,6 +66,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
     },
     "NodeVolumeLimits": {
+        "1.22": "counts claims of ephemeral volumes",
         "1.24": "counts in-tree volumes without a claim for their CSI driver",
         "1.26": "counts disks of AWS and Azure for their CSI drivers on every node with a CSINode",
         "1.27": "counts disks of Google Compute Engine for their CSI driver on every node with a CSINode",
@@ -75,6 +79,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.28": "matches beta labels of volumes with stable labels of nodes",
     },
     "VolumeBinding": {
+        "1.22": "rejects pods with lost claims, and has other reasons",
         "1.26": "narrows the nodes to those of bound local volumes, up to 1.28",
         "1.32": "has another reason for volumes out of reach",
         "1.33": "matches VolumeAttributesClasses",
@@ -94,10 +99,14 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
 _TRAITS: Final = (
     ("evicts_on_nodes_left_out", "1.28", "preemption does not try nodes that a plugin's PreFilter left out"),
     ("named_nodes_must_exist", "1.28", "a node that a plugin's PreFilter names need not exist"),
-    ("preempted_text", "1.28", "the event of an evicted pod names the UID of the pod that it makes room for"),
     ("ends_with_two_periods", "1.28", "a message with the text of preemption ends with one period"),
     ("tells_of_post_filter", "1.23", "a message ends with the text of preemption"),
     ("runs_own_plugins_first", "1.23", "plugins of an extension point run after those of multiPoint"),
+    ("keeps_nominations", "1.22", "an attempt that ends in an error clears the nomination of its pod"),
+    ("wakes_after_failed_binding", "1.22", "a failed binding wakes pods that may use the room"),
+    ("parks_errors", "1.28", "a pod is retried after its backoff, not after an event, if its attempt ends in an error"),
+    ("rejection_ends_pre_filter", "1.29", "the other PreFilter plugins run after one that answers Unschedulable"),
+    ("any_own_update_wakes", "1.30", "only updates of a pod that its plugins look at retry it, with queueing hints on"),
     ("quotes_pre_filter", "1.25", "a message quotes the reason of a PreFilter plugin without counting nodes"),
     ("narrowing_rejects", "1.30", "events that a plugin names wake pods whose nodes it narrowed"),
     ("names_nodes_left_out", "1.31", "messages count the nodes that a plugin's PreFilter left out"),
@@ -115,19 +124,37 @@ def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
 def rules_between(profile: ResolvedProfile, one: Release, other: Release) -> Iterator[str]:
     """Yield the differences between two releases for the plugins of a profile, each with the last release of the old rule."""
     older, newer = sorted((one, other), key=lambda release: _number(release.name))
-    yield from (f"after {ended}, {name} {text}" for name, ended, text in _changed(profile, older, newer))
+    for name, ended, text in _changed(profile, older, newer):
+        since = f"after {ended}" if _number(ended) < _number(newer.name) else f"from {newer.name}"
+        yield f"{since}, {name} {text}"
+    yield from _changed_traits(older, newer)
+    if older.preempted_text != newer.preempted_text:
+        text = newer.preempted_text.format(uid="UID", key="NAMESPACE/POD", node="NODE")
+        yield f"after {'1.23' if '{key}' in older.preempted_text else '1.28'}, the event of an evicted pod is {text!r}"
+
+
+def _changed_traits(older: Release, newer: Release) -> Iterator[str]:
     for trait, ended, text in _TRAITS:
-        if getattr(older, trait) != getattr(newer, trait):
+        if getattr(older, trait) == getattr(newer, trait):
+            continue
+        if getattr(newer, trait) != getattr(CURRENT, trait):  # a patch release of an earlier minor release has the rule already
+            yield f"in {older.name} and not in {newer.name}, {text}"
+        elif _number(newer.name) <= _number(ended):
+            yield f"from {newer.name}, {text}"
+        else:
             yield f"after {ended}, {text}"
 
 
 def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterator[tuple[str, str, str]]:
     """Yield a plugin, the last release with an old rule, and what the plugin does in later releases."""
     running = {name for names in profile.points.values() for name in names}
-    varying = {*older.variants, *newer.variants, *(() if older.counts_sidecar_ports else ("NodePorts",))}
+    is_later = _number(newer.name) > _number(CURRENT.name)
+    varying = {*older.variants, *(newer.variants if is_later else ()), *(() if older.counts_sidecar_ports else ("NodePorts",))}
     for name, changes in _CHANGES.items():
         for ended, text in changes.items():
-            if name in running & varying and _number(older.name) <= _number(ended) < _number(newer.name):
+            is_taken_back = ended.count(".") == 2 and not is_later and name not in newer.variants
+            is_over = _number(ended) < _number(newer.name) or is_taken_back
+            if name in running & varying and _number(older.name) <= _number(ended) and is_over:
                 yield name, ended, text
 
 

@@ -15,6 +15,7 @@ from moorage.api.durations import format_duration
 from moorage.config.api_versions import V1, ApiVersion
 from moorage.config.configuration import ClientConnection, Configuration, KubeSchedulerProfile, LeaderElection, PluginSet
 from moorage.config.extender_validation import extender_faults
+from moorage.config.plugin_sets import merge
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
@@ -30,7 +31,7 @@ def validation_faults(configuration: Configuration, gates: FeatureGates, version
 
 def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     yield from _client_connection(configuration.client_connection)
-    yield from leader_election_faults(configuration.leader_election, version, gates.emulated)
+    yield from leader_election_faults(configuration.leader_election, gates.emulated)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
     yield from _profiles(configuration.profiles, gates, version)
@@ -49,27 +50,27 @@ def _client_connection(given: ClientConnection) -> Iterator[Fault]:
         yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", given.burst)
 
 
-def leader_election_faults(given: LeaderElection, version: ApiVersion = V1, release: Release = CURRENT) -> Iterator[Fault]:
+def leader_election_faults(given: LeaderElection, release: Release = CURRENT) -> Iterator[Fault]:
     """Yield the faults of a configuration's leader election, after flags are applied."""
     if not given.leader_elect:
         return
-    yield from _durations(given, version)
+    yield from _durations(given, release)
     names = {
         "resourceLock": given.resource_lock,
         "resourceNamespace": given.resource_namespace,
         "resourceName": given.resource_name,
     }
     for name, text in names.items():
-        if not text and version.is_old:
+        if not text and release.names_election_fields:
             yield Fault("Invalid value", f"leaderElection.{name}", f"{name} is required", text)
         elif not text:
             yield Fault("Required value", f"leaderElection.{name}")
-    if given.resource_lock not in release.locks and len(release.locks) == 1 and not version.is_old:
+    if given.resource_lock not in release.locks and len(release.locks) == 1:
         text = 'resourceLock value must be "leases"'
         yield Fault("Invalid value", "leaderElection.resourceLock", text, given.resource_lock)
 
 
-def _durations(given: LeaderElection, version: ApiVersion) -> Iterator[Fault]:
+def _durations(given: LeaderElection, release: Release) -> Iterator[Fault]:
     durations = {
         "leaseDuration": given.lease_duration,
         "renewDeadline": given.renew_deadline,
@@ -80,9 +81,10 @@ def _durations(given: LeaderElection, version: ApiVersion) -> Iterator[Fault]:
             yield Fault("Invalid value", f"leaderElection.{name}", "must be greater than zero", _duration(seconds))
     # The message shows the deadline's value, as upstream's does.
     text, shown = "must be greater than `RenewDeadline`", _duration(given.renew_deadline)
-    if version.is_old:
+    if release.names_election_fields:
         text = "LeaseDuration must be greater than RenewDeadline"
-    if given.lease_duration < given.renew_deadline or (given.lease_duration == given.renew_deadline and not version.is_old):
+    is_equal = given.lease_duration == given.renew_deadline
+    if given.lease_duration < given.renew_deadline or (is_equal and not release.lease_may_equal_deadline):
         yield Fault("Invalid value", "leaderElection.leaseDuration", text, shown)
 
 
@@ -110,7 +112,7 @@ def _profiles(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates, v
             text = f"scheduler names are unique; {json.dumps(name, ensure_ascii=False)} is taken by profiles[{places[name]}]"
             yield Fault("Duplicate value", f"{path}.schedulerName", text, name)
         places[name] = i
-    yield from _queue_sorts(profiles, gates)
+    yield from _queue_sorts(profiles, gates, version)
 
 
 def _profile(profile: KubeSchedulerProfile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
@@ -138,9 +140,9 @@ def _plugin_config(profile: KubeSchedulerProfile, path: str, gates: FeatureGates
             yield from config.args.faults(f"{at}.args", gates)
 
 
-def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates) -> Iterator[Fault]:
+def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     """Yield a fault if profiles differ in QueueSort: all profiles share one queue."""
-    first = profiles[0].plugins.queue_sort
+    first = _sorts(profiles[0], version)
     if len(first.enabled) > 1:
         text = "only one queue sort plugin can be enabled"
         yield Fault("Invalid value", "profiles[0].plugins.queueSort.Enabled", text, len(first.enabled))
@@ -148,13 +150,19 @@ def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates
     sort = first.enabled[0].name if first.enabled else ""
     args = _args_of(profiles[0], sort) if sort else None
     for i, profile in enumerate(profiles[1:], 1):
-        if _said(profile.plugins.queue_sort) != _said(first):
+        if _said(_sorts(profile, version)) != _said(first):
             text = gates.emulated.queue_sort_differs
             yield Fault("Invalid value", f"profiles[{i}].plugins.queueSort", text, profile.plugins.queue_sort)
         for config in profile.plugin_config:
             if config.name == sort and config.args != args:
                 text = "queueSort must be the same for all profiles"
                 yield Fault("Invalid value", f"profiles[{i}].pluginConfig.args", text, config.args)
+
+
+def _sorts(profile: KubeSchedulerProfile, version: ApiVersion) -> PluginSet:
+    """Return what the profile enables at QueueSort, with the defaults if the version has some there."""
+    given = profile.plugins.queue_sort
+    return PluginSet(enabled=merge(PluginSet(enabled=version.sorts), given).enabled) if version.sorts else given
 
 
 def _args_of(profile: KubeSchedulerProfile, name: str) -> Any:

@@ -51,10 +51,14 @@ def as_written(loaded: Loaded) -> dict[str, Any]:
 
 
 def _served(loaded: Loaded) -> dict[str, Any]:
-    """Return the addresses of health and metrics over plain HTTP. As in upstream, "" is read back as the default."""
+    """Return the addresses of health and metrics over plain HTTP.
+
+    As in upstream, v1beta1 reads "" back as the default. v1beta2 refuses "", so it is left out there.
+    """
     if loaded.addresses is None:
         return {}
-    return {"healthzBindAddress": loaded.addresses.healthz, "metricsBindAddress": loaded.addresses.metrics}
+    served = {"healthzBindAddress": loaded.addresses.healthz, "metricsBindAddress": loaded.addresses.metrics}
+    return {name: address for name, address in served.items() if address or loaded.version.is_old}
 
 
 def _whole(value: msgspec.Struct) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from moorage.releases.earlier_metrics import METRICS
 from moorage.releases.earlier_releases import CURRENT, TODAY, UNSORTED_SHAPE
 from moorage.releases.earlier_releases import EARLIER as SINCE_1_30
 from moorage.releases.gates_1_36 import GATES_1_36
@@ -21,6 +22,18 @@ __all__ = [
 
 #: Gates of ``CURRENT`` that change how the scheduler works and not its decisions; they are open for every release.
 _MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
+
+_1_22: Final = OLDER[-1]
+_LACKS_1_20: Final = _1_22.lacks_flags | {"allow-metric-labels", "disabled-metrics", "permit-address-sharing"}
+_OWN_1_21: Final = _1_22.own_flags | {"algorithm-provider", "hard-pod-affinity-symmetric-weight", "scheduler-name"}
+#: Traits that 1.19 to 1.22 share.
+_AS_1_22: Final = (
+    "ends_with_two_periods", "error_reason", "evicts_on_nodes_left_out", "flush_fault", "gates_log_options",
+    "hidden_metrics_fault", "keeps_nominations", "lease_may_equal_deadline", "locks", "metric_labels_fault",
+    "named_nodes_must_exist", "names_election_fields", "names_nodes_left_out", "narrowing_rejects", "parks_errors",
+    "quotes_pre_filter", "rejection_ends_pre_filter", "runs_own_plugins_first", "tells_of_post_filter",
+    "wakes_after_failed_binding",
+)  # fmt: skip
 
 
 def _legacy(name: str) -> Release:
@@ -41,6 +54,10 @@ def _legacy(name: str) -> Release:
             "VolumeAttachment": "",
         },
         legacy_flags=True,
+        lacks_flags=_1_22.lacks_flags,
+        own_flags=_OWN_1_21,
+        policy_flags=True,
+        election_flags_override=False,
         drops_later_pod_fields=True,
         extender_nodes_replace=False,
         binds_without_ignorable_extender=False,
@@ -49,7 +66,9 @@ def _legacy(name: str) -> Release:
         unsorted_shape=UNSORTED_SHAPE,
         migrates_in_tree_disks=False,
         balances_attached_volumes=True,
-        legacy_metrics=True,
+        metrics=METRICS[name],
+        has_pre_enqueue=False,
+        **{trait: getattr(_1_22, trait) for trait in _AS_1_22},
     )
 
 
@@ -57,12 +76,14 @@ def _legacy(name: str) -> Release:
 LEGACY: Final = (
     replace(
         _legacy("1.19"),
+        lacks_flags=_LACKS_1_20,
+        own_flags=_OWN_1_21 - {"experimental-logging-sanitization", "one-output"},
         default_lock="endpointsleases",
         open_paths=("/healthz",),
         serves_resource_metrics=False,
         weight_range="[0-100]",
     ),
-    replace(_legacy("1.20"), open_paths=("/healthz",), weight_range="[0-100]"),
+    replace(_legacy("1.20"), lacks_flags=_LACKS_1_20, open_paths=("/healthz",), weight_range="[0-100]"),
     _legacy("1.21"),
 )
 

@@ -17,7 +17,7 @@ from moorage.releases.earlier_inert_gates import inert_gates
 from moorage.releases.earlier_metrics import METRICS
 from moorage.releases.gates_1_36 import DEPENDENT_GATES_1_36, GATES_1_36
 from moorage.releases.inert_gates import OTHER_GATES
-from moorage.releases.release import ALPHA, Gate, Release
+from moorage.releases.release import ALPHA, BETA, Gate, Release
 
 __all__ = ["CURRENT", "EARLIER", "TODAY", "UNSORTED_SHAPE", "before_release", "of_minor"]
 
@@ -83,6 +83,13 @@ _1_35_7 = before_release(
     lacks_flags=frozenset(["tls-curve-preferences"]),
     removed_plugins=(),
     has_placement_points=False,
+    hidden_metrics_fault=(
+        "--show-hidden-metrics-for-version must be omitted or have the value '{previous}'. Only the previous minor version is "
+        "allowed"
+    ),
+    metric_labels_fault=(
+        "--allow-metric-labels must have a list of kv pair with format `metricName,labelName=labelValue, labelValue,...`"
+    ),
     dependent_gates={"RestartAllContainersOnContainerExits": Gate(False, ALPHA, needs=("NodeDeclaredFeatures",))},
     **of_minor("1.35", GATES_1_35),
 )
@@ -99,11 +106,17 @@ _1_34_7 = before_release(
     },
     lacks="GangScheduling NodeDeclaredFeatures",
     dependent_gates={},
+    flush_fault="panic: non-positive interval for NewTicker",
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
     lacks_flags=_1_35_7.lacks_flags | {"min-compatibility-version"},
     **of_minor("1.34", GATES_1_34),
 )
-_1_34_1 = before_release(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration": "1.34.1"})
+_1_34_1 = before_release(
+    _1_34_7,
+    "1.34.1",
+    {"DefaultPreemption": "", "TaintToleration": "1.34.1"},
+    gates={**GATES_1_34, "SchedulerAsyncAPICalls": Gate(True, BETA)},
+)
 
 _1_33_3 = before_release(
     _1_34_7,
@@ -118,6 +131,7 @@ _1_33_3 = before_release(
     },
     gated_kinds=dict.fromkeys(("DeviceClass", "ResourceClaim", "ResourceSlice"), _DRA),
     counts_sidecar_ports=False,
+    names_election_fields=True,
     queue_sort_differs="queueSort must be the same for all profiles",
     unsorted_shape=UNSORTED_SHAPE,
     **of_minor("1.33", GATES_1_33),
@@ -145,6 +159,9 @@ _1_31_8 = before_release(
     gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
     removed_plugins=_DISK_LIMITS,
     names_nodes_left_out=False,
+    metric_labels_fault=(
+        "--allow-metric-labels must have a list of kv pair with format `metricName:labelName=labelValue, labelValue,...`"
+    ),
     event_kinds="1.31",
     **of_minor("1.31", GATES_1_31),
 )
@@ -155,6 +172,7 @@ _1_30_10 = before_release(
     lacks_flags=_1_31_8.lacks_flags | {"disable-http2-serving", "emulated-version"},
     narrowing_rejects=False,
     event_kinds="1.30",
+    any_own_update_wakes=True,
     limits_in_tree_disks=True,
     **of_minor("1.30", GATES_1_30),
 )

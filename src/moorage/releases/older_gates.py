@@ -1,6 +1,6 @@
-"""Feature gates of 1.23 to 1.29 that change scheduling decisions: what differs from the next release.
+"""Feature gates of 1.22 to 1.29 that change scheduling decisions: what differs from the next release.
 
-Source  kubernetes 1.23 to 1.29, pkg/features/kube_features.go
+Source  kubernetes 1.22 to 1.29, pkg/features/kube_features.go
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from moorage.releases.earlier_gates import GATES_1_30, gates_before
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate
 
-__all__ = ["GATES_1_23", "GATES_1_24", "GATES_1_25", "GATES_1_26", "GATES_1_27", "GATES_1_28", "GATES_1_29"]
+__all__ = ["GATES_1_22", "GATES_1_23", "GATES_1_24", "GATES_1_25", "GATES_1_26", "GATES_1_27", "GATES_1_28", "GATES_1_29"]
 
 _ON: Final = Gate(True, BETA)
 _OFF: Final = Gate(False, ALPHA)
@@ -58,4 +58,12 @@ GATES_1_23: Final = gates_before(
         ),
     },
     "MinDomainsInPodTopologySpread",
+)
+GATES_1_22: Final = gates_before(
+    GATES_1_23,
+    {
+        **dict.fromkeys(("CSIMigrationAWS", "CSIMigrationAzureDisk", "CSIMigrationGCE"), Gate(False, BETA)),
+        "GenericEphemeralVolume": _ON,
+    },
+    "CSIMigrationPortworx",
 )

@@ -41,8 +41,9 @@ class Release:
     ``lacks``         plugins of the newest release that it does not have
     ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
     ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
+    ``own_flags``     kube-scheduler's flags that the newest release does not have
     ``lacks_points``  plugin → extension points that it implements in the newest release and not here
-    ``metrics``       metric of the newest release → what is different: ``name``, ``help``, ``stability``, or ``hidden``
+    ``metrics``       metric of the newest release, or that only earlier ones have → the fields of its ``Spec`` that differ
     """
 
     name: str
@@ -57,15 +58,24 @@ class Release:
     lacks: frozenset[str] = frozenset()
     removed_plugins: tuple[str, ...] = ()
     lacks_flags: frozenset[str] = frozenset()
+    own_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Its decisions were compared with kube-scheduler's of this release; if False, they only follow its source code.
     compared: bool = True
-    #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
+    #: It has the plugins, algorithm providers and configuration rules of 1.19 to 1.21.
     legacy_flags: bool = False
+    #: It has kube-scheduler's flags for plain HTTP ports and for a Policy.
+    policy_flags: bool = False
+    #: Flags of leader election take effect beside a configuration file.
+    election_flags_override: bool = True
     default_lock: str = "leases"
     #: The objects that leader election may lock.
     locks: tuple[str, ...] = ("leases",)
+    #: Faults of leader election name the field in words.
+    names_election_fields: bool = False
+    #: A lease may last as long as its renewal.
+    lease_may_equal_deadline: bool = False
     #: The default of --authorization-always-allow-paths.
     open_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     serves_resource_metrics: bool = True
@@ -81,8 +91,6 @@ class Release:
     migrates_in_tree_disks: bool = True
     #: The gate BalanceAttachedNodeVolumes has an effect.
     balances_attached_volumes: bool = False
-    #: Metrics have the names, stability levels and queues of 1.21.
-    legacy_metrics: bool = False
     #: Init containers may be sidecars.
     knows_sidecars: bool = True
     #: Host ports of sidecars count.
@@ -103,20 +111,49 @@ class Release:
     quotes_pre_filter: bool = True
     #: The event of an evicted pod, with ``{uid}`` or ``{key}`` of the pod it makes room for, and the ``{node}``.
     preempted_text: str = "Preempted by pod {uid} on node {node}"
+    #: The reason of the pod's condition after an attempt that ends in an error before it chose a node.
+    error_reason: str = "SchedulerError"
     #: A PreFilter plugin that rejects the pod ends PreFilter, even if eviction might help.
     rejection_ends_pre_filter: bool = False
     #: If an ignorable extender fails to bind, the Bind plugins do.
     binds_without_ignorable_extender: bool = True
-    #: The release whose plugins name the events, while hints are off; "" for the newest.
+    #: An attempt that ends in an error leaves the nomination of its pod as it is.
+    keeps_nominations: bool = False
+    #: A binding cycle that fails wakes the pods that may use the room.
+    wakes_after_failed_binding: bool = True
+    #: A pod whose attempt ended in an error waits for any event; otherwise for its backoff.
+    parks_errors: bool = False
+    #: Kinds of objects whose every event counts for such pods, and for pods in flight while hints are off, although the plugins
+    #: that can reject a pod name fewer; ``*`` stands for all kinds.
+    moving_kinds: frozenset[str] = frozenset("*")
+    #: The release whose plugins name the events, and look at what changed if hints are on; "" for the newest.
     event_kinds: str = ""
+    #: An update of a waiting pod retries it, with queueing hints on, too.
+    any_own_update_wakes: bool = False
     #: The limits of in-tree disks are default plugins, and a v1 configuration may name them at every extension point.
     limits_in_tree_disks: bool = False
+    #: The fault of --show-hidden-metrics-for-version, with its ``value`` and the ``previous`` release.
+    hidden_metrics_fault: str = (
+        "metrics.showHiddenMetricsForVersion: Invalid value: \"{value}\": must be omitted or have the value '{previous}'; only "
+        "the previous minor version is allowed"
+    )
+    #: The fault of a key of --allow-metric-labels, with all ``lists``.
+    metric_labels_fault: str = (
+        "metrics.allowListMapping: Invalid value: {lists}: must have keys with format `metricName,labelName` where metricName "
+        'matches "[a-zA-Z_:][a-zA-Z0-9_:]*" and labelName matches "[a-zA-Z_][a-zA-Z0-9_]*"'
+    )
+    #: The fault of a --log-flush-frequency that is not positive, with its ``value``; "": it is accepted.
+    flush_fault: str = 'flushFrequency: Invalid value: "{value}": Must be greater than zero'
+    #: Options of log formats need the gate LoggingAlphaOptions.
+    gates_log_options: bool = True
     #: The fault of a profile whose queueSort differs from that of the first.
     queue_sort_differs: str = "must be the same for all profiles"
     #: The fault of a shape whose points are not sorted.
     unsorted_shape: str = "values must be sorted in increasing order"
     #: Plugins that an extension point enables run before those of ``multiPoint``, also if they are new.
     runs_own_plugins_first: bool = False
+    #: A configuration in v1beta2 or later has ``multiPoint``.
+    has_multi_point: bool = True
     #: A configuration in v1 has ``delayCacheUntilActive``.
     delays_cache: bool = True
     #: A configuration has the extension point ``preEnqueue``, and in v1 a percentage of nodes to score for each profile.

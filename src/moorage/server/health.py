@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from moorage.releases import TODAY
+from moorage.releases.metrics import metrics_of
 from moorage.runtime.leader_election import Election
 from moorage.runtime.observer import Log
-from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import CounterVec, Family, Gauge
 
 __all__ = ["PING", "Check", "Health", "Report", "watchdog"]
@@ -50,16 +51,17 @@ class Report(NamedTuple):
 class Health:
     """The checks of each path: ``healthz``, ``livez``, ``readyz``. Their results are also metrics."""
 
-    def __init__(self, checks: Mapping[str, Sequence[Check]], log: Log) -> None:
+    def __init__(self, checks: Mapping[str, Sequence[Check]], log: Log, release: str = TODAY) -> None:
         self.checks = {path: tuple(found) or (PING,) for path, found in checks.items()}
         self._log = log
         self._outcomes: dict[tuple[str, str], float] = {}
-        self._totals = CounterVec(SPECS["kubernetes_healthchecks_total"])
+        self._specs = metrics_of(release)
+        self._totals = CounterVec(self._specs["kubernetes_healthchecks_total"])
 
     @property
     def families(self) -> list[Family]:
         """The metrics of /metrics/slis."""
-        return [Gauge(SPECS["kubernetes_healthcheck"], lambda: list(self._outcomes.items())), self._totals]
+        return [Gauge(self._specs["kubernetes_healthcheck"], lambda: list(self._outcomes.items())), self._totals]
 
     def report(self, path: str, *, verbose: bool, exclude: Collection[str]) -> Report:
         """Run all checks of a path, except the excluded ones."""

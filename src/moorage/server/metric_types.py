@@ -6,7 +6,7 @@ into their buckets together. prometheus-client formats the output and adds the p
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,40 +15,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["CounterVec", "Family", "Filter", "Gauge", "Histogram", "MetricRegistry", "Spec", "exponential"]
+from moorage.releases.metric_spec import Spec, exponential
+
+__all__ = ["CounterVec", "EarlierName", "Family", "Filter", "Gauge", "Histogram", "MetricRegistry", "Spec", "exponential"]
 
 Labels = tuple[str, ...]
 UNEXPECTED: Final = "unexpected"
 #: The most values that a histogram keeps for a set of label values before it counts them.
 _KEPT: Final = 512
-
-
-def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return the upper bounds of buckets as Prometheus' Go client computes them: each is the previous one times the factor."""
-    bounds = []
-    for _ in range(count):
-        bounds.append(start)
-        start *= factor
-    return tuple(bounds)
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """Name, help, labels and buckets of a metric. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" for Moorage's own.
-
-    ``hidden`` metrics are counted but not shown: the emulated release does not have them.
-    """
-
-    name: str
-    help: str
-    stability: str = "ALPHA"
-    labels: Labels = ()
-    buckets: tuple[float, ...] = ()
-    hidden: bool = False
-
-    @property
-    def text(self) -> str:
-        return f"[{self.stability}] {self.help}" if self.stability else self.help
 
 
 class CounterVec:
@@ -65,11 +39,12 @@ class CounterVec:
     def reset(self) -> None:
         self.values = {} if self.spec.labels else {(): 0.0}
 
-    def collect(self, expected: Filter) -> Metric:
-        family = CounterMetricFamily(self.spec.name, self.spec.text, labels=self.spec.labels)
+    def collect(self, expected: Filter, spec: Spec | None = None) -> Metric:
+        spec = spec or self.spec
+        family = CounterMetricFamily(spec.name, spec.text, labels=spec.labels)
         sums: dict[Labels, float] = {}
         for labels, value in self.values.items():
-            kept = expected.labels(self.spec, labels)
+            kept = expected.labels(spec, labels)
             sums[kept] = sums.get(kept, 0.0) + value
         for labels in sorted(sums):
             family.add_metric(labels, sums[labels])
@@ -90,12 +65,13 @@ class Gauge:
     def reset(self) -> None:
         """Do nothing: the value is read again at each scrape."""
 
-    def collect(self, expected: Filter) -> Metric:
+    def collect(self, expected: Filter, spec: Spec | None = None) -> Metric:
+        spec = spec or self.spec
         kind = CounterMetricFamily if self.counts else GaugeMetricFamily
-        family: CounterMetricFamily | GaugeMetricFamily = kind(self.spec.name, self.spec.text, labels=self.spec.labels)
+        family: CounterMetricFamily | GaugeMetricFamily = kind(spec.name, spec.text, labels=spec.labels)
         sums: dict[Labels, float] = {}
         for labels, value in self.read():
-            kept = expected.labels(self.spec, labels)
+            kept = expected.labels(spec, labels)
             sums[kept] = sums.get(kept, 0.0) + value
         for labels in sorted(sums):
             family.add_metric(labels, sums[labels])
@@ -153,16 +129,22 @@ class Histogram:
         child = self._children.get(labels)
         if child is None:
             child = self._children[labels] = _Buckets(len(self._bounds) + 1)
-        for value in kept:
-            child.counts[bisect_left(self._bounds, value)] += 1
-            child.total += value
+        child.total += sum(kept)
+        kept.sort()
+        counts, below = child.counts, 0
+        for at, bound in enumerate(self._bounds):
+            upto = bisect_right(kept, bound)
+            counts[at] += upto - below
+            below = upto
+        counts[-1] += len(kept) - below
         kept.clear()
 
-    def collect(self, expected: Filter) -> Metric:
-        family = HistogramMetricFamily(self.spec.name, self.spec.text, labels=self.spec.labels)
+    def collect(self, expected: Filter, spec: Spec | None = None) -> Metric:
+        spec = spec or self.spec
+        family = HistogramMetricFamily(spec.name, spec.text, labels=spec.labels)
         merged: dict[Labels, _Buckets] = {}
         for labels, child in self.children.items():
-            into = merged.setdefault(expected.labels(self.spec, labels), _Buckets(len(child.counts)))
+            into = merged.setdefault(expected.labels(spec, labels), _Buckets(len(child.counts)))
             into.counts = [a + b for a, b in zip(into.counts, child.counts, strict=True)]
             into.total += child.total
         names = [*map(floatToGoString, self.spec.buckets), "+Inf"]
@@ -175,18 +157,38 @@ class Histogram:
         return family
 
 
-Family = CounterVec | Gauge | Histogram
+@dataclass(frozen=True, slots=True)
+class EarlierName:
+    """The values of a metric under an earlier name, with that name's help and labels."""
+
+    spec: Spec
+    family: CounterVec | Gauge | Histogram
+
+    def reset(self) -> None:
+        """Do nothing: the metric itself is reset."""
+
+    def collect(self, expected: Filter) -> Metric:
+        return self.family.collect(expected, self.spec)
+
+
+Family = CounterVec | EarlierName | Gauge | Histogram
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which metrics are shown: all but ``disabled``; labels listed in ``allowed`` are restricted to the given values.
 
-    ``allowed``: (metric, label) → values; other values become "unexpected".
+    ``allowed``: (metric, label) → values; other values become "unexpected". ``hidden_too``: also metrics that the release hides
+    because an earlier one deprecated them.
     """
 
     disabled: Collection[str] = ()
     allowed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    hidden_too: bool = False
+
+    def shows(self, spec: Spec) -> bool:
+        is_hidden = spec.hidden and not (spec.deprecated and self.hidden_too)
+        return not is_hidden and spec.name not in self.disabled
 
     def labels(self, spec: Spec, values: Labels) -> Labels:
         if not self.allowed:
@@ -206,7 +208,7 @@ class MetricRegistry(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for family in self._families:
-            if family.spec.hidden or family.spec.name in self._shown.disabled:
+            if not self._shown.shows(family.spec):
                 continue
             metric = family.collect(self._shown)
             if metric.samples:  # like Go's client, omit a metric without series

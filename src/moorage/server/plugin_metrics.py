@@ -56,7 +56,7 @@ class Probe:
         self._took: dict[str, tuple[float, str]] = {}
         #: Profile → number of its PreEnqueue plugins; and for the pod in PreEnqueue: seconds, and how many plugins admitted it.
         self._gates: dict[str, int] = {}
-        self._gating = (0.0, 0)
+        self._gate_s, self._passed_gates = 0.0, 0
         #: Profile → the points after a decision that each placed pod passes.
         self._passed: dict[str, tuple[str, ...]] = {}
 
@@ -117,7 +117,10 @@ class Probe:
             finally:
                 seconds = clock() - begun
                 self._inside = False
-                self._gated(profile, seconds, status)
+                self._gate_s += seconds
+                self._passed_gates += 1
+                if status != _SUCCESS or self._passed_gates >= self._gates[profile]:
+                    self._end_gates(profile)
                 if self._sampled:
                     self._calls.observe(seconds, name, _PRE_ENQUEUE, status)
 
@@ -166,15 +169,10 @@ class Probe:
             new = before if status in _PASSING and point != _POST_FILTER else status
             self._took[point] = (so_far + seconds, new)
 
-    def _gated(self, profile: str, seconds: float, status: str) -> None:
+    def _end_gates(self, profile: str) -> None:
         """Observe PreEnqueue once a plugin gated the pod or all have admitted it; kube-scheduler records both as a success."""
-        so_far, passed = self._gating
-        so_far, passed = so_far + seconds, passed + 1
-        if status == _SUCCESS and passed < self._gates[profile]:
-            self._gating = (so_far, passed)
-            return
-        self._points.observe(so_far, _PRE_ENQUEUE, _SUCCESS, profile)
-        self._gating = (0.0, 0)
+        self._points.observe(self._gate_s, _PRE_ENQUEUE, _SUCCESS, profile)
+        self._gate_s, self._passed_gates = 0.0, 0
 
 
 def _status(answer: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -19,35 +19,43 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
-from moorage.framework.features import GATES, FeatureGates
+from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.releases import STABLE, TODAY
-from moorage.releases.earlier_metrics import OLD_CACHE_SIZE
+from moorage.releases.metrics import metrics_of
 from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.loop import Loop
 from moorage.runtime.observer import BoundPod
-from moorage.server.metric_types import CounterVec, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
-from moorage.server.old_metric_specs import specs_of
+from moorage.server.metric_specs import OWN
+from moorage.server.metric_types import (
+    CounterVec,
+    EarlierName,
+    Family,
+    Filter,
+    Gauge,
+    Histogram,
+    Labels,
+    MetricRegistry,
+    Spec,
+)
 from moorage.server.plugin_metrics import Probe
 
-__all__ = ["SchedulerMetrics", "engine_gauges", "process_gauges", "registry_of"]
+__all__ = ["SchedulerMetrics", "engine_gauges", "process_gauges", "registry_of", "specs_of"]
 
 _DEFAULT_GATES: Final = FeatureGates()
-#: Gate → the prefix of the metrics that are shown only if the gate is open.
-_GATED: Final = {
-    "GenericWorkload": "scheduler_podgroup_",
-    "SchedulerAsyncPreemption": "scheduler_preemption_goroutines_",
-    "SchedulerQueueingHints": "scheduler_queueing_hint_",
-}
 _MOST_ATTEMPTS = 15
-_CACHE_SIZES: Final = ("scheduler_cache_size", OLD_CACHE_SIZE)
 _SUCCESS, _ERROR = Code.SUCCESS.value, Code.ERROR.value
 _WORK = {Phase.BIND: "Bind", Phase.PRE_BIND: "PreBind"}
 _PLACES = {
     QueuePlace.ACTIVE: "active", QueuePlace.BACKOFF: "backoff",
     QueuePlace.UNSCHEDULABLE: "unschedulable", QueuePlace.GATED: "gated",
 }  # fmt: skip
+
+
+def specs_of(release: str) -> Mapping[str, Spec]:
+    """Return the metrics of a release, and Moorage's own."""
+    return {**metrics_of(release), **OWN}
 
 
 class SchedulerMetrics:
@@ -94,9 +102,8 @@ class SchedulerMetrics:
     @property
     def families(self) -> list[Family]:
         """All counters and histograms, for a registry."""
-        counted = [one for one in vars(self).values() if isinstance(one, (CounterVec, Histogram))]
-        closed = tuple(prefix for gate, prefix in _GATED.items() if not self._gates[gate])
-        return [one for one in counted if not one.spec.name.startswith(closed)]
+        counted: list[Family] = [one for one in vars(self).values() if isinstance(one, (CounterVec, Histogram))]
+        return _registered(counted, self._gates)
 
     def plugin_times(self) -> list[dict[str, Any]]:
         """Return the calls and seconds of each plugin at each extension point, in one attempt out of ten."""
@@ -215,6 +222,10 @@ def _is_usual(pods: Sequence[BoundPod]) -> bool:
     return True
 
 
+def _registered(families: Iterable[Family], gates: FeatureGates) -> list[Family]:
+    return [one for one in families if not one.spec.gate or gates[one.spec.gate]]
+
+
 def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Family]:
     """Return the gauges that read the engine."""
     release = scheduler.gates.emulated
@@ -222,7 +233,7 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
 
     def pending() -> Iterator[tuple[Labels, float]]:
         counts = scheduler.queue.counts()
-        shown = (item for item in _PLACES.items() if item[1] != "gated" or not release.legacy_metrics)
+        shown = (item for item in _PLACES.items() if item[1] != "gated" or release.has_pre_enqueue)
         return (((word,), float(counts[place])) for place, word in shown)
 
     def cache() -> Iterable[tuple[Labels, float]]:
@@ -247,14 +258,15 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
     def logged() -> Iterable[tuple[Labels, float]]:
         return [((label,), float(count)) for label, count in scheduler.queue.logged_labels().items()]
 
-    return [
+    gauges: list[Family] = [
         Gauge(specs["scheduler_pending_pods"], pending),
-        *(Gauge(specs[name], cache) for name in _CACHE_SIZES if name in specs),
+        Gauge(specs["scheduler_cache_size"], cache),
         Gauge(specs["scheduler_goroutines"], under_way),
         Gauge(specs["scheduler_queue_incoming_pods_total"], incoming, counts=True),
         Gauge(specs["scheduler_unschedulable_pods"], rejected),
         Gauge(specs["scheduler_inflight_events"], logged),
     ]
+    return _registered(gauges, scheduler.gates)
 
 
 def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, leads: Callable[[], bool]) -> list[Family]:
@@ -265,8 +277,8 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
 
     def features() -> Iterable[tuple[Labels, float]]:
         gates = scheduler.gates
-        shown = GATES if gates.emulated.legacy_metrics else gates.emulated.gates
-        return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in shown.items()]
+        shown = gates.emulated.gates.items()
+        return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in shown]
 
     specs = specs_of(scheduler.gates.release)
     major, minor = scheduler.gates.emulated.series.split(".")
@@ -284,9 +296,19 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
 
 def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY) -> tuple[MetricRegistry, CollectorRegistry]:
     """Return the registry of /metrics: these families, and prometheus-client's process and garbage collector metrics."""
-    disabled, spec = len(shown.disabled), specs_of(release)["disabled_metrics_total"]
-    own = MetricRegistry([*families, Gauge(spec, lambda: [((), float(disabled))], counts=True)], shown)
+    disabled, specs = len(shown.disabled), metrics_of(release)
+    every = [*families, Gauge(specs["disabled_metrics_total"], lambda: [((), float(disabled))], counts=True)]
+    own = MetricRegistry([*every, *_earlier_names(every, specs)], shown)
     collectors = own.with_others()
     ProcessCollector(registry=collectors)
     GCCollector(registry=collectors)
     return own, collectors
+
+
+def _earlier_names(families: Iterable[Family], specs: Mapping[str, Spec]) -> Iterator[Family]:
+    """Yield the metrics that a release has under an earlier, deprecated name too."""
+    by_name = {one.spec.name: one for one in families if not isinstance(one, EarlierName)}
+    for spec in specs.values():
+        family = by_name.get(specs[spec.of].name) if spec.of else None
+        if family is not None:
+            yield EarlierName(spec, family)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.config.api_versions import v1_of
-from moorage.config.loader import load
-from moorage.config.profiles import ResolvedProfile, resolve
+from moorage.config.api_versions import ApiVersion
+from moorage.config.profiles import ResolvedProfile
+from moorage.config.show import listed
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, MoorageError
 from moorage.framework.features import FeatureGates
-from moorage.plugins import builtin_registry
 
 __all__ = ["answer"]
 
@@ -21,19 +21,21 @@ __all__ = ["answer"]
 def answer(name: str, text: str, gates: FeatureGates | None = None) -> dict[str, Any]:
     """Return the answer for one document; ``name`` is copied into it."""
     gates = gates or FeatureGates()
-    registry, version = builtin_registry(gates.release), v1_of(gates.emulated)
+    config = text.encode("utf-8", "surrogatepass")
     try:
-        profiles = resolve(load(text.encode("utf-8", "surrogatepass"), name, registry, gates), registry, gates, version)
+        loaded = load_source(ConfigSource(config, name, emulate=gates.release, open_gates=gates))
     except ConfigError as error:
         faults = [{"field": fault.field, "detail": fault.body} for fault in error.faults]
         return {"name": name, "refused": True, "faults": faults, "profiles": {}}
     except MoorageError as error:
         return {"name": name, "refused": True, "faults": [{"field": "", "detail": str(error)}], "profiles": {}}
-    return {"name": name, "refused": False, "faults": [], "profiles": {one.scheduler_name: _points(one) for one in profiles}}
+    profiles = {one.scheduler_name: _points(one, loaded.version) for one in loaded.profiles}
+    return {"name": name, "refused": False, "faults": [], "profiles": profiles}
 
 
-def _points(profile: ResolvedProfile) -> dict[str, list[Any]]:
+def _points(profile: ResolvedProfile, version: ApiVersion) -> dict[str, list[Any]]:
+    points = {point: listed(profile, point, version) for point in profile.points}
     return {
-        point: [[name, profile.weights[name]] for name in names] if point == "score" else list(names)
-        for point, names in profile.points.items()
+        point: [[name, profile.weights[name]] for name in names] if point == "score" else names
+        for point, names in points.items()
     }

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from moorage.plugins.releases import VARIANTS
+from moorage.plugins.scoring_strategies import UtilizationPoint
 from moorage.releases import EARLIER, LATER
 from moorage.testing.plugin_checks import check_plugin
+
+SHAPE = (UtilizationPoint(), UtilizationPoint(utilization=100, score=10))
+#: Plugins that need arguments.
+ARGS = {"RequestedToCapacityRatio": {"shape": SHAPE}}
 
 
 @pytest.mark.slow
@@ -14,7 +19,7 @@ from moorage.testing.plugin_checks import check_plugin
 def test_a_variant_keeps_the_contract(plugin, ended):
     cls = VARIANTS[plugin, ended]
     assert cls.name == plugin
-    check_plugin(cls())
+    check_plugin(cls(cls.Args(**ARGS[plugin])) if plugin in ARGS else cls())
 
 
 def test_every_variant_is_in_force_where_its_rule_ended():

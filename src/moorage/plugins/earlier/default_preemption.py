@@ -3,30 +3,34 @@
 Up to 1.28 victims are listed in the order in which the search tried them, and the choice of node compares the first ones: a
 victim beyond its disruption budget can hide a more important one behind it. Up to 1.26 a pod that preempted waits for every
 terminating pod of lower priority on its nominated node, whatever deletes it.
-Up to 1.23 reasons are missing or name the node.
+Up to 1.23 reasons are missing or name the node. Up to 1.22 errors are reasons, too, and an earlier nomination stays, unless no
+node was worth a search.
 
 Source    kube-scheduler 1.34.7 and 1.28.8, framework/preemption/preemption.go, prepareCandidate; 1.26.15,
-          defaultpreemption/default_preemption.go; 1.23.5, both
+          defaultpreemption/default_preemption.go; 1.23.5, both; 1.22.6, the latter
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from moorage.api.requirements import aggregate
-from moorage.cycle.preemption import Candidate, choose
+from moorage.api.requirements import aggregate, quoted
+from moorage.cycle.preemption import Candidate, PreemptionSearch, choose
 from moorage.cycle.reprieve import NO_VICTIMS
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.post_filter import Consult
-from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.v1_21.default_preemption import in_search_order
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemptionV123", "DefaultPreemptionV126", "DefaultPreemptionV128", "DefaultPreemptionV1347"]
+__all__ = [
+    "DefaultPreemptionV122", "DefaultPreemptionV123", "DefaultPreemptionV126", "DefaultPreemptionV128",
+    "DefaultPreemptionV1347",
+]  # fmt: skip
 
 
 class DefaultPreemptionV1347(DefaultPreemption):
@@ -70,9 +74,13 @@ class DefaultPreemptionV123(DefaultPreemptionV126):
         search = self.search(attempt)
         if search.candidates:
             return self.nominate_best(pod, attempt, search.candidates)
+        return self.without_candidates(pod, attempt, search)
+
+    def without_candidates(self, pod: PodInfo, attempt: Attempt, search: PreemptionSearch) -> PostFilterResult:
+        """Return why preemption helps nowhere."""
         if search.errors:
             return PostFilterResult(Code.ERROR, (aggregate(search.errors),))
-        return PostFilterResult(Code.UNSCHEDULABLE, (_why_none(pod, search.verdicts, attempt.snapshot),), nominated="")
+        return PostFilterResult(Code.UNSCHEDULABLE, (_why_none(pod, search, attempt.snapshot),), nominated="")
 
     def nominate_best(
         self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
@@ -83,15 +91,28 @@ class DefaultPreemptionV123(DefaultPreemptionV126):
         return Consult(ordered, lambda left: self.nominate(pod, attempt, choose(left)) if left else _NOTHING)
 
 
+class DefaultPreemptionV122(DefaultPreemptionV123):
+    """The plugin up to 1.22."""
+
+    reuse = DefaultPreemption.reuse
+
+    def without_candidates(self, pod: PodInfo, attempt: Attempt, search: PreemptionSearch) -> PostFilterResult:
+        cleared = None if len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)) else ""
+        return PostFilterResult(Code.UNSCHEDULABLE, (_why_none(pod, search, attempt.snapshot),), nominated=cleared)
+
+
 _NOTHING: Final = PostFilterResult(Code.UNSCHEDULABLE)
 
 
-def _why_none(pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> str:
-    """Return why preemption helps nowhere: a node without victims has a reason of its own."""
-    counts = dict(verdicts.histogram())
-    counts.pop(NO_VICTIMS, None)
-    for row, status in verdicts.refused():
-        if NO_VICTIMS in status.reasons:
-            counts[f"No victims found on node {snapshot.table.nodes[row].name} for preemptor pod {pod.name}"] = 1
+def _why_none(pod: PodInfo, search: PreemptionSearch, snapshot: Snapshot) -> str:
+    """Return why preemption helps nowhere: a node without victims, or on which the pod fits, has a reason of its own."""
+    names, counts = snapshot.table.nodes, Counter[str]()
+    for row, status in search.verdicts.refused():
+        if row in search.fitting:
+            counts[f"expected at least one victim pod on node {quoted(names[row].name)}"] += 1
+        elif NO_VICTIMS in status.reasons:
+            counts[f"No victims found on node {names[row].name} for preemptor pod {pod.name}"] += 1
+        else:
+            counts.update(status.reasons)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return f"0/{len(verdicts)} nodes are available: {reasons}."
+    return f"0/{len(search.verdicts)} nodes are available: {reasons}."

@@ -1,9 +1,10 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits up to 1.31: nodes with a CSINode leave these to CSI drivers.
 
 Claims of ephemeral volumes count, and a missing claim rejects the pod on every node; up to 1.29 it is an error. In 1.27 the
-CSINode must declare that disks of Google Compute Engine migrate, and up to 1.26 those of AWS and Azure, too.
+CSINode must declare that disks of Google Compute Engine migrate, and up to 1.26 those of AWS and Azure, too. Up to 1.22 neither
+claims of ephemeral volumes nor missing claims count.
 
-Source    kube-scheduler 1.31.8, 1.29.14, 1.27.16 and 1.26.15, plugins/nodevolumelimits/non_csi.go and utils.go
+Source    kube-scheduler 1.31.8, 1.29.14, 1.27.16, 1.26.15 and 1.22.6, plugins/nodevolumelimits/non_csi.go and utils.go
 """
 
 from __future__ import annotations

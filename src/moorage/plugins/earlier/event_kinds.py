@@ -1,8 +1,6 @@
-"""The events that plugins of 1.23 to 1.31 name while queueing hints are off: wider than those of later releases.
+"""The events that plugins of 1.22 to 1.31 name: wider than those of later releases. ``waking`` says which of them wake a pod.
 
-Without hints any event of a kind that a plugin names wakes the pods that it rejected.
-
-Source  kube-scheduler 1.23.5 to 1.31.8, EventsToRegister of the plugins
+Source  kube-scheduler 1.22.6 to 1.31.8, EventsToRegister of the plugins
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from typing import Final
 
 from moorage.framework.events import Action, ClusterEvent, Resource
 
-__all__ = ["EVENT_KINDS"]
+__all__ = ["EVENT_KINDS", "Events"]
 
 Events = tuple[ClusterEvent, ...]
 
@@ -20,6 +18,7 @@ _CHANGED: Final = Action.ADD | Action.UPDATE
 _NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 _NODE_CHANGED: Final = ClusterEvent(Resource.NODE, _CHANGED)
 _NODE_LABELLED: Final = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+_NODE_LABELLED_OR_TAINTED: Final = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT)
 _NODE_IN_DOMAIN: Final = ClusterEvent(
     Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 )
@@ -37,7 +36,7 @@ _CLASS_ADDED: Final = ClusterEvent(Resource.STORAGE_CLASS, Action.ADD)
 _1_31: Final[Mapping[str, Events]] = {
     **dict.fromkeys(("NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration"), (_NODE_CHANGED,)),
     **dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), (_NODE_ADDED, _POD_DELETED, _CLAIM_ADDED)),
-    "InterPodAffinity": (_POD_LABELLED, _NODE_LABELLED),
+    "InterPodAffinity": (_POD_LABELLED, _NODE_LABELLED_OR_TAINTED),
     "NodePorts": (_POD_DELETED, _NODE_CHANGED),
     "NodeResourcesFit": (ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), _NODE_CHANGED),
     "NodeVolumeLimits": (ClusterEvent(Resource.CSI_NODE, Action.ADD), _POD_DELETED, _CLAIM_ADDED),
@@ -79,5 +78,18 @@ _1_23: Final[Mapping[str, Events]] = {
     "TaintToleration": (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),),
 }
 
-#: ``Release.event_kinds`` → plugin → events. Other plugins name the same events with hints and without.
-EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {"": {}, "1.23": _1_23, "1.29": _1_29, "1.30": _1_30, "1.31": _1_31}
+_1_22: Final[Mapping[str, Events]] = {
+    **_1_23,
+    "NodeLabel": (_NODE_LABELLED,),
+    "ServiceAffinity": (
+        ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE),
+        _NODE_LABELLED,
+        ClusterEvent(Resource.SERVICE, Action.DELETE | Action.UPDATE),
+    ),
+    "VolumeBinding": (*(event for event in _1_23["VolumeBinding"] if event.resource is not Resource.NODE), _NODE_CHANGED),
+}
+
+#: ``Release.event_kinds`` → plugin → events. Other plugins name those of the newest release.
+EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {
+    "": {}, "1.22": _1_22, "1.23": _1_23, "1.29": _1_29, "1.30": _1_30, "1.31": _1_31,
+}  # fmt: skip

@@ -25,6 +25,7 @@ from typing import Final
 
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
@@ -187,6 +188,11 @@ class NodeResourcesFitV129(NodeResourcesFitV131):
         if wants == _WITH_SIDECARS:
             return Hold.because(SIDECARS_ARE_OFF, unresolvable=True)
         return super().filter_node(wants, node)
+
+    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        if wants == _WITH_SIDECARS:
+            return Detail("the pod has a sidecar, and the SidecarContainers gate is off")
+        return super().why(wants, pod, node)
 
 
 class NodeResourcesFitV127(NodeResourcesFitV129):

@@ -4,14 +4,16 @@ Up to 1.35 Portworx volumes count for their CSI driver only on nodes whose CSINo
 VolumeLimitScaling concerns every driver that has a CSIDriver. Up to 1.32 hints are wider. Up to 1.31 nodes may state a limit
 themselves. Up to 1.29 a missing claim is an error, and its creation does not wake the pod. In 1.27 disks of Google Compute
 Engine count as Portworx volumes do, and up to 1.26 those of AWS and Azure, too.
-Up to 1.24 in-tree volumes count for a CSI driver only through a claim, and while gates let them migrate.
+Up to 1.24 in-tree volumes count for a CSI driver only through a claim, and while gates let them migrate. Up to 1.22 claims of
+ephemeral volumes and missing claims do not count.
 
 The node's allocatable resource ``attachable-volumes-csi-DRIVER`` limits a driver for which the CSINode states no limit. It does
 so also on a node without CSINode, where in-tree volumes do not count for a CSI driver. VolumeAttachments do not count.
 
 Reads     the pod's claims and inline volumes, and the volumes behind them; limits of CSINodes and nodes; volumes of placed pods
 Rejects   nodes at their limit (preemption may help); every node, while a claim is missing
-Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14, 1.27.16, 1.26.15 and 1.24.17, plugins/nodevolumelimits/csi.go and utils.go
+Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14, 1.27.16, 1.26.15, 1.24.17 and 1.22.6, plugins/nodevolumelimits/csi.go and
+          utils.go
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.earlier.placed_pods import for_placed_pods
 from moorage.plugins.earlier.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
 from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
-from moorage.plugins.v1_21.node_volume_limits import limit_key
+from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimitsV121, limit_key
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
-from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX
+from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CURRENT_MIGRATION, GCE_PD, PORTWORX
 from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.volume_signature import volume_signature
@@ -43,8 +45,8 @@ from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
 __all__ = [
-    "NodeVolumeLimitsV124", "NodeVolumeLimitsV126", "NodeVolumeLimitsV127", "NodeVolumeLimitsV129", "NodeVolumeLimitsV131",
-    "NodeVolumeLimitsV132", "NodeVolumeLimitsV135",
+    "NodeVolumeLimitsV122", "NodeVolumeLimitsV124", "NodeVolumeLimitsV126", "NodeVolumeLimitsV127", "NodeVolumeLimitsV129",
+    "NodeVolumeLimitsV131", "NodeVolumeLimitsV132", "NodeVolumeLimitsV135",
 ]  # fmt: skip
 
 _LIMITS: Final = "attachable-volumes-"
@@ -192,3 +194,12 @@ class NodeVolumeLimitsV124(NodeVolumeLimitsV126):
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         self._migrate(InTreeMigration(self.declared, closed_plugins(handle.gates)))
+
+
+class NodeVolumeLimitsV122(NodeVolumeLimitsV121):
+    """The plugin up to 1.22: that of 1.21, but Azure disks that are not managed do not migrate."""
+
+    reuse = NodeVolumeLimitsV121.reuse
+
+    def attach(self, handle: Handle) -> None:
+        self._migration = CURRENT_MIGRATION._replace(plugins=CURRENT_MIGRATION.plugins - closed_plugins(handle.gates))

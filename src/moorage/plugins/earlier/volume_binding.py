@@ -7,10 +7,10 @@
 * Up to 1.29 every pod is scored; without volumes to match it scores 0.
 * Up to 1.28 PreFilter narrows the search to the nodes whose host names are in the node affinity of bound volumes, and claims
   have no VolumeAttributesClass. Up to 1.26 it narrows nothing. Up to 1.24 in-tree volumes
-  migrate while gates let them.
+  migrate while gates let them. Up to 1.22 lost claims do not reject the pod, and reasons have other texts.
 
-Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8, 1.26.15 and 1.24.17, plugins/volumebinding; component-helpers,
-          storage/volume
+Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8, 1.26.15, 1.24.17 and 1.22.6, plugins/volumebinding;
+          component-helpers, storage/volume
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
 from moorage.plugins.earlier.volumes_by_migration import closed_plugins
 from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
-from moorage.plugins.v1_21.volume_binding import UNREACHABLE
+from moorage.plugins.v1_21.volume_binding import UNREACHABLE, VolumeBindingV121, unusable
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, requested_storage
@@ -44,8 +44,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = [
-    "VolumeBindingArgsV132", "VolumeBindingV123", "VolumeBindingV124", "VolumeBindingV126", "VolumeBindingV128",
-    "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133",
+    "VolumeBindingArgsV132", "VolumeBindingV122", "VolumeBindingV123", "VolumeBindingV124", "VolumeBindingV126",
+    "VolumeBindingV128", "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133",
 ]  # fmt: skip
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
@@ -188,6 +188,16 @@ class VolumeBindingV123(VolumeBindingV124):
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         self._counted = handle.gates["CSIStorageCapacity"]
+
+
+class VolumeBindingV122(VolumeBindingV123):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+    reasons = VolumeBindingV121.reasons
+
+    def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
+        return unusable(pod, snapshot)
 
 
 def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:

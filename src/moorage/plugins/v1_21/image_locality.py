@@ -36,7 +36,7 @@ class ImageLocalityV121(today.ImageLocality):
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         sums = np.zeros(len(table), dtype=np.int64)
         for name in images.names:
-            holders = table.images.get(name)
+            holders = table.images.holders.get(name)
             if holders is not None:
                 rows = np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))
                 sums[rows] += (holders.size * (_nodes_known_to(table, rows) / len(table))).astype(np.int64)

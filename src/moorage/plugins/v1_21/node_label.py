@@ -40,19 +40,21 @@ class NodeLabelArgs(PluginArgs, frozen=True):
     absent_labels_preference: tuple[str, ...] = ()
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
+        other = "" if gates.emulated.legacy_flags else path
+        preferred, avoided = self.present_labels_preference, self.absent_labels_preference
         return [
-            *_conflicts(self.present_labels, self.absent_labels, path, "{}Labels"),
-            *_conflicts(self.present_labels_preference, self.absent_labels_preference, path, "{}LabelsPreference"),
+            *_conflicts(self.present_labels, self.absent_labels, path, other, "{}Labels"),
+            *_conflicts(preferred, avoided, path, other, "{}LabelsPreference"),
         ]
 
 
-def _conflicts(present: Sequence[str], absent: Sequence[str], path: str, field: str) -> Iterator[Fault]:
+def _conflicts(present: Sequence[str], absent: Sequence[str], path: str, other: str, field: str) -> Iterator[Fault]:
     index = {label: i for i, label in enumerate(present)}
     for i, label in enumerate(absent):
         if label in index:
             where = sub_path(path, f"{field.format('present')}[{index[label]}]")
-            yield Fault("Invalid value", where, f"conflict with {field.format('absent')}[{i}]", label)
+            against = sub_path(other, f"{field.format('absent')}[{i}]")
+            yield Fault("Invalid value", where, f"conflict with {against}", label)
 
 
 class NodeLabel(

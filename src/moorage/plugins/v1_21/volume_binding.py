@@ -36,7 +36,7 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBindingArgsV121", "VolumeBindingV121"]
+__all__ = ["VolumeBindingArgsV121", "VolumeBindingV121", "unusable"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNREACHABLE: Final = "node(s) had volume node affinity conflict"
@@ -78,19 +78,24 @@ class VolumeBindingV121(BoundVolumes, ScorePlugin[VolumeBindingState | PodInfo])
         self._scores = gates["VolumeCapacityPriority"]
 
     def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
-        claims = snapshot.objects(PersistentVolumeClaim)
-        for use in pod.volumes.claims if pod.volumes is not None else ():
-            claim = claims.get(use.key)
-            if claim is None:
-                return claim_not_found(use.name)
-            if claim.metadata.deletion_timestamp is not None:
-                return f"persistentvolumeclaim {quoted(use.name)} is being deleted"
-            if use.ephemeral and not is_owned_by(claim, pod):
-                return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
-        return None
+        return unusable(pod, snapshot)
 
     def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
         if not self._scores or isinstance(state, PodInfo):
             return nodes.zeros()
         found = replace(find(state.wanted, nodes), groups=[])
         return capacity_scores(found, _FULLER_IS_BETTER, len(nodes))
+
+
+def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
+    """Return the reason if a claim of the pod is missing, terminating or owned by another pod; otherwise None."""
+    claims = snapshot.objects(PersistentVolumeClaim)
+    for use in pod.volumes.claims if pod.volumes is not None else ():
+        claim = claims.get(use.key)
+        if claim is None:
+            return claim_not_found(use.name)
+        if claim.metadata.deletion_timestamp is not None:
+            return f"persistentvolumeclaim {quoted(use.name)} is being deleted"
+        if use.ephemeral and not is_owned_by(claim, pod):
+            return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
+    return None

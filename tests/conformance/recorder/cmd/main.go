@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -48,9 +49,11 @@ type scenario struct {
 	Changes      []change          `json:"changes"`
 }
 
-// change is an object that is created or updated, or that is deleted, while pods wait that the given plugins rejected.
+// change is an object that is created or updated, or that is deleted, while pods wait that the given plugins rejected, and while
+// attempts are made that end with a rejection by the given plugins, or with an error if there are none.
 type change struct {
 	RejectedBy map[string][]string `json:"rejectedBy"`
+	InFlight   map[string][]string `json:"inFlight"`
 	Set        json.RawMessage     `json:"set"`
 	Delete     json.RawMessage     `json:"delete"`
 }
@@ -172,14 +175,15 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 	client := fake.NewSimpleClientset(objects...)
 	evicted := &evictions{}
 	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		// Up to 1.22 a patch is a DeleteAction, too.
 		switch act := action.(type) {
+		case clienttesting.PatchAction, clienttesting.UpdateAction:
+			return true, &v1.Pod{}, nil
 		case clienttesting.DeleteAction:
 			evicted.lock.Lock()
 			evicted.pods = append(evicted.pods, act.GetNamespace()+"/"+act.GetName())
 			evicted.lock.Unlock()
 			return true, nil, nil
-		case clienttesting.PatchAction, clienttesting.UpdateAction:
-			return true, &v1.Pod{}, nil
 		}
 		return false, nil, nil
 	})
@@ -208,7 +212,7 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		must(handlers.WaitForHandlersSync(ctx))
 	}
 	if slow(objects) {
-		time.Sleep(*settle)
+		wait(*settle)
 	}
 	if len(asked.Changes) > 0 {
 		return map[string]any{"changes": follow(ctx, sched, client.Tracker(), pending, asked.Changes)}
@@ -232,23 +236,37 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 func follow(ctx context.Context, sched *scheduler.Scheduler, tracker clienttesting.ObjectTracker, pending []*v1.Pod, changes []change) []any {
 	found := []any{}
 	for at, one := range changes {
-		parked := sched.Park(ctx, pending, one.RejectedBy)
-		apply(tracker, one, fmt.Sprint(at+2))
+		parked, flying := sched.Park(ctx, pending, one.RejectedBy, one.InFlight)
+		changed := apply(tracker, one, fmt.Sprint(at+2))
 		// The handlers run in goroutines of their own, and say nothing when they are done.
-		time.Sleep(*settle)
+		wait(*settle)
+		sched.Land(ctx, flying)
+		for each := range pending {
+			if pod, is := changed.(*v1.Pod); is && pod.UID == pending[each].UID && pod.Spec.NodeName == "" {
+				pending[each] = pod
+			}
+		}
 		found = append(found, map[string]any{"parked": parked, "woken": sched.Woken(ctx)})
 	}
 	return found
 }
 
-func apply(tracker clienttesting.ObjectTracker, one change, version string) {
+// wait sleeps in small steps, so that goroutines run even if the process was stopped meanwhile.
+func wait(long time.Duration) {
+	for step := 0; step < 10; step++ {
+		time.Sleep(long / 10)
+	}
+}
+
+// apply returns the object that it creates, updates or deletes.
+func apply(tracker clienttesting.ObjectTracker, one change, version string) runtime.Object {
 	text := one.Set
 	if text == nil {
 		text = one.Delete
 	}
 	objects, _, unknown := decode([]json.RawMessage{text})
 	if len(unknown) > 0 {
-		return
+		return nil
 	}
 	object := objects[0]
 	kinds, _, err := clientscheme.Scheme.ObjectKinds(object)
@@ -267,6 +285,7 @@ func apply(tracker clienttesting.ObjectTracker, one change, version string) {
 	case one.Set != nil:
 		must(tracker.Create(resource, object, namespace))
 	}
+	return object
 }
 
 func newScheduler(ctx context.Context, client *fake.Clientset, factory informers.SharedInformerFactory, options []scheduler.Option) (*scheduler.Scheduler, error) {
@@ -402,6 +421,11 @@ func flattened(fault error) (found []error) {
 func decode(given []json.RawMessage) (objects []runtime.Object, pending []*v1.Pod, unknown []string) {
 	for _, text := range given {
 		object, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+		if err != nil && kind != nil && kind.Kind == "CSIStorageCapacity" {
+			// Up to 1.23 this kind is in v1beta1.
+			text = bytes.Replace(text, []byte(`"storage.k8s.io/v1"`), []byte(`"storage.k8s.io/v1beta1"`), 1)
+			object, kind, err = clientscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+		}
 		if err != nil {
 			unknown = append(unknown, fmt.Sprint(kind))
 			continue

@@ -1,3 +1,5 @@
+//go:build go1.22
+
 // This file joins kube-scheduler's own package, so that it can ask the scheduler's queue which pods an event wakes.
 package scheduler
 
@@ -11,44 +13,82 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Park makes pods unschedulable, each rejected by the given plugins, and returns their names. Pods that PreEnqueue gates are
-// left out, as are those without plugins.
-func (sched *Scheduler) Park(ctx context.Context, pods []*v1.Pod, rejectedBy map[string][]string) []string {
+// Park makes pods unschedulable, each rejected by the given plugins, and returns their names. Those in flight are popped and
+// stay so: Land ends their attempts. Pods that PreEnqueue gates are left out, as are those that neither map has.
+func (sched *Scheduler) Park(ctx context.Context, pods []*v1.Pod, rejectedBy, inFlight map[string][]string) ([]string, []any) {
 	for _, pod := range pods {
 		sched.ask(ctx, "Delete", pod)
-		if len(rejectedBy[nameOf(pod)]) > 0 {
+		if _, flies := inFlight[nameOf(pod)]; flies || len(rejectedBy[nameOf(pod)]) > 0 {
 			sched.ask(ctx, "Add", pod)
 		}
 	}
-	parked := []string{}
+	parked, flying := []string{}, []any{}
 	for len(sched.SchedulingQueue.PodsInActiveQ()) > 0 {
-		popped := reflect.ValueOf(sched.ask(ctx, "Pop")[0].Interface())
-		pod := popped.Elem().FieldByName("Pod").Interface().(*v1.Pod)
-		popped.Elem().FieldByName("UnschedulablePlugins").Set(reflect.ValueOf(sets.New(rejectedBy[nameOf(pod)]...)))
-		back := "AddUnschedulableIfNotPresent"
-		if !reflect.ValueOf(sched.SchedulingQueue).MethodByName(back).IsValid() {
-			back = "AddUnschedulablePodIfNotPresent"
+		popped := sched.ask(ctx, "Pop")[0].Interface()
+		name := nameOf(podOf(popped))
+		if plugins, flies := inFlight[name]; flies {
+			reject(popped, plugins)
+			flying = append(flying, popped)
+		} else {
+			reject(popped, rejectedBy[name])
+			sched.putBack(ctx, popped)
 		}
-		sched.ask(ctx, back, popped.Interface(), sched.SchedulingQueue.SchedulingCycle())
-		parked = append(parked, nameOf(pod))
+		parked = append(parked, name)
 	}
 	sort.Strings(parked)
-	return parked
+	return parked, flying
+}
+
+// Land ends the attempts of pods in flight.
+func (sched *Scheduler) Land(ctx context.Context, flying []any) {
+	for _, popped := range flying {
+		sched.putBack(ctx, popped)
+	}
+}
+
+func podOf(popped any) *v1.Pod {
+	return reflect.ValueOf(popped).Elem().FieldByName("Pod").Interface().(*v1.Pod)
+}
+
+func reject(popped any, plugins []string) {
+	reflect.ValueOf(popped).Elem().FieldByName("UnschedulablePlugins").Set(reflect.ValueOf(sets.New(plugins...)))
+}
+
+func (sched *Scheduler) putBack(ctx context.Context, popped any) {
+	back := "AddUnschedulableIfNotPresent"
+	if !reflect.ValueOf(sched.SchedulingQueue).MethodByName(back).IsValid() {
+		back = "AddUnschedulablePodIfNotPresent"
+	}
+	sched.ask(ctx, back, popped, sched.SchedulingQueue.SchedulingCycle())
 }
 
 // Woken returns the pods that are no longer unschedulable.
 func (sched *Scheduler) Woken(ctx context.Context) []string {
 	woken := []string{}
-	for _, place := range []string{"PodsInActiveQ", "PodsInBackoffQ"} {
-		if !reflect.ValueOf(sched.SchedulingQueue).MethodByName(place).IsValid() {
-			continue
-		}
-		for _, pod := range sched.ask(ctx, place)[0].Interface().([]*v1.Pod) {
-			woken = append(woken, nameOf(pod))
-		}
+	for _, pod := range sched.ready(ctx) {
+		woken = append(woken, nameOf(pod))
 	}
 	sort.Strings(woken)
 	return woken
+}
+
+// ready returns the active pods and those in backoff, of which releases up to 1.32 have no list.
+func (sched *Scheduler) ready(ctx context.Context) (found []*v1.Pod) {
+	queue := reflect.ValueOf(sched.SchedulingQueue)
+	if queue.MethodByName("PodsInBackoffQ").IsValid() {
+		active := sched.ask(ctx, "PodsInActiveQ")[0].Interface().([]*v1.Pod)
+		return append(active, sched.ask(ctx, "PodsInBackoffQ")[0].Interface().([]*v1.Pod)...)
+	}
+	waiting := map[string]bool{}
+	for _, name := range queue.Elem().FieldByName("unschedulablePods").Elem().FieldByName("podInfoMap").MapKeys() {
+		waiting[name.String()] = true
+	}
+	for _, pod := range sched.ask(ctx, "PendingPods")[0].Interface().([]*v1.Pod) {
+		if !waiting[pod.Name+"_"+pod.Namespace] {
+			found = append(found, pod)
+		}
+	}
+	return found
 }
 
 // ask calls a method of the queue. Whether it takes a context or a logger differs between releases.

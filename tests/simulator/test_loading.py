@@ -1,4 +1,4 @@
-"""Test that loading many placed pods together gives the same cluster as one fact after the other."""
+"""Test that loading many placed or waiting pods together gives the same cluster as one fact after the other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 from moorage.engine.facts import Seen
 from moorage.inputs.files import InputFile
-from moorage.laboratory.digest import digest_of
+from moorage.laboratory.digest import Digests
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.pod_record import ArrivalKind, arrival_of
 from moorage.simulator.simulate import Options, prepare
 from tests.laboratory.random_world import OTHERS, World
 
@@ -44,9 +45,30 @@ def objects(seed: int) -> list:
                     "conditions": pick.choice([[], [RESIZE]]),
                 }
             items.append(copy)
-    items += [world.pod() for _ in range(6)]
+    items += waiting(world, pick)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
     return [*objects_of(read_sources([InputFile("a.json", text), InputFile("b.yaml", OTHERS.encode())]))]
+
+
+def waiting(world: World, pick: random.Random) -> list:
+    """Return pods without a node: copies, of which some are gated, nominated, being deleted, or for another scheduler."""
+    items = []
+    for template in [world.pod() for _ in range(6)]:
+        for at in range(pick.randrange(1, 12)):
+            copy = json.loads(json.dumps(template))
+            copy["metadata"] |= {"name": f"{template['metadata']['name']}-{at}", "uid": f"{template['metadata']['name']}{at}"}
+            if pick.random() < 0.1:
+                copy["spec"]["schedulerName"] = "other"
+            if pick.random() < 0.1:
+                copy["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            if pick.random() < 0.1:
+                copy["spec"]["schedulingGates"] = [{"name": "g"}]
+            if pick.random() < 0.1:
+                copy["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+            if pick.random() < 0.2:
+                copy["status"] = {"phase": "Pending", "nominatedNodeName": f"n{pick.randrange(9)}"}
+            items.append(copy)
+    return items
 
 
 def state(made: RecordedSimulation) -> list:
@@ -56,7 +78,9 @@ def state(made: RecordedSimulation) -> list:
     terms = [[(held, counts.tolist()) for held, counts in held_terms] for held_terms in table.held_terms]
     labels = {key: dict(found.rows) for key, found in table.pod_counts._classes.items()}
     volumes = [list(table.volume_use.pods_on(row)) for row in range(len(table))]
-    return [digest_of(made, ()), own, terms, labels, volumes, made.arrived, made._arrivals, made._named]
+    scheduler = made.scheduler
+    counts = scheduler.queue.incoming, scheduler.state.revision, scheduler.state.facts, list(scheduler.event_handlers.names)
+    return [str(Digests().of(made, ())), own, terms, labels, volumes, made.arrived, made._arrivals, list(made._named), counts]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -99,3 +123,32 @@ def test_pods_are_loaded_together(monkeypatch):
     made.load([obj for obj in objects(3) if type(obj).__name__ == "Pod" and obj.spec.node_name and not obj.status.phase])
     assert not told
     assert made.scheduler.cluster.pod_count == len(made.pods) > 50
+
+
+def test_waiting_pods_are_loaded_together(monkeypatch):
+    made, told = simulation(), []
+    monkeypatch.setattr(made, "_tell", told.append)
+    pods = [
+        obj
+        for obj in objects(3)
+        if type(obj).__name__ == "Pod" and arrival_of(made.scheduler.profiles, obj) is ArrivalKind.WAITING
+    ]
+    made.load(pods)
+    assert not told
+    assert len(made.records) == len(made.scheduler.queue) == len(pods) > 5
+
+
+def test_a_pod_that_is_placed_already_is_not_queued_with_others():
+    known = [obj for obj in objects(5) if type(obj).__name__ in {"Node", "Pod"}]
+    pods = [obj for obj in known if type(obj).__name__ == "Pod" and not obj.spec.node_name]
+    together, one_by_one = simulation(), simulation()
+    together.load(known)
+    together.run()
+    together.load(pods)
+    for obj in known:
+        one_by_one._tell(Seen(obj))
+    one_by_one.devices.begin()
+    one_by_one.run()
+    for obj in pods:
+        one_by_one._tell(Seen(obj))
+    assert state(together) == state(one_by_one)

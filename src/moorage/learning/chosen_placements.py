@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Pod
+from moorage.cycle.class_answers import Feasible, Quick
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.pod_class import Feasible, Quick
 from moorage.cycle.search_scope import SearchScope
 from moorage.cycle.what_if import Nominated
 from moorage.engine.facts import Seen
@@ -208,7 +208,7 @@ class ChosenPlacements(SimulatedCluster):
         self.scheduler.event_handlers.forget(gone)
         for pod in gone:
             del self._pods[pod.metadata.uid], self._came[pod.metadata.uid]
-            self._named.pop((pod.metadata.namespace, pod.metadata.name), None)
+            self._named.put(pod.metadata.namespace, pod.metadata.name, None)
         return True
 
 

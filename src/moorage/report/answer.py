@@ -7,20 +7,22 @@ prints with ``-o json``; ``text`` returns the text that the command prints by de
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from moorage.printable import one_line
+from moorage.releases import CURRENT, RELEASES
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, paragraph
 
-__all__ = ["Answer", "AnswerRequest", "Assumption", "Proof", "plain"]
+__all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "plain"]
 
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
 _PAGES: Final = "moorage.web.report_file"
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 
 
 class _PathLike(Protocol):
@@ -48,6 +50,36 @@ class Assumption(Struct, frozen=True):
     value: str
 
 
+class LateText:
+    """A text that ``make`` returns, and that is only computed when ``str`` reads it first. It is equal to that text."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make: Callable[[], str] | None = make
+        self._text = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the text was computed."""
+        return self._make is None
+
+    def __str__(self) -> str:
+        if self._make is not None:
+            self._text, self._make = self._make(), None
+        return self._text
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, str | LateText) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
 class AnswerRequest(Struct, frozen=True, kw_only=True):
     """The question, and the input that it was asked about.
 
@@ -59,7 +91,7 @@ class AnswerRequest(Struct, frozen=True, kw_only=True):
 
     release: str
     seeds: tuple[int, ...] = (0,)
-    digest: str = ""
+    digest: str | LateText = ""
     files: tuple[str, ...] = ()
     taken_at: str = ""
     notes: tuple[str, ...] = ()
@@ -74,6 +106,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     """
 
     KIND: ClassVar[str]
+    #: The text names a release other than the newest one below the summary.
+    NAMES_RELEASE: ClassVar[bool] = True
 
     request: AnswerRequest
     summary: str
@@ -89,7 +123,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain data. A field without a value is absent."""
         asked = self.request
-        given: dict[str, Any] = {"digest": asked.digest, "files": list(asked.files), "notes": list(asked.notes)}
+        given: dict[str, Any] = {"digest": str(asked.digest), "files": list(asked.files), "notes": list(asked.notes)}
         earlier = self.before
         return {
             "apiVersion": API_VERSION,
@@ -118,7 +152,9 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     def _before_and_after(self) -> list[str]:
         changes = self.request.question.get("changes", ())
-        lines = [f"before: {self.before.summary}"] if self.before is not None else []
+        release = self.request.release
+        lines = [f"as kube-scheduler {release}"] if self.NAMES_RELEASE and RELEASES.get(release, CURRENT) is not CURRENT else []
+        lines += [f"before: {self.before.summary}"] if self.before is not None else []
         lines += [f"with the changes: {' · '.join(changes)}"] if changes else []
         return [paragraph(one_line(line), indent="  ", hanging="    ") for line in lines]
 
@@ -142,5 +178,8 @@ def plain(value: Any) -> Any:
 
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_none(part) for name, part in value.items() if part is not None}
-    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value
+        held = {name: part for name, part in value.items() if part is not None}
+        return {name: _without_none(part) if type(part) in _CONTAINERS else part for name, part in held.items()}
+    if isinstance(value, list | tuple):
+        return [_without_none(part) if type(part) in _CONTAINERS else part for part in value]
+    return value

@@ -67,6 +67,7 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
     """
 
     KIND: ClassVar[str] = "Comparison"
+    NAMES_RELEASE: ClassVar[bool] = False  # the lines of A and B do
 
     names: tuple[str, str]
     metrics: Mapping[str, MetricComparison]

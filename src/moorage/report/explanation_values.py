@@ -153,9 +153,10 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
         return {"explain": self.pod, **self.request.question}
 
     def _answer(self) -> dict[str, Any]:
-        parts = {
-            "node": self.node or None, "nearestMiss": self.nearest, "preemption": self.preemption, "scores": self.scores,
-        }  # fmt: skip
+        # The report on preemption has a part for each node, and omits fields without a value by itself.
+        preemption = msgspec.json.decode(msgspec.json.encode(self.preemption))
+        nearest, scores = plain(self.nearest), plain(self.scores)
+        parts = {"node": self.node or None, "nearestMiss": nearest, "preemption": preemption, "scores": scores}
         return {
             "pod": self.pod,
             "outcome": self.outcome,
@@ -167,5 +168,5 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
             "changes": list(msgspec.to_builtins(self.changes)),
             "message": self.message,
             **({} if self.not_created is None else {"notCreated": refused_data([self.not_created])[0]}),
-            **{name: plain(part) for name, part in parts.items() if part is not None},
+            **{name: part for name, part in parts.items() if part is not None},
         }

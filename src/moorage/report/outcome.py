@@ -6,8 +6,9 @@ since the run began.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ from moorage.report.run_values import RunMeasures
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
 
 
-class PodOutcome(Struct, frozen=True):
+class PodOutcome(Struct, frozen=True, gc=False):
     """One pod. ``state`` is Placed, Pending, Finished, Preempted or Deleted; ``message`` says why it is pending."""
 
     namespace: str
@@ -140,18 +141,13 @@ class Run:
 
     def peaks(self) -> dict[str, int]:
         """Return resource → peak requests. A pod that ends frees its resources before a pod placed at the same time."""
-        changes: list[tuple[float, int, dict[str, int]]] = []
-        for pod in self.pods:
-            if pod.node:
-                held = {**pod.requests, "pods": 1}
-                changes += [] if pod.placed_s is None else [(pod.placed_s, 1, held)]
-                changes += [] if pod.ended_s is None else [(pod.ended_s, -1, held)]
+        changes = _summed_changes(self.pods)
         held_now = {name: asked for name, (_, asked) in self.totals().items()}
-        for _, sign, held in changes:
+        for (_, sign), held in changes.items():
             for name, amount in held.items():
                 held_now[name] = held_now.get(name, 0) - sign * amount
         most = dict(held_now)
-        for _, sign, held in sorted(changes, key=lambda change: change[:2]):
+        for (_, sign), held in sorted(changes.items(), key=lambda change: change[0]):
             for name, amount in held.items():
                 held_now[name] += sign * amount
                 most[name] = max(most[name], held_now[name])
@@ -167,3 +163,20 @@ class Run:
                 totals.setdefault(resource, [0, 0])[1] += amount
         totals["pods"] = [sum(n.allowed_pods for n in self.nodes), sum(n.pods for n in self.nodes)]
         return {name: (offered, asked) for name, (offered, asked) in totals.items() if offered or asked}
+
+
+def _summed_changes(pods: Iterable[PodOutcome]) -> dict[tuple[float, int], dict[str, int]]:
+    """Return time, and 1 for pods that are placed or -1 for pods that end → the sum of their requests, with ``pods``."""
+    #: Time, sign and the id of requests, which pods share, → the requests, and how many pods with them.
+    alike: dict[tuple[float, int, int], list[Any]] = {}
+    for pod in pods:
+        if pod.node:
+            for time_s, sign in ((pod.placed_s, 1), (pod.ended_s, -1)):
+                if time_s is not None:
+                    alike.setdefault((time_s, sign, id(pod.requests)), [pod.requests, 0])[1] += 1
+    sums: dict[tuple[float, int], dict[str, int]] = {}
+    for (time_s, sign, _), (requests, count) in alike.items():
+        held = sums.setdefault((time_s, sign), {})
+        for name, amount in (*requests.items(), ("pods", 1)):
+            held[name] = held.get(name, 0) + count * amount
+    return sums

@@ -6,10 +6,12 @@ runs give equal bytes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.printable import escape_json
@@ -21,18 +23,27 @@ from moorage.report.refused_report import refused_data
 from moorage.report.run_values import RunMeasures, json_number
 from moorage.report.scores import ScoreLog
 
-__all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
+__all__ = ["API_VERSION", "as_data", "as_json", "as_yaml", "json_pieces"]
 
 API_VERSION = "moorage.dev/v1"
+#: How ``json_pieces`` writes an empty list of pods: other keys of this name are indented further.
+_NO_PODS: Final = '\n  "pods": []'
+#: How many pods ``json_pieces`` writes at once.
+_PIECE: Final = 1000
 _STATES = ("Placed", "Pending", "Preempted", "Finished", "Deleted")
 
 
 def as_data(
-    run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None
+    run: Run,
+    events: EventLog | None = None,
+    scores: ScoreLog | None = None,
+    *,
+    listed: Run | None = None,
+    with_pods: bool = True,
 ) -> dict[str, Any]:
     """Return the report as plain data, with every decision if ``events`` is given and with ``scores`` if given.
 
-    ``listed`` has the pods to list, if these are not all of the run; the summary counts all.
+    ``listed`` has the pods to list, if these are not all of the run; the summary counts all. ``with_pods``: list pods at all.
     Amounts are integers: cpu in millicores, memory in bytes, others in counts.
     """
     shown = listed or run
@@ -42,7 +53,7 @@ def as_data(
         "release": run.release,
         "seed": run.seed,
         "summary": _summary(run),
-        "pods": [_pod(pod) for pod in shown.pods],
+        "pods": msgspec.to_builtins([_pod(pod) for pod in shown.pods]) if with_pods else [],
         "nodes": [
             {
                 "name": node.name,
@@ -96,32 +107,72 @@ def _summary(run: Run) -> dict[str, Any]:
     }
 
 
-def _pod(pod: PodOutcome) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "state": pod.state,
-        "node": pod.node or None,
-        "workload": pod.workload or None,
-        "schedulerName": pod.scheduler_name,
-        "priority": pod.priority,
-        "requests": dict(pod.requests),
-        "arrivedSeconds": round(pod.arrived_s, 3),
-        "placedSeconds": None if pod.placed_s is None else round(pod.placed_s, 3),
-        "endedSeconds": None if pod.ended_s is None else round(pod.ended_s, 3),
-        "attempts": pod.attempts,
-        "message": pod.message or None,
-        "nominatedNode": pod.nominated or None,
-        "preemptedBy": pod.preempted_by or None,
-        "replacedBy": pod.replaced_by or None,
-    }
-    return {key: value for key, value in shown.items() if value is not None}
+class _Pod(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A pod as it is written: fields without a value are left out."""
+
+    namespace: str
+    name: str
+    state: str
+    scheduler_name: str
+    priority: int
+    requests: Mapping[str, int]
+    attempts: int
+    arrived_seconds: float
+    placed_seconds: float | None = None
+    ended_seconds: float | None = None
+    node: str = ""
+    workload: str = ""
+    message: str = ""
+    nominated_node: str = ""
+    preempted_by: str = ""
+    replaced_by: str = ""
+
+
+def _pod(pod: PodOutcome) -> _Pod:
+    return _Pod(
+        pod.namespace,
+        pod.name,
+        pod.state,
+        pod.scheduler_name,
+        pod.priority,
+        dict(pod.requests),
+        pod.attempts,
+        round(pod.arrived_s, 3),
+        None if pod.placed_s is None else round(pod.placed_s, 3),
+        None if pod.ended_s is None else round(pod.ended_s, 3),
+        pod.node,
+        pod.workload,
+        pod.message,
+        pod.nominated,
+        pod.preempted_by,
+        pod.replaced_by,
+    )
 
 
 def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None) -> str:
     """Return the report as indented JSON with sorted keys and a newline at the end."""
-    text = msgspec.json.encode(as_data(run, events, scores, listed=listed), order="sorted")
-    return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
+    return "".join(json_pieces(run, events, scores, listed=listed))
+
+
+def json_pieces(
+    run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None
+) -> Iterator[str]:
+    """Yield the text of ``as_json`` piece by piece, so that not all pods are in memory as text."""
+    pods = (listed or run).pods
+    text = _indented(as_data(run, events, scores, listed=listed, with_pods=False))
+    if not pods:
+        yield f"{text}\n"
+        return
+    before, _, after = text.partition(_NO_PODS)
+    yield f"{before}{_NO_PODS[:-1]}"
+    for start in range(0, len(pods), _PIECE):
+        items = _indented([_pod(pod) for pod in pods[start : start + _PIECE]]).removeprefix("[").removesuffix("\n]")
+        yield ("," if start else "") + items.replace("\n", "\n  ")
+    yield f"\n  ]{after}\n"
+
+
+def _indented(data: object) -> str:
+    return escape_json(msgspec.json.format(msgspec.json.encode(data, order="sorted"), indent=2).decode())
 
 
 def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None) -> str:

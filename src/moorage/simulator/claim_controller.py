@@ -59,6 +59,24 @@ class ClaimController:
 
         return restore
 
+    def save_claim(self, key: str, claim: ResourceClaim | None) -> Callable[[], None]:
+        """Return a function that undoes ``note`` of one fact about a claim. ``claim``: its version after the fact, or None."""
+        before, pods_of, claims_of = self._pods_of.get(key), self._pods_of, self._claims_of
+        saved = {uid: dict(claims_of.get(uid, ())) for uid in {*(before or ()), *(() if claim is None else _pods_of(claim))}}
+
+        def restore() -> None:
+            if before is None:
+                pods_of.pop(key, None)
+            else:
+                pods_of[key] = before
+            for uid, claims in saved.items():
+                if claims:
+                    claims_of[uid] = claims
+                else:
+                    claims_of.pop(uid, None)
+
+        return restore
+
     def act(self) -> None:
         """Process all recorded facts."""
         while self._removed or self._added:
@@ -78,9 +96,7 @@ class ClaimController:
                 del self._claims_of[uid]
         if claim is None:
             return
-        owner = owning_pod(claim)
-        users = [user.uid for user in claim.status.reserved_for]
-        self._pods_of[key] = tuple(dict.fromkeys([*users, *(() if owner is None else owner[1:])]))
+        self._pods_of[key] = _pods_of(claim)
         for uid in self._pods_of[key]:
             self._claims_of.setdefault(uid, {})[key] = None
 
@@ -107,3 +123,10 @@ class ClaimController:
                 self._tell(Seen(claim))
         if changed is not pod:
             self._tell(Seen(changed))
+
+
+def _pods_of(claim: ResourceClaim) -> tuple[str, ...]:
+    """Return the UIDs of the pods that use or own a claim."""
+    owner = owning_pod(claim)
+    users = [user.uid for user in claim.status.reserved_for]
+    return tuple(dict.fromkeys([*users, *(() if owner is None else owner[1:])]))

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace as with_fields
 
 from moorage.api.core import Pod
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.gc_pause import collector_paused
+from moorage.api.meta import Object, ObjectMeta, OwnerReference
+from moorage.engine.dropped_fields import ignored_fields_note
+from moorage.framework.features import FeatureGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.missing_references import find_missing
@@ -15,7 +18,7 @@ from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, Prepared, prepare, simulate
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
+__all__ = ["ignored_fields", "input_notes", "objects_of", "simulate_cluster", "workload_names"]
 
 _NO_NODES = "no nodes in the input, so that no pod can be scheduled: kubectl get nodes -o yaml prints them"
 
@@ -32,16 +35,19 @@ def simulate_cluster(
     Returns the cluster with all its pods, and the run.
     Raises  ConfigError, InputError
     """
-    created = create_pods(given, quota=options.quota)
-    cluster, lost = created.cluster, created.lost
+    with collector_paused():
+        created = create_pods(given, quota=options.quota)
+        cluster, lost = created.cluster, created.lost
+        workloads = workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused)))
+        notes = [*input_notes(cluster), *lost.notes()]
     prepared = prepared or prepare(options, on_attempt)
+    notes += ignored_fields(cluster, prepared[0].scheduler.gates)
     retries = QuotaRetries.watch(created.creation, prepared[0])
-    workloads = workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused)))
     run = simulate(
         objects_of(cluster),
         options,
         on_attempt=on_attempt,
-        notes=[*input_notes(cluster), *lost.notes()],
+        notes=notes,
         workloads=workloads,
         gone=lost.records(),
         prepared=prepared,
@@ -80,6 +86,12 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
     return notes
 
 
+def ignored_fields(cluster: ClusterInput, gates: FeatureGates) -> list[InputNote]:
+    """Return a note on pods with fields that the emulated release ignores, if there are any."""
+    note = ignored_fields_note(cluster.pods, gates)
+    return [InputNote("Remark", note)] if note else []
+
+
 def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str, str]:
     """Return, by pod UID, the workload that people name: the Deployment instead of its ReplicaSet.
 
@@ -92,11 +104,21 @@ def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str,
             if title:
                 above[kind, one.metadata.namespace, one.metadata.name] = title
     names: dict[str, str] = {}
+    #: By namespace and the id of the owner references, which pods of a workload share: the references, and the name.
+    known: dict[tuple[str, int], tuple[tuple[OwnerReference, ...], str]] = {}
     for pod in (*more, *cluster.pods):
-        direct = _controller(pod.metadata)
-        if direct:
+        metadata = pod.metadata
+        owners = metadata.owner_references
+        if not owners:
+            continue
+        key = metadata.namespace, id(owners)
+        found = known.get(key)
+        if found is None:
+            direct = _controller(metadata)
             kind, _, name = direct.partition("/")
-            names[pod.uid] = above.get((kind, pod.namespace, name), direct)
+            found = known[key] = owners, above.get((kind, metadata.namespace, name), direct)
+        if found[1]:
+            names[metadata.uid] = found[1]
     return names
 
 

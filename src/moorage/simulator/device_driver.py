@@ -45,6 +45,22 @@ class DeviceDrivers:
             self._with_devices.add(key)
             self.allocated[key] = self._fresh[key] = None
 
+    def save(self, key: str) -> Callable[[], None]:
+        """Return a function that undoes ``note`` of one fact about a claim."""
+        books = (self.allocated, self._fresh)
+        saved = [(book, book.copy()) for book in books if key in book]
+        had_devices = key in self._with_devices
+
+        def restore() -> None:
+            for book in books:
+                book.pop(key, None)
+            for book, before in saved:
+                book.clear()
+                book.update(before)
+            (self._with_devices.add if had_devices else self._with_devices.discard)(key)
+
+        return restore
+
     def act(self) -> None:
         """Report devices of newly allocated claims as ready."""
         fresh, self._fresh = self._fresh, {}

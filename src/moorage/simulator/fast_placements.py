@@ -23,6 +23,7 @@ class FastPlacements(PodBooks):
 
     scheduler: Scheduler
     on_attempt: Callable[[SimulatedAttempt], None] | None
+    on_result: Callable[[Decision], None] | None
     now: float
 
     def __init__(self) -> None:
@@ -79,6 +80,8 @@ class FastPlacements(PodBooks):
             decision = run.place_next(now, bind)
             if decision is None:
                 return
+            if self.on_result is not None:
+                self.on_result(decision)
             yield decision
 
     def _place_found(self, found: Found) -> Found | None:
@@ -88,6 +91,8 @@ class FastPlacements(PodBooks):
             self._place_attempted(found)
             return None
         self.scheduler.lane.place(found, bound)
+        if self.on_result is not None:
+            self.on_result(found.decision)
         return found
 
     def _place_attempted(self, found: Found) -> None:
@@ -108,11 +113,13 @@ class FastPlacements(PodBooks):
         if self._pods.get(uid) is not pod:
             return None
         record = self.records.get(uid)
-        if record is not None:
+        if record is not None and record.state == State.PENDING:  # no other attempt follows
+            record.attempts += 1
+            record.message = ""
+            record.state, record.node, record.placed_s = State.PLACED, node, self.now
+        elif record is not None:
             state = self.scheduler.state
             self._note_attempt(record, "", LastAttempt(state.revision + 1, state.facts, 1))
-            if record.state == State.PENDING:
-                record.state, record.node, record.placed_s = State.PLACED, node, self.now
         bound = self._pods[uid] = bound_version(pod, node)
         if self.durations:
             self._end_later(bound)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
 
-from moorage.api.core import Pod, PodSpec
+from moorage.api.core import Pod, PodSpec, PodStatus
+from moorage.api.gc_pause import collector_paused
 from moorage.cycle.extender_wire import ExtenderError
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
@@ -31,16 +34,21 @@ def collect(
     ``workloads`` maps a pod's UID to the name of its workload (``Deployment/web``); without an entry, the pod's controller is
     named. ``gone``: records of pods that were deleted before the run.
     """
-    names = workloads or {}
-    records = {**simulation.records}
+    with collector_paused():
+        return _collect(simulation, release, notes, workloads or {}, gone)
+
+
+def _collect(
+    simulation: SimulatedCluster, release: str, notes: Iterable[InputNote], names: Mapping[str, str], gone: Iterable[PodRecord]
+) -> Run:
+    records = simulation.records
     victims = {uid: record for uid, record in simulation.victims.items() if uid not in records}
     requests = _Requests()
-    pods = [_pod(record, names, requests, simulation) for record in (*gone, *records.values(), *victims.values())]
+    every = chain(gone, records.values(), victims.values())
     table = simulation.scheduler.cluster.table
-    new = {uid for uid, record in records.items() if record.state == State.PLACED}
     return Run(
-        pods=tuple(pods),
-        nodes=tuple(_node(table, row, new) for row in sorted(range(len(table)), key=lambda r: table.nodes[r].name)),
+        pods=tuple([_pod(record, names, requests, simulation) for record in every]),
+        nodes=tuple(_node(table, row, records) for row in sorted(range(len(table)), key=lambda r: table.nodes[r].name)),
         notes=(
             *notes,
             *(InputNote("Overslept", _overslept(key)) for key in simulation.overslept),
@@ -71,17 +79,19 @@ class _Requests:
     """The requests of pods; pods of one spec share them."""
 
     def __init__(self) -> None:
-        #: By the id of a spec: the spec, so that the id stays its own, and the requests.
-        self._known: dict[int, tuple[PodSpec, Mapping[str, int]]] = {}
+        #: By the ids of a spec and a status: these two, so that the ids stay their own, and the requests.
+        self._known: dict[tuple[int, int], tuple[PodSpec, PodStatus, Mapping[str, int]]] = {}
 
     def of(self, pod: Pod) -> Mapping[str, int]:
         """Return the amounts that are not 0, by name."""
-        if not is_plain(pod):
-            return _requests(pod)
-        known = self._known.get(id(pod.spec))
-        if known is None:
-            known = self._known[id(pod.spec)] = (pod.spec, _requests(pod))
-        return known[1]
+        spec, status = pod.spec, pod.status
+        known = self._known.get((id(spec), id(status)))
+        if known is not None:
+            return known[2]
+        found = _requests(pod)
+        if is_plain(pod):
+            self._known[id(spec), id(status)] = spec, status, found
+        return found
 
 
 def _requests(pod: Pod) -> dict[str, int]:
@@ -89,25 +99,26 @@ def _requests(pod: Pod) -> dict[str, int]:
 
 
 def _pod(record: PodRecord, names: Mapping[str, str], requests: _Requests, simulation: SimulatedCluster) -> PodOutcome:
-    pod = record.pod
+    pod, attempts, message = record.pod, record.attempts, record.message
+    metadata = pod.metadata
     return PodOutcome(
-        namespace=pod.namespace,
-        name=pod.name,
+        namespace=metadata.namespace,
+        name=metadata.name,
         state=record.state,
         node=record.node,
-        workload=names.get(pod.uid) or _controller(pod),
+        workload=names.get(metadata.uid) or _controller(pod),
         scheduler_name=pod.spec.scheduler_name,
         priority=pod.priority,
         requests=requests.of(pod),
         arrived_s=record.arrived_s,
         placed_s=record.placed_s,
         ended_s=record.ended_s,
-        attempts=record.attempts,
+        attempts=attempts,
         message=_message(record, simulation) if record.state == State.PENDING else "",
-        nominated=record.nominated if not record.attempts or record.message else "",
+        nominated=record.nominated if not attempts or message else "",
         preempted_by=record.preempted_by,
         replaced_by=record.replaced,
-        labels=pod.metadata.labels,
+        labels=metadata.labels,
     )
 
 
@@ -126,18 +137,27 @@ def _controller(pod: Pod) -> str:
     return "" if owner is None else f"{owner.kind}/{owner.name}"
 
 
-def _node(table: NodeTable, row: int, new: set[str]) -> NodeOutcome:
+def _node(table: NodeTable, row: int, records: Mapping[str, PodRecord]) -> NodeOutcome:
     node = table.nodes[row]
     offered = {name: int(table.allocatable(name).data[row]) for name in sorted(node.status.allocatable) if name != "pods"}
     on_it = table.pods[row].values()
-    asked: dict[str, int] = {}
+    #: By identity: the requests, which copies of a pod share, and how many pods have them.
+    counts: dict[int, list[Any]] = {}
     for pod in on_it:
-        for name, amount in pod.requests.items():
-            asked[name] = asked.get(name, 0) + amount
+        needs = pod.needs
+        known = counts.get(id(needs))
+        if known is None:
+            counts[id(needs)] = [needs.requests, 1]
+        else:
+            known[1] += 1
+    asked: dict[str, int] = {}
+    for requests, count in counts.values():
+        for name, amount in requests.items():
+            asked[name] = asked.get(name, 0) + count * amount
     return NodeOutcome(
         name=node.name,
         pods=len(on_it),
-        placed=sum(pod.uid in new for pod in on_it),
+        placed=sum([uid in records and records[uid].state == State.PLACED for uid in table.pods[row]]),
         allowed_pods=int(table.allowed_pods.data[row]),
         allocatable=offered,
         requested={name: asked[name] for name in sorted(asked) if asked[name]},

@@ -20,14 +20,14 @@ QUARANTINE_S: Final = 40.0
 class PodCollector:
     """Call ``note`` with every fact and ``act`` before each step of the scheduler. ``lose`` is called for each pod.
 
-    ``pods``: all pods, by UID; ``came``: the number of each pod in order of arrival; ``left_by`` returns the UIDs of the pods
-    on a missing node. Nodes that never existed are ignored.
+    ``pods``: all pods, by UID; ``came`` returns the number of a pod in order of arrival; ``left_by`` returns the UIDs of the
+    pods on a missing node. Nodes that never existed are ignored.
     """
 
     def __init__(
         self,
         pods: Mapping[str, Pod],
-        came: Mapping[str, int],
+        came: Callable[[str], int],
         left_by: Callable[[str], Collection[str]],
         lose: Callable[[Pod], None],
     ) -> None:
@@ -73,6 +73,6 @@ class PodCollector:
         for name in [name for name, due in self._due.items() if due <= now]:
             del self._due[name]
             lost = [self._pods[uid] for uid in self._left_by(name) if uid in self._pods]
-            for pod in sorted(lost, key=lambda pod: self._came[pod.metadata.uid]):
+            for pod in sorted(lost, key=lambda pod: self._came(pod.metadata.uid)):
                 if pod.status.phase not in ENDED_PHASES:
                     self._lose(pod)

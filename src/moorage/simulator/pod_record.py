@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from enum import Enum
+
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from moorage.api.core import ENDED_PHASES, Pod, PodSpec
 
-__all__ = ["PodRecord", "State", "bound_version", "is_placed", "wants_a_node"]
+__all__ = ["ArrivalKind", "PodRecord", "State", "arrival_of", "bound_version", "is_placed", "wants_a_node"]
 
 
 class State:
@@ -30,7 +33,25 @@ def is_placed(obj: object) -> bool:
     return isinstance(obj, Pod) and bool(obj.spec.node_name) and obj.status.phase not in ENDED_PHASES
 
 
-class PodRecord(Struct):
+class ArrivalKind(Enum):
+    """How a new object may be reported: alone, or together with others of its kind."""
+
+    ALONE = "alone"
+    PLACED = "placed"
+    WAITING = "waiting"
+
+
+def arrival_of(schedulers: Container[str], obj: object) -> ArrivalKind:
+    """Return how an object may be reported. ``schedulers``: the scheduler names that have a profile."""
+    if not isinstance(obj, Pod):
+        return ArrivalKind.ALONE
+    if is_placed(obj):
+        return ArrivalKind.PLACED
+    waits = wants_a_node(obj) and obj.spec.scheduler_name in schedulers
+    return ArrivalKind.WAITING if waits and not obj.spec.resource_claims else ArrivalKind.ALONE
+
+
+class PodRecord(Struct, gc=False):
     """The record of a pod that was pending, or that was evicted or deleted. Times are seconds of simulated time.
 
     ``message`` is the reason why the last attempt failed; empty if it succeeded or there was none. Decisions are not recorded,

@@ -43,8 +43,9 @@ from moorage.framework.effects import (
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.fast_placements import FastPlacements
+from moorage.simulator.messages import Messages
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.pod_record import PodRecord, State, is_placed, wants_a_node
+from moorage.simulator.pod_record import PodRecord, State, arrival_of, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulated_time import timestamp
@@ -86,6 +87,8 @@ class SimulatedCluster(FastPlacements):
     on_advance: Callable[[float], None] | None = None
     #: Called with each decision of ``run`` after its effects. Copies are then still placed in runs, unlike with ``on_attempt``.
     on_decision: Callable[[Decision], None] | None = None
+    #: Called with each decision, also of single attempts, and with each that is revoked. Copies are then still placed in runs.
+    on_result: Callable[[Decision], None] | None = None
 
     def __post_init__(self) -> None:
         FastPlacements.__init__(self)
@@ -99,19 +102,22 @@ class SimulatedCluster(FastPlacements):
         #: Errors of plugins and extenders that did not end an attempt.
         self.faults: list[MoorageError] = []
         self._decisions: list[Decision] = []
+        self._messages = Messages()
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
-        self._collector = PodCollector(self._pods, self._came, self.scheduler.cluster.pods_without_node, self._delete_orphan)
+        self._collector = PodCollector(
+            self._pods, self._arrival_of, self.scheduler.cluster.pods_without_node, self._delete_orphan
+        )
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def load(self, objects: Iterable[Object]) -> None:
         """Report the objects that exist from the start to the engine."""
         with collector_paused():
-            for together, group in groupby(objects, key=is_placed):
+            for kind, group in groupby(objects, key=partial(arrival_of, self.scheduler.profiles)):
                 found = [*group]
-                if not (together and self._take_placed(found)):
+                if not self._take_together(kind, found):
                     for obj in found:
                         self._tell(Seen(obj))
         self.devices.begin()
@@ -245,7 +251,7 @@ class SimulatedCluster(FastPlacements):
         """
         if self._waiting_work:
             return False
-        waits = any(True for _ in self.scheduler.waiting())
+        waits = self.scheduler.has_waiting
         if self._may_fit and self._is_open(self._may_fit, waits):
             return False
         # Pods are mostly tried in the order they were added, so a search from the end soon finds one that is still open.
@@ -254,7 +260,7 @@ class SimulatedCluster(FastPlacements):
 
     def _only_repeats(self) -> bool:
         """Return True if all due attempts would repeat earlier ones in an unchanged state, as groups do without events."""
-        if self.scheduler.cluster.groups is None or any(True for _ in self.scheduler.waiting()):
+        if self.scheduler.cluster.groups is None or self.scheduler.has_waiting:
             return False
         queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
         return all(one is None or one.parked or self._cannot_fit(uid, others_wait=False) for uid, one in queued)
@@ -333,12 +339,12 @@ class SimulatedCluster(FastPlacements):
     def _seen(self, pod: Pod) -> None:
         """Record a pod that is new or changed. A pod with the name of another replaces it."""
         meta, pods = pod.metadata, self._pods
-        uid, name = meta.uid, (meta.namespace, meta.name)
-        holder = self._named.setdefault(name, uid)
+        uid = meta.uid
+        holder = self._named.get(meta.namespace, meta.name)
         if holder != uid:
             if holder in pods:
                 self._tell(Gone(pods[holder]))
-            self._named[name] = uid
+            self._named.put(meta.namespace, meta.name, uid)
         if uid not in pods:
             self._arrivals += 1
             self._came[uid] = self._arrivals
@@ -348,7 +354,7 @@ class SimulatedCluster(FastPlacements):
             self.records[uid] = PodRecord(pod, self.now)
             self.arrived += 1
         elif record is not None and record.state == State.PENDING and pod.spec.node_name:
-            record.state, record.node, record.placed_s = State.PLACED, pod.spec.node_name, self.now
+            self._note_placed(record, pod.spec.node_name, self.now)
 
     def _deliver(self) -> bool:
         """Record the engine's decisions and carry out its effects. Return True if there were any effects."""
@@ -545,13 +551,17 @@ class SimulatedCluster(FastPlacements):
         record = self.records.get(decision.pod.uid)
         if record is not None:
             record.message = decision.message
-            if self.on_attempt is not None:
-                self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
+            self._report(record, decision)
 
     def _note(self, decision: Decision) -> None:
         state, record = self.scheduler.state, self.records.get(decision.pod.uid)
         if record is None:
             return
-        self._note_attempt(record, decision.message, LastAttempt(state.revision, state.facts, 1))
+        self._note_attempt(record, self._messages.of(decision), LastAttempt(state.revision, state.facts, 1))
+        self._report(record, decision)
+
+    def _report(self, record: PodRecord, decision: Decision) -> None:
         if self.on_attempt is not None:
             self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
+        if self.on_result is not None:
+            self.on_result(decision)

@@ -15,7 +15,7 @@ __all__ = ["Event", "LastAttempt", "WaitingWork"]
 Event: TypeAlias = News | Callable[[], None]
 
 
-class LastAttempt(Struct, frozen=True):
+class LastAttempt(Struct, frozen=True, gc=False):
     """The last attempt for a pod: the scheduler's revision and facts at that time, and the attempts since that fact."""
 
     revision: int

@@ -5,6 +5,7 @@ The same code then has the same verdict on any machine, however slow. `make expl
 written out as a case beside the property.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -48,6 +49,7 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let the interpreter free everything at its end: extension modules report what is left."""
     gc.unfreeze()
+    atexit.unregister(gc.freeze)  # a command may have registered it
 
 
 def pytest_configure(config: pytest.Config) -> None:

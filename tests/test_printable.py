@@ -56,6 +56,20 @@ def test_nothing_that_misleads_is_left(text):
     line.encode()  # no surrogate is left
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"aé名✓\n\t", "\x1b", "\x85", "\u202e", "\u3164", "\udcff", "\ud83d\ude00", "\U0001f600", "\U000e0100"]
+        )
+    )
+)
+def test_a_text_is_left_alone_exactly_if_all_its_lines_are_printable(characters):
+    text = "".join(characters)
+    shown = all(is_printable(one) for one in characters if one not in "\n\t")
+    assert (some_lines(text) == text) == shown
+    assert (escape_json(text) == text) == shown
+
+
 @pytest.mark.slow
 @given(st.recursive(st.text() | st.integers(), lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside)))
 def test_documents_say_the_same_and_mislead_no_terminal(value):

@@ -15,13 +15,6 @@ from benchmarks.mechanisms import MECHANISMS
 from benchmarks.running import run
 from benchmarks.simulations import placement, small_cluster, week
 from benchmarks.workloads import WORKLOADS, Sizes
-from moorage.cycle.cached_scores import KeptScores
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.domain_verdicts import ByDomain
-from moorage.cycle.narrowed_nodes import NarrowLook
-from moorage.cycle.pod_classes import ClassCache
-from moorage.cycle.pod_signatures import Signer
-from moorage.cycle.top_places import TopPlaces
 from moorage.engine.fast_lane import FastLane
 
 #: Sizes at which every pod finds a place.
@@ -68,10 +61,9 @@ def test_a_run_whose_check_fails_has_no_number(method, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_mechanism_can_be_switched_off(mechanism, monkeypatch):
-    for cls in (FastLane, Cycle, ClassCache, KeptScores, TopPlaces, ByDomain, NarrowLook, Signer):
-        for name, method in list(vars(cls).items()):
-            if callable(method) and not name.startswith("__"):
-                monkeypatch.setattr(cls, name, method)  # which restores what the mechanism replaces
+    switch = MECHANISMS[mechanism]
+    for name in switch.methods:
+        monkeypatch.setattr(switch.cls, name, getattr(switch.cls, name))  # which restores what the mechanism replaces
     figures = run("spread-zone-required", Sizes(20, 10, 10), check_every=1, without=[mechanism])
     assert figures["checked"] >= 10
 

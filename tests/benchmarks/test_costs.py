@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.what_ifs import measure_forks, measure_what_ifs
+from benchmarks.what_ifs import measure_forks, measure_rich_what_ifs, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.simulator.simulate import Options, prepare
 
@@ -52,7 +52,18 @@ def test_the_last_tenth_costs_as_much_as_the_first(name, sizes):
     assert late < 1.5 * early, (early, late)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["classes-in-turn", "tied-classes-in-turn"])
+def test_classes_in_turn_run_no_plugins(name):
+    """Most pods run no plugin: the rooms of all nodes are known, although 199 other pods came in between."""
+    counts = sorted(calls_of_each(name, Sizes(1200, 0, 1600))[-400:])
+    assert counts[200] < 100, counts[200]
+
+
 def test_what_ifs_are_measured_and_a_fork_is_compared():
     names = [figures["name"] for figures in measure_what_ifs(nodes=12, pods=30, times=2, rounds=1)]
     assert names[:2] == ["decide", "evict a pod, decide"]
+    rich = [(figures["pod"], figures["name"]) for figures in measure_rich_what_ifs(12, 30, 2, 1, ["plain", "device"])]
+    assert rich[:2] == [("plain", "change nothing, decide"), ("plain", "evict a pod with a budget, decide")]
+    assert len(rich) == len(set(rich))
     assert [figures["name"] for figures in measure_forks(nodes=6, pods=10)][:2] == ["fork", "first use of a fork"]

@@ -45,6 +45,17 @@ def test_objects_of_a_cluster_make_the_same_cluster():
     assert len(again.input().nodes) == 8
 
 
+def test_pods_that_arrived_later_are_known(cluster):
+    before = cluster.simulation.arrivals
+    cluster.add(asking("late", "1m"), asking("later", "1m"))
+    cluster.schedule(["small", "late"])  # a bound pod does not arrive again
+    assert [pod.name for pod in cluster.simulation.arrived_after(before)] == ["late", "later"]
+    with cluster.transaction():
+        cluster.remove("late")
+        assert [pod.name for pod in cluster.simulation.arrived_after(before)] == ["later"]
+    assert [pod.name for pod in cluster.simulation.arrived_after(before)] == ["late", "later"]
+
+
 def test_schedules_pods_one_after_the_other(cluster):
     small, large = cluster.schedule()
     assert (small.pod, small.node, large.node) == ("default/small", "n1", None)

@@ -20,6 +20,7 @@ from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.preemption_report import preemption_of
 from moorage.laboratory.verdicts import verdicts_of_all
 from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.report.answer import plain
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster
 from tests.cycle.test_pod_classes import Bench, default_profile
@@ -269,6 +270,17 @@ def test_a_pod_that_may_not_preempt_considers_no_node():
     )
     assert found.preemption.not_eligible
     assert [(one.verdict, one.considered) for one in found.preemption.nodes] == [("candidate", False)]
+
+
+@pytest.mark.parametrize("priority", [0, 100])
+def test_the_document_has_preemption_as_plain_data_without_empty_fields(priority):
+    nodes = [node("n1"), node("n2", spec={"taints": [{"key": "gpu", "effect": "NoSchedule"}]})]
+    report = explained("web", *nodes, pod("a", "3", on="n1", priority=10), pod("web", "2", priority=priority))
+    document = report.to_dict()["answer"]["preemption"]
+    assert document == plain(report.preemption)
+    assert type(document["nodes"]) is list
+    assert json.loads(json.dumps(document)) == document
+    assert ("chosen" in document) == (priority == 100)
 
 
 def test_the_table_of_candidates_has_the_start_that_decides():

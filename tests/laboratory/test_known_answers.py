@@ -158,7 +158,7 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
     ),
     "memory to the byte": (
         [node("n1"), pod("new", requests={"memory": "1001Mi"})],
-        ["it requests 1001Mi memory, and the largest, n1 has 1000Mi."],
+        ["it requests 1001Mi memory, and the largest, n1, has 1000Mi."],
         [("pod", 1.003996, "requests.memory 1001Mi → 1000Mi"), ("node", 4.001, "n1: allocatable.memory 1000Mi → 1001Mi")],
     ),
     "two owners together are cheapest": (

@@ -74,7 +74,7 @@ def compare(**given: Any) -> int:
     and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
     """
     with Progress(quiet=given["quiet"]) as progress, open_question(_reading(given), progress) as asked, ExitStack() as block:
-        baseline = read_baseline(given, lambda: asked.request({}).digest)
+        baseline = read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,

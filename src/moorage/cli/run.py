@@ -20,6 +20,7 @@ from moorage.cli.legacy_options import OldFlags, policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import Given
+from moorage.cli.removed_flags import flag_warnings, format_faults, port_faults
 from moorage.cli.run_connection import endpoint_of_file, run_endpoint
 from moorage.cli.run_loading import IGNORED_WITH_CONFIG, load_configuration
 from moorage.cli.run_process import Process, run_process, with_hidden_passwords
@@ -66,8 +67,10 @@ def run(given: Given, era: Era) -> int:
 def _scheduled(given: Given, era: Era, log: Klog) -> int:
     """Run the command that the flags describe, until it ends; return the exit status."""
     if not era.is_old:
-        _check_log_flags(given)
-        check_flags(given)
+        _check_log_flags(given, era)
+        check_flags(given, era.emulated)
+        for fault in port_faults(given):
+            raise InputError(fault)
     if "@" in given["master"]:  # check this before anything is logged or served
         raise InputError("--master: the address must not contain a user name or a password")
     for name, value in given.shown(era.flags).items() if log.shows(1) else ():
@@ -113,8 +116,7 @@ def _warnings(given: Given, era: Era) -> Iterable[str]:
     """Return warnings about flags that are deprecated or that --config overrides."""
     if era.is_old:
         return OldFlags(given, era).warnings()
-    ignored = sorted(given.changed & IGNORED_WITH_CONFIG) if given["config"] else []
-    return [f"Ignored, because --config is given: --{', --'.join(ignored)}; set it in {given['config']}"] if ignored else []
+    return flag_warnings(given, era.flags, given.changed & IGNORED_WITH_CONFIG if given["config"] else ())
 
 
 def _losses(loaded: Loaded) -> Iterable[str]:
@@ -132,12 +134,14 @@ def _print_version(form: str, release: str) -> None:
         click.echo(f"Moorage v{__version__} (kube-scheduler {release})")
 
 
-def _check_log_flags(given: Given) -> None:
-    """Reject log flags that need a disabled feature gate and invalid values."""
-    if given["log-flush-frequency"] <= 0:
+def _check_log_flags(given: Given, era: Era) -> None:
+    """Reject log flags that need a disabled feature gate or the text format, and invalid values."""
+    if faults := list(format_faults(given, era.flags)):
+        raise InputError(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+    if given["log-flush-frequency"] <= 0 and era.emulated.flush_fault:
         shown = format_duration(round(given["log-flush-frequency"] * 1e9))
-        raise InputError(f'flushFrequency: Invalid value: "{shown}": Must be greater than zero')
-    for form in ("text", "json"):
+        raise InputError(era.emulated.flush_fault.format(value=shown))
+    for form in ("text", "json") if era.emulated.gates_log_options else ():
         if given[f"log-{form}-split-stream"]:
             raise InputError(f"options.{form}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled")
         if given[f"log-{form}-info-buffer-size"] != "0":

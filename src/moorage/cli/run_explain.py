@@ -2,20 +2,24 @@
 
 Each answer is computed on the event loop between two scheduling attempts. So that answers take a small part of its time, they
 run one at a time, and the next one starts only after ten times as long as the last one took. Another thread imports modules and
-encodes documents. With ``changes=1`` it also makes a copy of the cluster and searches for the least change there, for a limited
-time; the next answer then waits as long as that took. Answers without the search say so.
+encodes documents. It also searches for the least change, for a limited time, in a copy of the cluster that it makes for the
+first search and then keeps up to date (``moorage.laboratory.live_changes``); the next answer waits as long as that took. With
+``changes=0`` the search is left out. Answers whose search was left out or cut say so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from moorage.api.core import Pod
+from moorage.api.meta import Object
 from moorage.client.reflector import Reflector
 from moorage.config.scheduler_document import Loaded
 from moorage.framework.profile import Profile
@@ -24,7 +28,11 @@ from moorage.server.endpoints import Page
 from moorage.server.live import Live
 
 if TYPE_CHECKING:
+    from moorage.laboratory.live_changes import LiveCopy
     from moorage.report.explanation import Explanation
+
+    #: What explains a pod, what notes that no changes were searched for, and the copy of the cluster for searches.
+    _Laboratory: TypeAlias = tuple[Callable[..., Explanation], Callable[[Explanation], Explanation], type[LiveCopy]]
 
 __all__ = ["LiveExplainer"]
 
@@ -35,6 +43,8 @@ _REST: Final = 10.0
 _STANDBY: Final = "this replica does not lead, so it schedules no pod"
 #: How long a search for changes may take, with the copy of the cluster.
 _SEARCH_S: Final = 20.0
+#: How long the copy is kept after a search.
+_KEPT_S: Final = 600.0
 
 
 class LiveExplainer:
@@ -50,6 +60,9 @@ class LiveExplainer:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._free_at = 0.0
+        self._laboratory: _Laboratory | None = None
+        self._copy: LiveCopy | None = None
+        self._ending: asyncio.TimerHandle | None = None
 
     async def answer(self, query: Mapping[str, str]) -> Page:
         """Return the page for the parameters ``pod``, ``output`` and ``changes``."""
@@ -61,20 +74,19 @@ class LiveExplainer:
         self._waiting += 1
         try:
             async with self._turn:
-                found = await self._explained(query["pod"])
-                if not isinstance(found, Page):
-                    searches = query.get("changes") == "1"
-                    found = await self._with_changes(found) if searches else _unsearched()(found)
+                found = await self._explained(query["pod"], searches=query.get("changes") != "0")
         finally:
             self._waiting -= 1
         if isinstance(found, Page):
             return found
         return await asyncio.to_thread(_page, found, query.get("output", "json"))
 
-    async def _explained(self, key: str) -> Explanation | Page:
+    async def _explained(self, key: str, *, searches: bool) -> Explanation | Page:
         """Compute the answer after the pause that follows the last one."""
         await asyncio.sleep(max(0.0, self._free_at - self._clock()))
-        explain = await asyncio.to_thread(_explain)
+        if self._laboratory is None:  # a loop that was just busy takes some milliseconds to hear from a thread
+            self._laboratory = await asyncio.to_thread(_loaded)
+        explain, unsearched, copy = self._laboratory
         if self._live.not_synced:
             return Page(f"not all kinds are listed yet: {', '.join(self._live.not_synced)}\n", status=503)
         pod = self._pod(key if "/" in key else f"default/{key}")
@@ -83,23 +95,43 @@ class LiveExplainer:
         began = self._clock()
         notes = () if self._live.leads else (_STANDBY,)
         taken_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        found: Explanation = explain(self._live.loop.scheduler, self._profiles, pod, taken_at=taken_at, notes=notes)
+        scheduler = self._live.loop.scheduler
+        found: Explanation = explain(scheduler, self._profiles, pod, taken_at=taken_at, notes=notes)
+        if not searches:
+            self._rest(began)
+            return unsearched(found)
+        objects = [obj for one in self._live.reflectors if isinstance(one, Reflector) for obj in one.objects()]
+        assumed = dict(scheduler.cluster.assumed)
+        self._rest(began)
+        if self._copy is None:
+            self._copy = copy(self._loaded, scheduler.cycle.seed, gc.freeze)
+        return await self._with_changes(self._copy, found, objects, assumed)
+
+    def _rest(self, began: float) -> None:
+        """Let the next answer wait for a multiple of the time that this one has held up the loop."""
         ended = self._clock()
         self._free_at = ended + _REST * (ended - began)
-        return found
 
-    async def _with_changes(self, found: Explanation) -> Explanation:
-        """Search for changes in another thread, with the objects as they are now."""
-        search = await asyncio.to_thread(_search)
-        scheduler, began = self._live.loop.scheduler, self._clock()
-        objects = [obj for one in self._live.reflectors if isinstance(one, Reflector) for obj in one.objects()]
-        assumed, until = dict(scheduler.cluster.assumed), began + _SEARCH_S
-        explained: Explanation = await asyncio.to_thread(
-            search, found, objects, assumed, self._loaded, scheduler.cycle.seed, lambda: self._clock() > until
-        )
-        ended = self._clock()
-        self._free_at = max(self._free_at, ended + (ended - began))
-        return explained
+    async def _with_changes(
+        self, copy: LiveCopy, found: Explanation, objects: Sequence[Object], assumed: Mapping[str, str]
+    ) -> Explanation:
+        """Search for changes in another thread, with the objects as they were when the pod was explained."""
+        if self._ending is not None:
+            self._ending.cancel()
+        began = self._clock()
+        until = began + _SEARCH_S
+        try:
+            return await asyncio.to_thread(copy.with_changes, found, objects, assumed, lambda: self._clock() > until)
+        finally:
+            ended = self._clock()
+            self._free_at = max(self._free_at, ended + (ended - began))
+            self._ending = asyncio.get_running_loop().call_later(_KEPT_S, self._end_copy)
+
+    def _end_copy(self) -> None:
+        """Release the copy if no one has asked for changes for a while."""
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            asyncio.get_running_loop().run_in_executor(None, _released, copy)
 
     def _pod(self, key: str) -> Pod | None:
         pods: Any = next(
@@ -113,30 +145,26 @@ def _fault(query: Mapping[str, str]) -> str:
         return "give a pod: /debug/explain?pod=NAMESPACE/NAME\n"
     if query.get("output", "json") not in {"json", "text", "wide"}:
         return "output is json, text or wide\n"
-    return "" if query.get("changes", "0") in {"0", "1", ""} else "changes is 0 or 1\n"
+    return "" if query.get("changes", "1") in {"0", "1", ""} else "changes is 0 or 1\n"
 
 
-def _explain() -> Callable[..., Explanation]:
-    from moorage.laboratory.live_explanation import explain_live  # loaded at the first request
+def _loaded() -> _Laboratory:
+    """Load the laboratory, which scheduling does without."""
+    from moorage.laboratory.live_changes import LiveCopy
+    from moorage.laboratory.live_explanation import explain_live, unsearched
 
-    return explain_live
-
-
-def _unsearched() -> Callable[..., Explanation]:
-    from moorage.laboratory.live_explanation import unsearched
-
-    return unsearched
+    return explain_live, unsearched, LiveCopy
 
 
-def _search() -> Callable[..., Explanation]:
-    from moorage.laboratory.live_changes import with_live_changes  # loaded at the first request
-
-    return with_live_changes
+def _released(copy: LiveCopy) -> None:
+    copy.drop()
+    gc.unfreeze()
 
 
 def _page(found: Explanation, output: str) -> Page:
     if output == "json":
-        return Page(escape_json(json.dumps(found.to_dict(), sort_keys=True, ensure_ascii=False)) + "\n", "application/json")
+        document = msgspec.json.encode(found.to_dict(), order="sorted").decode()
+        return Page(escape_json(document) + "\n", "application/json")
     from moorage.report.style import paragraph
 
     notes = (paragraph(f"Note: {one_line(note)}", hanging="  ") + "\n" for note in found.request.notes)

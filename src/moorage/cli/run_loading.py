@@ -12,15 +12,16 @@ from msgspec import structs
 
 from moorage.cli.legacy_options import OldFlags
 from moorage.cli.pflag import Given
+from moorage.cli.removed_flags import LOCK_FIELDS
 from moorage.cli.run_flags import LEADER_FIELDS
 from moorage.cli.run_release import Era
-from moorage.config.configuration import Configuration
+from moorage.config.configuration import Configuration, LeaderElection
 from moorage.config.scheduler_document import Loaded
 from moorage.config.validation import leader_election_faults
 from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.registry import load
-from moorage.releases import CURRENT, find_release
+from moorage.releases import CURRENT, Release, find_release
 
 __all__ = ["IGNORED_WITH_CONFIG", "ReadConfigMap", "load_configuration"]
 
@@ -30,7 +31,7 @@ _CONNECTION_FIELDS: Final = {
 }  # fmt: skip
 #: ``read(kubeconfig, namespace, name)`` returns the Policy in a ConfigMap.
 ReadConfigMap: TypeAlias = Callable[[str, str, str], bytes]
-IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, "profiling", "contention-profiling"])
+IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, *LOCK_FIELDS, "profiling", "contention-profiling"])
 
 
 def load_configuration(given: Given, era: Era, read_config_map: ReadConfigMap) -> Loaded:
@@ -61,13 +62,12 @@ def _load_current(given: Given, era: Era) -> Loaded:
     source = _source_of(given, era.config, era.asked, gates)
     loaded = _in_one_line(source.where, lambda: load_source(source))
     configuration = loaded.configuration if given["config"] else _with_connection(loaded.configuration, given)
-    changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
+    fields = LEADER_FIELDS if given["config"] else LOCK_FIELDS | LEADER_FIELDS  # those of leader election win
+    changed = {field: given[flag] for flag, field in fields.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
     # Like kube-scheduler, validate leader election here only if it comes from a file, otherwise when the elector is created.
-    if given["config"] and (
-        faults := list(leader_election_faults(configuration.leader_election, loaded.version, loaded.gates.emulated))
-    ):
-        raise _one_line_error(source.where, faults)
+    if given["config"]:
+        _check_election(source.where, configuration.leader_election, loaded.gates.emulated)
     return replace(loaded, configuration=configuration)
 
 
@@ -81,10 +81,20 @@ def _load_legacy(flags: OldFlags, read_config_map: ReadConfigMap) -> Loaded:
     algorithm = flags.algorithm(lambda namespace, name: read_config_map(kubeconfig, namespace, name))
     loaded = _in_one_line(source.where, lambda: load_source(source, algorithm))
     if flags.has_config:
-        return replace(loaded, addresses=flags.addresses_beside(loaded.addresses))
+        election = flags.leader_election(loaded.configuration.leader_election)
+        configuration = structs.replace(loaded.configuration, leader_election=election)
+        if flags.era.emulated.election_flags_override:
+            _check_election(source.where, election, era.emulated)
+        return replace(loaded, configuration=configuration, addresses=flags.addresses_beside(loaded.addresses))
     configuration = _with_connection(loaded.configuration, given)
-    configuration = structs.replace(configuration, leader_election=flags.leader_election)
+    configuration = structs.replace(configuration, leader_election=flags.leader_election())
     return replace(loaded, configuration=configuration, addresses=flags.addresses)
+
+
+def _check_election(where: str, election: LeaderElection, release: Release) -> None:
+    faults = list(leader_election_faults(election, release))
+    if faults:
+        raise _one_line_error(where, faults)
 
 
 def _in_one_line(where: str, load: Callable[[], Loaded]) -> Loaded:

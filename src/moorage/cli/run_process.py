@@ -215,7 +215,7 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
 def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending, explainer: LiveExplainer) -> Served:
     given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
     lease = _COMPONENT if process.leader is not None else ""
-    health = Health(_checks(live, lease, ending), process.log)
+    health = Health(_checks(live, lease, ending), process.log, process.loaded.release)
     families = [
         *meter.families,
         *engine_gauges(scheduler, live.loop.follower),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,7 +23,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, in_cluster
 from moorage.config.legacy_serving import Addresses, split_host_port
 from moorage.errors import InputError, MoorageError
-from moorage.releases import CURRENT
+from moorage.releases import CURRENT, Release
 from moorage.server.authentication import FrontProxies
 from moorage.server.authorization import OpenPaths
 from moorage.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
@@ -30,9 +31,14 @@ from moorage.server.client_ca import ClientCaRules
 from moorage.server.listener import listen
 from moorage.server.metric_types import Filter
 
-__all__ = ["PlainSockets", "Serving", "ServingRules", "check_flags", "metric_filter", "open_serving", "serving_rules"]
+__all__ = [
+    "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "metric_faults", "metric_filter",
+    "open_serving", "serving_rules",
+]  # fmt: skip
 
 _MOST_PORT: Final = 65535
+#: A key of --allow-metric-labels.
+_METRIC_LABEL: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*,[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,8 @@ class Serving:
     plain: PlainSockets = PlainSockets()
 
 
-def check_flags(given: Given) -> None:
-    """Validate the current release's serving flags.
+def check_flags(given: Given, release: Release = CURRENT) -> None:
+    """Validate the serving flags of a release from 1.23 on.
 
     Raises  InputError
     """
@@ -82,16 +88,27 @@ def check_flags(given: Given) -> None:
         raise InputError(f"--secure-port {port} must be between 1 and {_MOST_PORT}, inclusive. It cannot be turned off with 0")
     if port < 0:
         raise InputError(f"--secure-port {port} must be between 0 and {_MOST_PORT}, inclusive. 0 for turning off secure port")
+    for fault in empty_header_faults(given):
+        raise InputError(fault)
+    for fault in metric_faults(given, release, _label_lists(given)):
+        raise InputError(fault)
+
+
+def metric_faults(given: Given, release: Release, lists: Mapping[str, str]) -> Iterator[str]:
+    """Yield the faults of the flags for metrics. ``lists``: the allowed values of labels."""
+    value = given["show-hidden-metrics-for-version"]
+    if value not in {"", release.previous}:
+        yield release.hidden_metrics_fault.format(value=value, previous=release.previous)
+    if not all(_METRIC_LABEL.fullmatch(key) for key in lists):
+        yield release.metric_labels_fault.format(lists=json.dumps(lists, separators=(",", ":")))
+
+
+def empty_header_faults(given: Given) -> Iterator[str]:
+    """Yield the fault of the first flag for request headers that has an empty value."""
     for flag in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix", "allowed-names"):
         if any(not text.strip() for text in given[f"requestheader-{flag}"]):
-            raise InputError(f'empty value in "requestheader-{flag}"')
-    release = given["show-hidden-metrics-for-version"]
-    if release and release != CURRENT.previous:
-        raise InputError(
-            f'metrics.showHiddenMetricsForVersion: Invalid value: "{release}": must be omitted or '
-            f"have the value '{CURRENT.previous}'; only the previous minor version is allowed"
-        )
-    metric_filter(given)
+            yield f'empty value in "requestheader-{flag}"'
+            return
 
 
 def open_serving(given: Given, kubeconfig: Callable[[str], Endpoint], addresses: Addresses | None) -> Serving:
@@ -187,21 +204,19 @@ def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | N
 def metric_filter(given: Given) -> Filter:
     """Return the filter for metrics that the flags describe.
 
-    Raises  InputError for an invalid list of label values
+    Raises  InputError for an unusable manifest
     """
-    manifest = given["allow-metric-labels-manifest"]
-    lists = {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
     allowed: dict[tuple[str, str], frozenset[str]] = {}
-    for key, values in lists.items():
-        metric, comma, label = key.partition(",")
-        if not (metric and comma and label):
-            raise InputError(
-                f"metrics.allowListMapping: Invalid value: {json.dumps(lists, separators=(',', ':'))}: must have keys with "
-                'format `metricName,labelName` where metricName matches "[a-zA-Z_:][a-zA-Z0-9_:]*" and labelName matches '
-                '"[a-zA-Z_][a-zA-Z0-9_]*"'
-            )
+    for key, values in _label_lists(given).items():
+        metric, _, label = key.partition(",")
         allowed[metric, label] = frozenset(values.split(","))
-    return Filter(frozenset(filter(None, given["disabled-metrics"])), allowed)
+    hidden_too = bool(given["show-hidden-metrics-for-version"])
+    return Filter(frozenset(filter(None, given["disabled-metrics"])), allowed, hidden_too)
+
+
+def _label_lists(given: Given) -> Mapping[str, str]:
+    manifest = given["allow-metric-labels-manifest"]
+    return {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
 
 
 def _manifest(path: str) -> Mapping[str, str]:

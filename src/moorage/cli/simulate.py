@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from moorage.api.gc_pause import frozen_after_pauses
 from moorage.cli.bounded_files import STDIN
 from moorage.cli.cluster_files import (
     asking,
@@ -25,7 +26,7 @@ from moorage.cli.cluster_files import (
 from moorage.cli.file_options import TakesFiles
 from moorage.cli.gate_options import PIPELINE_OUTPUTS, gate_options
 from moorage.cli.main import OK, PENDING
-from moorage.cli.memory import collect_seldom
+from moorage.cli.memory import collect_seldom, leave_memory_at_exit
 from moorage.cli.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import what_if_options
@@ -37,7 +38,7 @@ from moorage.report.event_lines import EventLog
 from moorage.report.narrowing import Narrowing
 from moorage.report.open_metrics import as_open_metrics
 from moorage.report.outcome import Run
-from moorage.report.run_document import as_json, as_yaml
+from moorage.report.run_document import as_yaml, json_pieces
 from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
 from moorage.report.trace_events import as_trace
@@ -126,7 +127,8 @@ def simulate(**given: Any) -> int:
     is_live = events is not None and given["output"] in {"table", "wide"}  # events would be printed across the progress
     with Progress(quiet=given["quiet"] or is_live) as progress:
         progress.say("reading the input …")
-        with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
+        extenders = asking(options) if given["extenders"] == "ask" else nullcontext(options)
+        with extenders as options, nullcontext() if _asks_what_if(given) else frozen_after_pauses():
             counted = replace(options, on_decision=partial(_count, progress)) if progress.is_watched else options
             whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"]), measure)
     if took is not None:
@@ -219,6 +221,7 @@ def _run(
         cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
+        leave_memory_at_exit()
         if given["autoscale"]:
             return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
         return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
@@ -322,9 +325,10 @@ def _print(run: Run, output: str, narrowing: Narrowing, events: EventLog | None,
         sys.stdout.write(as_trace(run))
     elif output == "openmetrics":
         sys.stdout.write(as_open_metrics(run))
+    elif output == "json":
+        sys.stdout.writelines(json_pieces(run, events, scores, listed=narrowing.narrowed(run)))
     else:
-        print_as = as_json if output == "json" else as_yaml
-        sys.stdout.write(print_as(run, events, scores, listed=narrowing.narrowed(run)))
+        sys.stdout.write(as_yaml(run, events, scores, listed=narrowing.narrowed(run)))
 
 
 class _PluginTimes:

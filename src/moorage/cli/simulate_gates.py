@@ -53,7 +53,8 @@ class SimulationGates:
     def run(self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a cluster."""
         meter = RunMeter()
-        prepared = simulation, _ = prepare(options, in_turn(meter.hear, on_attempt))
+        prepared = simulation, _ = prepare(options, on_attempt)
+        simulation.on_result = meter.count
         whole, run = simulate_cluster(cluster, options, prepared=prepared)
         setting = MeasureSetting(tuple(typical_mix(whole.pods)), not_created=run.not_created)
         self._keep(meter.measured(simulation, run, setting), simulation)

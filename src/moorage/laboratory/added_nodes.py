@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, Final
 
 from moorage.api.core import Node
@@ -26,23 +27,32 @@ class NodeKinds:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._table = snapshot.table
-        #: For each row: the node, its name and its kind.
-        self._rows: list[tuple[Node, str, Any]] = []
+        #: For each row: the node, its name and the number of its kind.
+        self._rows: list[tuple[Node, str, int]] = []
+        self._nodes: list[Node] = []
+        self._numbers: dict[Any, int] = {}
+        self._first: list[str] = []
 
     def first_names(self) -> list[str]:
         """Return the first name of each group, sorted."""
         nodes, rows = self._table.nodes, self._rows
+        if len(nodes) == len(self._nodes) and all(map(is_, nodes, self._nodes)):
+            return self._first
         del rows[len(nodes) :]
-        rows += [(node, node.name, _kind_of(node)) for node in nodes[len(rows) :]]
+        rows += [self._row_of(node) for node in nodes[len(rows) :]]
         for at, (node, held) in enumerate(zip(nodes, rows, strict=True)):
             if node is not held[0]:
-                rows[at] = (node, node.name, _kind_of(node))
-        first: dict[Any, str] = {}
+                rows[at] = self._row_of(node)
+        first: dict[int, str] = {}
         for _, name, kind in rows:
             known = first.get(kind)
             if known is None or name < known:
                 first[kind] = name
-        return sorted(first.values())
+        self._nodes, self._first = nodes.copy(), sorted(first.values())
+        return self._first
+
+    def _row_of(self, node: Node) -> tuple[Node, str, int]:
+        return node, node.name, self._numbers.setdefault(_kind_of(node), len(self._numbers))
 
 
 def _kind_of(node: Node) -> Any:

@@ -46,6 +46,9 @@ def _does_more(one: Change, other: Change) -> bool:
 
 def combined(*sets: Iterable[Change]) -> ChangeSet | None:
     """Return the changes of all sets, the strongest of each number; None if two contradict each other."""
+    together = frozenset[Change]().union(*sets)
+    if len(set(map(_slot, together))) == len(together):
+        return together
     held: dict[tuple[str, str, str], Change] = {}
     for change in (change for some in sets for change in some):
         slot = _slot(change)

@@ -13,9 +13,11 @@ from os import PathLike
 from typing import Any, Self, Unpack
 
 from moorage.api.core import Pod
+from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.decision import Decision
+from moorage.engine.facts import Gone, Seen
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
@@ -25,13 +27,13 @@ from moorage.laboratory.cluster_outages import OutageQuestions
 from moorage.laboratory.cluster_plan import PlanQuestions
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.digest import digest_of
+from moorage.laboratory.digest import Digests
 from moorage.laboratory.dry_run import quick_placements
 from moorage.laboratory.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
-from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, scope_of, take
+from moorage.laboratory.history import Evicted, History, Ran, Step, Told, Tried, scope_of, take
 from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.live_dump import endpoint_of, take_dump
@@ -45,6 +47,7 @@ from moorage.laboratory.simulated_state import state_of
 from moorage.laboratory.starvation import may_starve, starved
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
+from moorage.report.answer import LateText
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
@@ -61,7 +64,7 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["Cluster"]
 
 #: A digest of the state, with the engine's revision, number of facts and time.
-_Digest = tuple[tuple[int, int, float], str]
+_Digest = tuple[tuple[int, int, float], LateText]
 #: The fields of the cluster that a transaction restores: history and its length, objects aside, agenda, digest.
 _Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
 
@@ -95,6 +98,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
         #: The digest of the present state with the values that it was computed from; None until it is needed.
         self._digest: _Digest | None = None
+        self._digests = Digests()
 
     # -- ways in ---------------------------------------------------------------------------------------------------------
 
@@ -235,11 +239,14 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     def digest(self) -> str:
         """Return a digest of the state. Clusters with equal digests and options decide alike."""
+        return str(self._late_digest())
+
+    def _late_digest(self) -> LateText:
         simulation = self.simulation
         state = simulation.scheduler.state
         stamp = state.revision, state.facts, simulation.now
         if self._digest is None or self._digest[0] != stamp:
-            self._digest = stamp, digest_of(simulation, [sorted(self._aside), self._agenda])
+            self._digest = stamp, self._digests.of(simulation, [sorted(self._aside), self._agenda])
         return self._digest[1]
 
     def _state_of(self, pod: PodInfo) -> str:
@@ -313,6 +320,17 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             raise InputError(f"{time_s:g} s is before the present time of the cluster, {self.now_s:g} s")
         self._agenda, self._digest = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of)), None
 
+    def tell(self, facts: Iterable[Seen | Gone]) -> None:
+        """Report objects as a watch does: new, changed and deleted ones. They pass no admission, and no pods are created."""
+        self._step(Told(tuple(facts)))
+
+    def shorten_history(self) -> None:
+        """Let the history begin with the present objects: a copy that is played from it has no backoffs.
+
+        No transaction may be open.
+        """
+        self._history = History(self.options, tuple(self.simulation_objects()), config=self._history.config)
+
     def transaction(self) -> Transaction:
         """Return a context manager that rolls back all changes of its block, unless it commits. May be nested."""
         return Transaction(self)
@@ -377,6 +395,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         """
         return feasibility_of(self.simulation, PodInfo(self.pod(pod)), nodes)
 
+    @collector_paused()
     def explain(
         self,
         pod: str | Pod,
@@ -399,7 +418,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             pod=now.key,
             release=self.scheduler.gates.release,
             seeds=(self.options.seed,),
-            digest=self.digest(),
+            digest=self._late_digest(),
             notes=notes,
         )
         explanation = explain_now(
@@ -510,6 +529,8 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def _keep(self) -> None:
         self._marks.pop()
         self._log.commit()
+        if not self._log.is_open and self._simulation is not None:
+            self._simulation.scheduler.cluster.table.changes.settle()
 
     def _roll_back(self) -> None:
         history, steps, self._aside, self._agenda, self._digest = self._marks.pop()
@@ -525,7 +546,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     # -- copies ----------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        made = {"_simulation", "_played", "_log", "_marks", "_on_attempt", "_digest"}
+        made = {"_simulation", "_played", "_log", "_marks", "_on_attempt", "_digest", "_digests"}
         kept = {name: value for name, value in vars(self).items() if name not in made}
         return {**kept, "_history": self._history.copy()}
 

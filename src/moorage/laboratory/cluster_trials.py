@@ -7,7 +7,7 @@ configuration would give: without the plugin, or with other arguments for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Protocol
@@ -20,12 +20,13 @@ from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.config_changes import reconfigured_profile
-from moorage.laboratory.dry_run import OnlyNode, quick_decision
-from moorage.laboratory.eviction_bounds import known_feasible, may_be_bounded
+from moorage.laboratory.dry_run import Nominated, quick_decision
+from moorage.laboratory.eviction_bounds import Since, Stuck, known_feasible, stuck_in
 from moorage.laboratory.moves import off_its_node
 from moorage.laboratory.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
-from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, moved_in, unscheduled
+from moorage.laboratory.recorded_queue import RecordedQueue
+from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, moved_in, names_of, unscheduled
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -33,6 +34,8 @@ __all__ = ["ClusterTrials"]
 
 #: Plugins that a profile cannot do without at these points.
 _NEEDED = frozenset(["queueSort", "bind"])
+#: The outcome of a trial in which the pod finds victims, and still fits nowhere once they are gone.
+_IN_VAIN = Trial()
 
 
 class TriedCluster(Protocol):
@@ -61,16 +64,18 @@ class ClusterTrials:
     with_queue: bool = False
 
     def __post_init__(self) -> None:
-        self._known = frozenset(self.cluster.simulation.pods)
+        #: The number of pods that had arrived when the present attempt began.
+        self._arrivals = 0
         self._first = FirstLook()
         self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
-        #: The simulation in which the pod found no node as it is, if only nodes that change can help it.
-        self._stuck_in: SimulatedCluster | None = None
+        #: The simulation in which the pod found neither a node nor victims as it is, and that state, if changed nodes bound it.
+        self._stuck: tuple[SimulatedCluster, Stuck] | None = None
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         with self.cluster.transaction():
             position = self.cluster.simulation.scheduler.cluster.table.changes.position
+            self._arrivals = self.cluster.simulation.arrivals
             try:
                 pod, disabled = self._changed(changes)
                 profile = self._profile(pod, disabled)
@@ -83,13 +88,13 @@ class ClusterTrials:
             if self.with_queue:
                 self._try_ahead(pod)
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
-            changed = None if cycle is None else self._changed_since(position)
-            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle, changed)
-            if trial is not None:
+            since = None if cycle is None else self._changed_since(position)
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle, since)
+            if trial is not None and trial is not _IN_VAIN:
                 return trial
             if cycle is not None and not changes:
-                known = known_feasible(simulation.scheduler, cycle, PodInfo(pod), profile)
-                self._stuck_in = simulation if may_be_bounded(PodInfo(pod), known) else None
+                stuck = None if trial is _IN_VAIN else stuck_in(simulation.scheduler, cycle, PodInfo(pod), profile)
+                self._stuck = None if stuck is None else (simulation, stuck)
             snapshot = simulation.scheduler.snapshot
             return Trial(offers=offers_of(profile, PodInfo(pod), snapshot, changes, self._first) if look else None)
 
@@ -98,7 +103,11 @@ class ClusterTrials:
             pod, disabled = self._changed(changes)
             if self.with_queue:
                 self._try_ahead(pod)
-            return fits_of(self._profile(pod, disabled), pod, self.cluster.simulation)
+            profile, simulation = self._profile(pod, disabled), self.cluster.simulation
+            known = None
+            if not any(one.owner in {"pod", "config"} for one in changes):
+                known = known_feasible(simulation.scheduler, self._keeping_cycle(), PodInfo(pod), profile)
+            return fits_of(profile, pod, simulation) if known is None else names_of(known.rows, simulation)
 
     def moved(self, changes: ChangeSet) -> ChangeSet:
         return moved_in(self.cluster.simulation, self.key, changes, self._moves)
@@ -109,14 +118,27 @@ class ClusterTrials:
         Raises  InputError if a change cannot be made or deletes the pod, or if a pod does not fit on the node it is to move to
         """
         config = [one for one in changes if one.owner == "config"]
-        for one in in_order(changes):
-            if one.verb == "move":
-                self._check_move(one)
-            self.cluster.apply(one)
+        with self._waking():
+            for one in in_order(changes):
+                if one.verb == "move":
+                    self._check_move(one)
+                self.cluster.apply(one)
         pod = self.cluster.simulation.pod_named(self.key)
         if pod is None:
             raise InputError(f"pod {self.key} does not exist")
         return pod, config
+
+    def _waking(self) -> AbstractContextManager[None]:
+        """Return a context in which changes wake waiting pods only if that may concern the pod.
+
+        It does if the pod is gated, is tried with its group, or after the pods ahead of it in the queue.
+        """
+        queue, cluster = self.cluster.simulation.scheduler.queue, self.cluster.simulation.scheduler.cluster
+        pod = self.cluster.simulation.pod_named(self.key)
+        queued = None if pod is None else queue.get(pod.metadata.uid)
+        if self.with_queue or queued is None or queued.gated or cluster.groups is not None:
+            return nullcontext()
+        return queue.waking_nobody() if isinstance(queue, RecordedQueue) else nullcontext()
 
     def _check_move(self, move: Change) -> None:
         """Raise InputError if a plugin refuses the node that a pod is to move to."""
@@ -138,26 +160,31 @@ class ClusterTrials:
             self._cycle = simulation, Cycle(own.seed, own.percentage_of_nodes_to_score)
         return self._cycle[1]
 
-    def _changed_since(self, position: int) -> Collection[int] | None:
-        """Return the rows that changed in this trial, if no other row can help the pod; None if one may."""
+    def _changed_since(self, position: int) -> Since | None:
+        """Return the rows that changed in this trial, if the pod was stuck before; None if that is not known."""
         simulation = self.cluster.simulation
+        if self._stuck is None or self._stuck[0] is not simulation:
+            return None
         rows = simulation.scheduler.cluster.table.changes.since(position)
-        return None if rows is None or self._stuck_in is not simulation else set(rows)
+        return None if rows is None else Since(self._stuck[1], set(rows))
 
-    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None, changed: Collection[int] | None) -> Trial | None:
-        """Try the pod, then the pods that replace evicted ones; None if the pod finds no node."""
-        decision = quick_decision(self.cluster.simulation, pod, profile, cycle, changed)
-        only = (decision.name,) if isinstance(decision, OnlyNode) else None
+    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None, since: Since | None) -> Trial | None:
+        """Try the pod, then the pods that replace evicted ones; None if it finds no node or victims."""
+        decision = quick_decision(self.cluster.simulation, pod, profile, cycle, since)
+        if isinstance(decision, Nominated):
+            return self._preempting(pod, profile, cycle, decision.victims)
         if isinstance(decision, Decision):
             if decision.node is None:
                 return None
             if not self._waiting():
                 return Trial(decision.node)
         with self.cluster.transaction():
-            (placement,) = self.cluster.schedule([pod.metadata.uid], nodes=only)
+            (placement,) = self.cluster.schedule([pod.metadata.uid])
             if placement.node is not None:
                 return Trial(placement.node, *self._replaced())
-        return self._preempting(pod, placement.victims) if placement.nominated and placement.victims else None
+        if not placement.nominated or not placement.victims:
+            return None
+        return self._preempting(pod, profile, cycle, placement.victims)
 
     def _try_ahead(self, pod: Pod) -> None:
         """Try the pods ahead of the pod in the queue."""
@@ -167,9 +194,8 @@ class ClusterTrials:
             self.cluster.schedule(ahead)
 
     def _waiting(self) -> list[Pod]:
-        """Return the pods that replace evicted ones. New pods are the last ones."""
-        fresh = [*takewhile(lambda pod: pod.uid not in self._known, self.cluster.simulation.newest_first())]
-        return [pod for pod in reversed(fresh) if not pod.spec.node_name]
+        """Return the pods that replace evicted ones."""
+        return [pod for pod in self.cluster.simulation.arrived_after(self._arrivals) if not pod.spec.node_name]
 
     def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Try the pods that replace evicted ones. Return those that are placed, and those that are not."""
@@ -177,12 +203,20 @@ class ClusterTrials:
         placements = self.cluster.schedule([pod.metadata.uid for pod in waiting]) if waiting else []
         return tuple(one.pod for one in placements if one), tuple(one.pod for one in placements if not one)
 
-    def _preempting(self, pod: Pod, victims: Collection[str]) -> Trial | None:
-        """Try the pod again without its victims."""
+    def _preempting(self, pod: Pod, profile: Profile, cycle: Cycle | None, victims: Collection[str]) -> Trial:
+        """Try the pod again without its victims; ``_IN_VAIN`` if it still finds no node."""
+        if not victims:
+            return _IN_VAIN
         with self.cluster.transaction():
-            self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
-            (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
-            return Trial(placement.node, tuple(victims)) if placement.node is not None else None
+            with self._waking():
+                self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
+            decision = None if cycle is None else quick_decision(self.cluster.simulation, pod, profile, cycle)
+            if isinstance(decision, Decision):
+                node = decision.node
+            else:
+                (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
+                node = placement.node
+            return _IN_VAIN if node is None else Trial(node, tuple(victims))
 
     def _decided(self, pod: Pod, profile: Profile) -> Trial | None:
         """Decide with a profile that lacks plugins; None if the pod finds no node."""

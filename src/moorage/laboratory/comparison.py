@@ -114,7 +114,7 @@ def compare(
     wanted = tuple(dict.fromkeys(seeds)) if not baseline else tuple(run.seed for run in baseline)
     if not wanted:
         raise InputError("no seed to compare with; give at least one")
-    digest = input_digest(cluster.input()) if request is None else request.digest
+    digest = input_digest(cluster.input()) if request is None else str(request.digest)
     runs = _make_runs(sides, wanted, baseline, executor, on_run)
     draws = Draws(digest)
     metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)

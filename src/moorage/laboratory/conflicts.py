@@ -22,6 +22,8 @@ __all__ = ["MOST_CONFLICTS", "conflicts", "correction_sets", "sets_of"]
 MOST_CONFLICTS = 20
 #: Maximum number of partial conflicts to extend before the search ends.
 _MOST_STEPS = 20_000
+#: The bits of an integer that numbers sets of constraints.
+_MOST_BITS = 62
 
 Family = frozenset[Constraint]
 
@@ -31,9 +33,18 @@ def sets_of(constraints: Mapping[Constraint, BoolArray], among: BoolArray | None
     if not constraints:
         return [frozenset()]
     masks = np.stack(list(constraints.values()))
-    columns = np.unique(masks if among is None else masks[:, among], axis=1).T
+    columns = _distinct_columns(masks if among is None else masks[:, among])
     keys = list(constraints)
-    return [frozenset(key for key, there in zip(keys, column, strict=True) if there) for column in columns.tolist()]
+    return [frozenset(key for key, there in zip(keys, column, strict=True) if there) for column in columns.T.tolist()]
+
+
+def _distinct_columns(masks: BoolArray) -> BoolArray:
+    """Return the distinct columns of an array, in ascending order."""
+    if len(masks) > _MOST_BITS:
+        distinct: BoolArray = np.unique(masks, axis=1)
+        return distinct
+    bits = np.left_shift(1, np.arange(len(masks))[::-1])[:, None]
+    return (np.unique((masks * bits).sum(axis=0)) & bits) > 0
 
 
 def correction_sets(sets: Iterable[Family]) -> list[Family]:

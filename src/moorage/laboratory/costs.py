@@ -70,7 +70,8 @@ class Costs:
     def least_of(self, changes: Collection[Change]) -> float:
         """Return the least cost of changes if pods may move instead of being evicted."""
         saved = max(0.0, self.table["evict"] - self.table["move"])
-        return round(self.sum_of(changes) - saved * sum(one.verb == "evict" for one in changes), 6)
+        whole = self.sum_of(changes)
+        return round(whole - saved * sum(one.verb == "evict" for one in changes), 6) if saved else whole
 
     def total(self, changes: Iterable[Change]) -> float:
         return round(sum(change.cost for change in changes), 6)

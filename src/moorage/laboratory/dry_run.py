@@ -1,21 +1,31 @@
 """Try pods without binding them, if the outcome is certain to be the same.
 
 Binding a pod in a simulation succeeds unless a plugin acts on it at Reserve or later. If none does, the decision alone gives
-the outcome, and the pod only has to be counted on its node for the pods that follow.
+the outcome, and the pod only has to be counted on its node for the pods that follow. For the last pod, plugins may act that are
+certain to succeed (``certain_bindings``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from moorage.api.core import Pod
-from moorage.cycle.cycle import Cycle
+from moorage.cycle.class_answers import Feasible
+from moorage.cycle.cycle import Cycle, judge
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import SearchScope
+from moorage.cycle.what_if import FailedAttempt
 from moorage.engine.scheduler import Scheduler
+from moorage.framework.points import PostFilterResult
+from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.laboratory.eviction_bounds import rows_to_preempt, without_vain_nomination
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code
+from moorage.laboratory.certain_bindings import is_certain
+from moorage.laboratory.eviction_bounds import Since, known_feasible, rows_to_preempt, without_vain_nomination
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
@@ -23,8 +33,9 @@ from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
-__all__ = ["OnlyNode", "quick_decision", "quick_placements", "rests"]
+__all__ = ["Nominated", "quick_decision", "quick_placements", "rests"]
 
 _FILTERED = SearchScope(post_filter=False)
 
@@ -57,52 +68,71 @@ def quick_placements(
     return placements
 
 
-class OnlyNode(NamedTuple):
-    """The only node that a pod can be nominated to."""
+class Nominated(NamedTuple):
+    """The outcome of an attempt that found no node, but victims on one."""
 
     name: str
+    victims: tuple[str, ...]
 
 
 def quick_decision(
-    simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None, changed: Collection[int] | None = None
-) -> Decision | OnlyNode | None:
+    simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None, since: Since | None = None
+) -> Decision | Nominated | None:
     """Return the decision on a pod if an attempt is certain to end with it; None if only a real attempt gives the outcome.
 
-    ``OnlyNode``: an attempt limited to this node has the same outcome.
-
     ``cycle`` caches its verdicts on the pod for the next decision on it; None: nothing is cached.
-    ``changed``: the rows that changed since an attempt found no node, if that bounds preemption (``eviction_bounds``)
+    ``since``: the rows that changed since the pod was stuck, which may bound preemption (``eviction_bounds``)
     """
     scheduler = simulation.scheduler
     queued = scheduler.queue.get(pod.metadata.uid)
     if scheduler.cycle.extenders or scheduler.cluster.groups is not None or not _may_be_tried(scheduler, pod, queued):
         return None
     info = PodInfo(pod)
-    if cycle is not None:
-        rows = rows_to_preempt(scheduler, cycle, info, profile, changed)
+    known = None if cycle is None else known_feasible(scheduler, cycle, info, profile)
+    if known is not None:
+        rows = rows_to_preempt(scheduler, known, info, profile, since)
         if rows is not None and len(rows) <= 1:
-            table = scheduler.cluster.table
-            return OnlyNode(table.nodes[next(iter(rows))].name) if rows else Decision(info)
-        info = without_vain_nomination(scheduler, cycle, info, profile)
+            return _preempted_on(rows, known, info, profile, scheduler) if rows else Decision(info)
+        info = without_vain_nomination(scheduler, known, info)
     cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
     if decision.node is not None:
         return decision if rests(profile, decision) else None
-    return None if _may_preempt(profile, decision, scheduler) else decision
-
-
-def _may_preempt(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:
-    """Return False if PostFilter is certain to find no node for a pod that Filter refused everywhere."""
     if decision.error is not None or decision.verdicts is None:
-        return False
-    idle = decision.found.skipped if decision.found is not None else frozenset()
+        return decision
+    if decision.found is None:
+        return None
+    return _preempted(profile, decision.found, decision.pod, decision.verdicts, scheduler)
+
+
+def _preempted_on(
+    rows: Collection[int], known: Feasible, pod: PodInfo, profile: Profile, scheduler: Scheduler
+) -> Decision | Nominated | None:
+    """Return the outcome of PostFilter limited to these rows, all of which refuse the pod."""
+    view, verdicts = NodeView(scheduler.snapshot, np.array([*rows])), Verdicts(len(scheduler.snapshot.table))
+    judge(profile, known.found, pod, view, verdicts, scheduler.queue.nominated)
+    return _preempted(profile, known.found, pod, verdicts, scheduler)
+
+
+def _preempted(
+    profile: Profile, found: PreFiltered, pod: PodInfo, verdicts: Verdicts, scheduler: Scheduler
+) -> Decision | Nominated | None:
+    """Return the outcome of PostFilter for a pod that Filter refused everywhere; None if only a real attempt gives it."""
+    attempt: Any = FailedAttempt(profile, found, pod, scheduler.snapshot, verdicts, scheduler.queue.nominated)
     for step in profile.at("postFilter"):
         if isinstance(step.plugin, DefaultPreemption):
-            if step.plugin.may_help(decision.pod, decision.verdicts, scheduler.snapshot):
-                return True
-        elif not isinstance(step.plugin, DynamicResources) or step.name not in idle:
-            return True
-    return False
+            if not step.plugin.may_help(pod, verdicts, scheduler.snapshot):
+                continue
+            result = step.plugin.post_filter(pod, attempt)
+            if not isinstance(result, PostFilterResult):
+                return None
+            if result.nominated:
+                return Nominated(result.nominated, tuple([victim.key for victim in result.victims]))
+            if result.code is not Code.UNSCHEDULABLE:
+                return None
+        elif not isinstance(step.plugin, DynamicResources) or step.name not in found.skipped:
+            return None
+    return Decision(pod)
 
 
 def _may_be_tried(scheduler: Scheduler, pod: Pod, queued: QueuedPod | None) -> bool:
@@ -119,7 +149,7 @@ def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, ass
     decision = scheduler.cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
     if decision.node is None:
         return _failure(decision, scheduler) if assumed is None else None
-    if not rests(profile, decision):
+    if not rests(profile, decision) and not (assumed is None and _is_bound_at_once(profile, decision, scheduler)):
         return None
     if assumed is not None:
         if scheduler.queue.nomination(pod.uid):
@@ -132,7 +162,17 @@ def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, ass
 def rests(profile: Profile, decision: Decision) -> bool:
     """Return True if no plugin acts on the pod after the decision."""
     busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
-    return not busy and not any(profile.restless_at(point) for point in _AFTER)
+    return not busy and _only_claims_act(profile)
+
+
+def _only_claims_act(profile: Profile) -> bool:
+    """Return whether all plugins that act after a decision do nothing for pods that they skipped in PreFilter."""
+    return not any(profile.restless_at(point) for point in _AFTER)
+
+
+def _is_bound_at_once(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:
+    """Return True if plugins act on the pod after the decision, and are certain to succeed without waiting."""
+    return _only_claims_act(profile) and is_certain(profile, decision, scheduler)
 
 
 def _failure(decision: Decision, scheduler: Scheduler) -> PodPlacement | None:

@@ -1,66 +1,95 @@
 """Whether preemption can find a node for a pod, by cheap tests: most trials change one node, so no other becomes a candidate.
 
-They answer for a pod whose verdict on a node depends on that node and its pods alone. All other pods need a real attempt.
+They answer for a pod whose verdict on a node depends on that node and its pods, and on counts of pods by topology domain, while
+these counts stay the same. All other pods need a real attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+from moorage.cycle.class_answers import Feasible
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.pod_class import Feasible
 from moorage.cycle.what_if import FailedAttempt, OneNode
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
 from moorage.framework.profile import Profile
 from moorage.framework.verdict_table import Verdicts
+from moorage.laboratory.counts_beside import CountsBeside, counts_beside
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["known_feasible", "may_be_bounded", "rows_to_preempt", "without_vain_nomination"]
+__all__ = ["Since", "Stuck", "known_feasible", "rows_to_preempt", "stuck_in", "without_vain_nomination"]
 
 
 def known_feasible(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> Feasible | None:
-    """Return the rows that no plugin refuses, by the cached verdicts; None if not known, or other pods are nominated."""
-    others = any(one.uid != pod.uid for pods in scheduler.queue.nominated.values() for one in pods)
-    if others or cycle.percentage_of_nodes_to_score:
+    """Return the rows that no plugin refuses, by the cached verdicts, without regard to nominated pods; None if not known."""
+    if cycle.percentage_of_nodes_to_score:
         return None
     return cycle.feasible(profile, pod, scheduler.snapshot)
 
 
-def without_vain_nomination(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> PodInfo:
-    """Return the pod without its nomination if its nominated node refuses it: then it is decided like any other pod."""
-    if not pod.status.nominated_node_name:
-        return pod
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A state in which an attempt found neither a node nor victims for a pod.
+
+    After a change, only rows that changed can help the pod, while ``still_holds``.
+    """
+
+    nominated: Mapping[str, frozenset[str]]
+    beside: CountsBeside
+
+    def still_holds(self, scheduler: Scheduler, known: Feasible) -> bool:
+        """Return whether nominations and counts let the nodes that are as before still refuse the pod."""
+        if _nominations(scheduler) != self.nominated:
+            return False
+        beside = counts_beside(known)
+        return beside is not None and beside.refuses_no_less_than(self.beside)
+
+
+class Since(NamedTuple):
+    """The rows that changed since a pod was stuck."""
+
+    stuck: Stuck
+    rows: Collection[int]
+
+
+def _nominations(scheduler: Scheduler) -> dict[str, frozenset[str]]:
+    return {node: frozenset([one.uid for one in pods]) for node, pods in scheduler.queue.nominated.items() if pods}
+
+
+def stuck_in(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> Stuck | None:
+    """Return the present state, in which an attempt found neither a node nor victims; None if other rows may help later."""
+    if pod.status.nominated_node_name or pod.spec.scheduling_group is not None:
+        return None
     known = known_feasible(scheduler, cycle, pod, profile)
+    beside = None if known is None else counts_beside(known)
+    return None if beside is None else Stuck(_nominations(scheduler), beside)
+
+
+def without_vain_nomination(scheduler: Scheduler, known: Feasible, pod: PodInfo) -> PodInfo:
+    """Return the pod without its nomination if its nominated node refuses it: then it is decided like any other pod."""
     row = scheduler.snapshot.table.row_of.get(pod.status.nominated_node_name)
-    if known is None or row is None or known.rows[row]:
+    if row is None or known.rows[row]:
         return pod
     return PodInfo(replace(pod.pod, status=replace(pod.status, nominated_node_name="")))
 
 
-def may_be_bounded(pod: PodInfo, known: Feasible | None) -> bool:
-    """Return whether, after an attempt that found no node, only nodes that change can become candidates of preemption."""
-    return known is not None and known.by_row and not pod.status.nominated_node_name and pod.spec.scheduling_group is None
-
-
 def rows_to_preempt(
-    scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile, changed: Collection[int] | None = None
+    scheduler: Scheduler, known: Feasible, pod: PodInfo, profile: Profile, since: Since | None = None
 ) -> Collection[int] | None:
-    """Return the rows on which preemption may help a pod that all nodes refuse; None if they are not known, or some node fits.
-
-    ``changed``: the rows that changed since an attempt found no node, if the pod ``may_be_bounded``
-    """
-    known = known_feasible(scheduler, cycle, pod, profile)
-    if known is None or known.number:
+    """Return the rows where preemption may help a pod that all nodes refuse; None if they are not known, or some node fits."""
+    if known.number:
         return None
+    changed = since.rows if since is not None and since.stuck.still_holds(scheduler, known) else None
     found: set[int] = set()
     for step in profile.at("postFilter"):
         if isinstance(step.plugin, DefaultPreemption):
@@ -83,7 +112,7 @@ def _candidates(
     try:
         if _is_ineligible(plugin, scheduler, pod, profile, known):
             return set()
-        if changed is None or not known.by_row:
+        if changed is None:
             return None
         rows = [row for row in changed if row < len(scheduler.snapshot.table)]
         return {row for row in rows if _has_room_without_lesser(scheduler, pod, profile, known, row)}

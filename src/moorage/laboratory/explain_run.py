@@ -22,7 +22,7 @@ from moorage.laboratory.simulated_state import state_of
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import input_notes, objects_of, simulate_cluster, workload_names
+from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
@@ -65,7 +65,8 @@ def explain_cluster(
     named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what)
     pods = [*named, *(pod for pod in cluster.pods if pod.key in what.also)]
     simulation, notes = _prepared(options, on_attempt)
-    texts = tuple(note.text for note in (*input_notes(cluster), *notes))
+    ignored = ignored_fields(cluster, simulation.scheduler.gates)
+    texts = tuple(note.text for note in (*input_notes(cluster), *ignored, *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
     subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
     _watch(simulation, subjects.values(), seed)

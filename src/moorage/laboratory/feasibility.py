@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import EVERYWHERE
+from moorage.framework.profile import Profile
+from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.history import scope_of
@@ -23,6 +26,11 @@ __all__ = ["feasibility_of", "fitting_rows"]
 
 #: A cycle that filters every node and caches nothing.
 _JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
+_EVERYWHERE = replace(EVERYWHERE, post_filter=False)
+#: Profile → its Filter plugins alone.
+_FILTERING: WeakKeyDictionary[Profile, Profile] = WeakKeyDictionary()
+_NAMES = ("node", "plugin", "reason", "resolvable")
+_name_of = attrgetter("metadata.name")
 
 
 def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[str] | None) -> Feasibility:
@@ -31,17 +39,19 @@ def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[s
     Raises  InputError for a node that does not exist
     """
     scheduler = simulation.scheduler
-    snapshot = scheduler.snapshot
+    table = scheduler.snapshot.table
     scope = replace(scope_of(simulation, nodes), post_filter=False)
     profile = scheduler.profiles.get(pod.spec.scheduler_name)
     if profile is None:
         return Feasibility(pod.key, [], frame_of(_NAMES, ()), f"no profile has the name {pod.spec.scheduler_name}")
-    everywhere = replace(profile, percentage_of_nodes_to_score=100)
-    decision = _JUDGE.decide(everywhere, pod, snapshot, scheduler.queue.nominated, scope)
-    rows = range(len(snapshot.table)) if scope.rows is None else scope.rows.tolist()
-    fitting = [] if decision.node is None else [row for row in rows if decision.status_of(row) is None]
-    names = [snapshot.table.nodes[row].name for row in fitting]
-    return Feasibility(pod.key, names, _refusals(decision, snapshot.table, rows), "" if names else decision.message)
+    decision = _JUDGE.decide(_filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+    verdicts = decision.verdicts
+    if verdicts is None:
+        return Feasibility(pod.key, [], frame_of(_NAMES, ()), decision.message)
+    rows = np.arange(len(table)) if scope.rows is None else scope.rows
+    refused = verdicts.ids[rows] != 0
+    fitting = [] if decision.node is None else list(map(_name_of, map(table.nodes.__getitem__, rows[~refused].tolist())))
+    return Feasibility(pod.key, fitting, _refusals(verdicts, table, rows[refused]), "" if fitting else decision.message)
 
 
 def fitting_rows(simulation: SimulatedCluster, pod: PodInfo) -> npt.NDArray[np.intp]:
@@ -50,22 +60,40 @@ def fitting_rows(simulation: SimulatedCluster, pod: PodInfo) -> npt.NDArray[np.i
     profile = scheduler.profiles.get(pod.spec.scheduler_name)
     if profile is None:
         return np.zeros(0, dtype=np.intp)
-    everywhere = replace(profile, percentage_of_nodes_to_score=100)
-    scope = replace(EVERYWHERE, post_filter=False)
-    decision = _JUDGE.decide(everywhere, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+    decision = _JUDGE.decide(_filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, _EVERYWHERE)
     if decision.node is None or decision.verdicts is None:
         return np.zeros(0, dtype=np.intp)
     return np.flatnonzero(decision.verdicts.ids == 0)
 
 
-_NAMES = ("node", "plugin", "reason", "resolvable")
+def _filtering(profile: Profile) -> Profile:
+    """Return a profile that filters as this one does, every node, and scores nothing."""
+    made = _FILTERING.get(profile)
+    if made is None:
+        made = _FILTERING[profile] = replace(profile.without_scores(), percentage_of_nodes_to_score=100)
+    return made
 
 
-def _refusals(decision: Decision, table: NodeTable, rows: Sequence[int]) -> ColumnFrame:
-    cells = []
-    for row in rows:
-        status = decision.status_of(row)
-        if status is not None:
-            name, resolvable = table.nodes[row].name, status.code is Code.UNSCHEDULABLE
-            cells += [(name, status.plugin, reason, resolvable) for reason in status.reasons]
-    return frame_of(_NAMES, cells)
+def _refusals(verdicts: Verdicts, table: NodeTable, rows: npt.NDArray[np.intp]) -> ColumnFrame:
+    """Return one line for each reason of each of these rows, all of which are refused."""
+    if not len(rows):
+        return frame_of(_NAMES, ())
+    said = [() if status is None else tuple(status.reasons) for status in verdicts.statuses]
+    lines = [
+        (status.plugin, reason, status.code is Code.UNSCHEDULABLE)
+        for status, reasons in zip(verdicts.statuses, said, strict=True)
+        for reason in reasons
+        if status is not None
+    ]
+    counts = np.array([len(reasons) for reasons in said])
+    ids = verdicts.ids[rows]
+    each = counts[ids]
+    # For each line of the frame: which of the row's lines it is, after the first one of the row's status.
+    at = np.arange(each.sum()) + np.repeat((counts.cumsum() - counts)[ids] - (each.cumsum() - each), each)
+    if not lines:
+        return frame_of(_NAMES, ())
+    plugins, reasons, resolvable = frame_of(_NAMES[1:], lines).columns().values()
+    names = np.empty(len(rows), dtype=object)
+    names[:] = list(map(_name_of, map(table.nodes.__getitem__, rows.tolist())))
+    cells = (np.repeat(names, each), plugins[at], reasons[at], resolvable[at])
+    return ColumnFrame(dict(zip(_NAMES, cells, strict=True)))

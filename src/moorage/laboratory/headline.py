@@ -126,7 +126,7 @@ def _too_little(judged: EveryVerdict, resource: str, eligible: str) -> str:
         return f"no {eligible}node offers {resource}"
     if int((offers * usable).max()) < needed:
         largest = int((offers * usable).argmax())
-        has = f"{judged.names[largest]} has {shown_amount(resource, int(offers[largest]))}"
+        has = f"{judged.names[largest]}, has {shown_amount(resource, int(offers[largest]))}"
         return f"no {eligible}node is large enough: it requests {needs} {resource}, and the largest, {has}"
     at = int(free.argmax())
     most = shown_amount(resource, int(free[at]))

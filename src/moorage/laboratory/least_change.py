@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, groupby, islice, product
 from math import prod
+from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct
@@ -40,6 +41,7 @@ OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
 #: Maximum number of combinations to queue for one node.
 MOST_SETS: Final = 512
 _NONE: Final[ChangeSet] = frozenset()
+_verb_of = attrgetter("verb")
 #: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
 _Queued: TypeAlias = tuple[float, tuple[int, tuple[tuple[str, int], ...]], int, ChangeSet]
 
@@ -166,11 +168,11 @@ class ChangeSearch:
             self.is_complete &= prod(map(len, node.constraints)) <= MOST_SETS
             for offered in _combinations(node, owners, self.verbs):
                 self.considered.update(offered)
-                more = combined(changes, offered)
+                more = combined(changes, offered) if changes else offered
                 if more is None or more == changes:
                     continue
                 yield more
-                if any(change.verb == "evict" for change in more):
+                if "evict" in map(_verb_of, more):
                     # Once pods are evicted, smaller numbers may be enough: offer the numbers again for the set without them.
                     bare = frozenset(change for change in more if not is_numeric(change))
                     if bare not in {more, changes}:
@@ -240,9 +242,12 @@ class SearchFront:
 
     def _push(self, changes: ChangeSet) -> None:
         """Queue a set at the lower bound of its cost; the extra costs of its evictions are added when it is tried."""
-        if changes not in self._seen:
-            self._seen.add(changes)
-            heapq.heappush(self._heap, (self.search.costs.least_of(changes), sort_key(changes), next(self._serial), changes))
+        if changes in self._seen:
+            return
+        self._seen.add(changes)
+        least = self.search.costs.least_of(changes)
+        if least < self.below:
+            heapq.heappush(self._heap, (least, sort_key(changes), next(self._serial), changes))
 
     def _push_moved(self, changes: ChangeSet) -> None:
         """Queue the set that moves pods instead of evicting them, if moves are allowed."""
@@ -268,23 +273,28 @@ class SearchFront:
 
 def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:
     """Yield the combinations of these owners' offers, one offer per constraint, without those that contain another one."""
-    allowed = [
-        [one for one in sets if all(change.owner in owners and (verbs is None or change.verb in verbs) for change in one)]
-        for sets in node.constraints
-    ]
-    if not allowed or not all(allowed):
+    plain = []
+    for sets in node.constraints:
+        allowed = [[*map(_plain, one)] for one in sets if _may_all(one, owners, verbs)]
+        if not allowed:
+            return
+        plain.append(allowed)
+    if not plain:
         return
-    plain = [[[_plain(change) for change in one] for one in sets] for sets in allowed]
     found: set[ChangeSet] = set()
-    for sets in islice(product(*plain), MOST_SETS):
-        together = combined(*sets)
+    for chosen in islice(product(*plain), MOST_SETS):
+        together = combined(*chosen)
         if together is not None:
             found.add(together)
     smaller: list[ChangeSet] = []
     for _, alike in groupby(sorted(found, key=len), key=len):  # no set contains another one of its size
-        kept = [one for one in alike if not any(other <= one for other in smaller)]
+        kept = [one for one in alike if not any(map(one.issuperset, smaller))]
         yield from kept
         smaller += kept
+
+
+def _may_all(changes: Iterable[Change], owners: Collection[Owner], verbs: Collection[str] | None) -> bool:
+    return all(change.owner in owners and (verbs is None or change.verb in verbs) for change in changes)
 
 
 def _plain(change: Change) -> Change:

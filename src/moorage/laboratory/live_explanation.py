@@ -18,7 +18,7 @@ from moorage.report.explanation import ExplainRequest, Explanation
 __all__ = ["explain_live", "unsearched"]
 
 #: Said by answers that could have changes.
-_UNSEARCHED: Final = "changes that would place the pod were not searched for; add changes=1 to the address"
+_UNSEARCHED: Final = "changes that would place the pod were not searched for; leave changes=0 out of the address"
 
 
 def explain_live(

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.engine.dropped_fields import pod_reader
+from moorage.engine.dropped_fields import ignored_fields_note
 from moorage.framework.changes import Change
 from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.packing import Packed, pack, unpack
@@ -25,7 +25,6 @@ from moorage.report.run_values import MeasuredRun
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.wording import counted, some
 
 __all__ = ["RunInput", "measure_run"]
 
@@ -76,7 +75,8 @@ def measure_run(given: RunInput, options: Options) -> MeasuredRun:
     loaded = load_options(options)
     for change in given.config:
         loaded = reconfigure(loaded, change)
-    simulation, notes = prepare(options, meter.hear, loaded=loaded)
+    simulation, notes = prepare(options, loaded=loaded)
+    simulation.on_result = meter.count
     simulation.load(given.objects)
     begun = time.thread_time()
     simulation.run()
@@ -88,8 +88,5 @@ def measure_run(given: RunInput, options: Options) -> MeasuredRun:
 
 def _left_out(objects: Iterable[Object], simulation: SimulatedCluster) -> Iterator[str]:
     """Yield a note if pods have fields that the release does not know, or whose feature gates are off."""
-    gates = simulation.scheduler.gates
-    read = pod_reader(gates)
-    changed = [obj.key for obj in objects if isinstance(obj, Pod) and (seen := read(obj)) is not obj and seen != obj]
-    if changed:
-        yield f"{counted(len(changed), 'pod')} with fields that kube-scheduler {gates.release} ignores: {some(changed)}"
+    if note := ignored_fields_note((obj for obj in objects if isinstance(obj, Pod)), simulation.scheduler.gates):
+        yield note

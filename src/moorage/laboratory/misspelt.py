@@ -67,10 +67,13 @@ def _key(judged: EveryVerdict, key: str, what: str) -> Iterator[str]:
 
 
 def _resources(judged: EveryVerdict) -> Iterator[str]:
-    offered = Counter(name for node in judged.snapshot.table.nodes for name in node.status.allocatable)
+    nodes = judged.snapshot.table.nodes
     for constraint in judged.constraints:
         name = constraint.term
-        if constraint.plugin == "NodeResourcesFit" and name not in offered and _everywhere(judged, constraint):
+        if constraint.plugin != "NodeResourcesFit" or not _everywhere(judged, constraint):
+            continue
+        if not any(name in node.status.allocatable for node in nodes):
+            offered = Counter(known for node in nodes for known in node.status.allocatable)
             close = get_close_matches(name, [known for known in offered if "/" in known or "-" in known], 1, _CLOSE)
             near = f"; closest is {close[0]}, on {counted(offered[close[0]], 'node')}" if close else ""
             yield f"No node offers {name}{near}."

@@ -65,7 +65,8 @@ def over_time(end: NodeUse, run: Run) -> Iterator[tuple[float, NodeUse]]:
     """
     requested = end.requested.copy()
     row_of = {name: row for row, name in enumerate(end.names)}
-    events = sorted(_events(run.pods, row_of, end.resources), key=lambda event: event[0])
+    later = (event for event in _events(run.pods, row_of, end.resources) if event[0] > 0.0)
+    events = sorted(later, key=lambda event: event[0])
     for _, row, held in events:
         requested[row] -= held
     now, use = 0.0, replace(end, requested=requested)
@@ -81,12 +82,16 @@ def _events(
     pods: Sequence[PodOutcome], row_of: Mapping[str, int], resources: Sequence[str]
 ) -> Iterator[tuple[float, int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]]:
     """Yield the times at which pods start and stop using a node."""
+    #: By the id of requests, which pods share: their amounts.
+    known: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {}
     for pod in pods:
         row = row_of.get(pod.node)
         if row is None:
             continue
-        wants = {**pod.requests, PODS: 1}
-        held = np.array([wants.get(name, 0) for name in resources], dtype=np.int64)
+        held = known.get(id(pod.requests))
+        if held is None:
+            wants = {**pod.requests, PODS: 1}
+            held = known[id(pod.requests)] = np.array([wants.get(name, 0) for name in resources], dtype=np.int64)
         if pod.placed_s is not None:
             yield pod.placed_s, row, held
         if pod.ended_s is not None:

@@ -44,7 +44,7 @@ def standing_without_attempt(pod: Pod, profiles: Iterable[str]) -> PodStanding |
         return PodStanding("ended", f"its phase is {pod.status.phase}")
     if pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
         held = f"; finalizers: {', '.join(pod.metadata.finalizers)}" if pod.metadata.finalizers else ""
-        return PodStanding("beingDeleted", f"it is being deleted since {pod.metadata.deletion_timestamp}{held}")
+        return PodStanding("beingDeleted", f"marked as deleted since {pod.metadata.deletion_timestamp}{held}")
     names = sorted(profiles)
     if pod.spec.scheduler_name not in names and not pod.spec.node_name:
         theirs = f"its schedulerName is {pod.spec.scheduler_name}; the profiles here are {', '.join(names)}"
@@ -90,7 +90,7 @@ def _gated(queued: QueuedPod, judged: EveryVerdict, causes: tuple[str, ...]) -> 
 
 
 def _unschedulable(queued: QueuedPod, judged: EveryVerdict, causes: tuple[str, ...]) -> PodStanding:
-    rejecters = sorted(queued.rejecters)
+    rejecters = sorted(filter(None, queued.rejecters))
     tried = f"tried {counted(queued.attempts, 'time')}" if queued.attempts else "not tried"
     text = f"Waits unschedulable, {tried}; retried after an event that concerns {some(rejecters) or 'it'}, or after 5 minutes"
     name = "unschedulable" if queued.place is QueuePlace.UNSCHEDULABLE else "active"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import by_importance
-from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose
+from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
 from moorage.cycle.reprieve import NO_VICTIMS
 from moorage.cycle.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
@@ -64,7 +64,9 @@ class _Story:
         attempt = self.attempt
         considered = self.plugin.search(attempt)
         may_help = self.plugin.may_help(attempt.pod, attempt.verdicts, attempt.snapshot)
-        everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts)) if may_help else considered
+        # a search that finds no candidate tries every node
+        is_cut = may_help and bool(considered.candidates)
+        everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts)) if is_cut else considered
         chosen = choose(considered.candidates) if considered.candidates else None
         not_eligible = self._not_eligible()
         looked_at = np.zeros(len(self.table), dtype=bool) if not_eligible else self._considered(considered)
@@ -101,40 +103,43 @@ class _Story:
 
     def _nodes(self, search: PreemptionSearch, considered: BoolArray, best: Sequence[Candidate]) -> tuple[PreemptionNode, ...]:
         """Return the verdict of each row; rows with equal statuses share its words."""
-        candidates = {one.row: one for one in search.candidates}
         found, own = search.verdicts, self.attempt.verdicts
-        words: dict[tuple[int, int], tuple[str, str, str]] = {}
-        nodes = []
-        for row, (here, mine, seen) in enumerate(zip(found.ids.tolist(), own.ids.tolist(), considered.tolist(), strict=True)):
-            candidate = candidates.get(row)
-            if candidate is not None:
-                nodes.append(self._candidate(candidate, considered=seen, described=candidate in best))
-            elif here:
-                verdict = words.get((here, mine))
-                if verdict is None:
-                    verdict = words[here, mine] = _verdict(found.statuses[here], own.statuses[mine])
-                nodes.append(PreemptionNode(row, verdict[0], seen, *verdict[1:]))
+        both = found.ids.astype(np.int64) * len(own.statuses) + own.ids
+        _, first, kinds = np.unique(both, return_index=True, return_inverse=True)
+        words = [_verdict(found.statuses[found.ids[row]], own.statuses[own.ids[row]]) for row in first.tolist()]
+        of_row = [words[kind] for kind in kinds.tolist()]
+        nodes = [
+            PreemptionNode(row, verdict, seen, plugin, reason)
+            for row, ((verdict, plugin, reason), seen) in enumerate(zip(of_row, considered.tolist(), strict=True))
+        ]
+        described = {one.row for one in best}
+        for one in search.candidates:
+            nodes[one.row] = self._candidate(one, considered=bool(considered[one.row]), described=one.row in described)
         return tuple(nodes)
 
     def _candidate(self, one: Candidate, *, considered: bool, described: bool) -> PreemptionNode:
         victims = one.victims
         short = self._short_of(one) if described else {}
-        gone = {pod.uid for pod in victims.pods}
-        lesser = [other for other in self.table.pods[one.row].values() if other.priority < self.attempt.pod.priority]
-        budgets = self._budgets_of(victims.exceeding)
+        budgets = self._budgets_of(victims.exceeding) if victims.exceeding else {}
         return PreemptionNode(
             node=one.row,
             verdict="candidate",
             considered=considered,
             victims=tuple(
-                VictimReport(pod.key, pod.priority, budgets.get(pod.uid, ()), short.get(pod.uid, "")) for pod in victims.pods
+                [VictimReport(pod.key, pod.priority, budgets.get(pod.uid, ()), short.get(pod.uid, "")) for pod in victims.pods]
             ),
-            spared=tuple(other.key for other in by_importance(lesser) if other.uid not in gone) if described else (),
+            spared=tuple(self._spared(one)) if described else (),
             violations=victims.violations,
             highest_priority=victims.pods[0].priority,
-            priority_sum=sum(pod.priority for pod in victims.pods),
+            priority_sum=sum([pod.priority for pod in victims.pods]),
             latest_start=victims.pods[0].status.start_time or "",
         )
+
+    def _spared(self, one: Candidate) -> Iterator[str]:
+        """Yield the pods of lower priority that stay, the most important first."""
+        gone = {pod.uid for pod in one.victims.pods}
+        lesser = [other for other in self.table.pods[one.row].values() if other.priority < self.attempt.pod.priority]
+        yield from (other.key for other in by_importance(lesser) if other.uid not in gone)
 
     def _order(self, row: int) -> list[PodInfo]:
         """Return the pods of lower priority in the order in which they are put back."""
@@ -173,8 +178,8 @@ class _Story:
         On few nodes, all priorities are tried; on many, the lowest is found by bisection.
         """
         rows = self._hopeful.tolist()
-        present = {other.priority + 1 for row in rows for other in self.table.pods[row].values()}
-        higher: list[int] = sorted(one for one in present if one > self.attempt.pod.priority)
+        present = self.plugin.priorities(rows, self.attempt.snapshot)
+        higher: list[int] = sorted(one + 1 for one in present if one >= self.attempt.pod.priority)
         if len(rows) * len(higher) <= _TRIED:
             return next((one for one in higher if self._helps(one)), None)
         if not self._helps(higher[-1]):
@@ -226,9 +231,9 @@ class _Story:
             yield f"without its pods of lower priority, {self._names(some_nodes)} would still refuse it ({reason})"
 
     def _names(self, nodes: Sequence[PreemptionNode]) -> str:
+        if len(nodes) > _DESCRIBED:
+            return counted(len(nodes), "node")
         names = [self._name(one.node) for one in nodes]
-        if len(names) > _DESCRIBED:
-            return counted(len(names), "node")
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
     def _name(self, row: int) -> str:
@@ -249,9 +254,18 @@ def _verdict(status: Status | None, own: Status | None) -> tuple[str, str, str]:
 
 def _best(candidates: Sequence[Candidate], chosen: Candidate | None) -> list[Candidate]:
     """Return the best candidates, the chosen one first."""
-    ranked = sorted(candidates, key=lambda one: tuple(harm(one.victims) for _, harm in HARMS))
+    kinds: dict[Hashable, list[tuple[int, Candidate]]] = {}  # the harm of each kind is computed once
+    for place, one in enumerate(candidates):
+        alike = kinds.setdefault(harm_key(one.victims), [])
+        if len(alike) <= _DESCRIBED:
+            alike.append((place, one))
+    ranked: list[tuple[tuple[int, ...], int, Candidate]] = []
+    for alike in kinds.values():
+        harms = tuple([harm(alike[0][1].victims) for _, harm in HARMS])
+        ranked += [(harms, place, one) for place, one in alike]
+    best = [one for _, _, one in sorted(ranked, key=lambda entry: entry[:2])]
     first = [one for one in candidates if chosen is not None and one.row == chosen.row]
-    return [*first, *(one for one in ranked if one not in first)][:_DESCRIBED]
+    return [*first, *(one for one in best if one not in first)][:_DESCRIBED]
 
 
 def _decided_by(candidates: Sequence[Candidate]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from moorage.framework.events import ClusterEvent
@@ -17,6 +18,21 @@ class RecordedQueue(SchedulingQueue):
     """A queue that saves its state before changes in a transaction. Calls that cannot change the queue save nothing."""
 
     log: UndoLog = NO_LOG
+    #: True: events wake no pods.
+    _is_deaf = False
+
+    @property
+    def heeds_events(self) -> bool:
+        return not self._is_deaf and super().heeds_events
+
+    @contextmanager
+    def waking_nobody(self) -> Iterator[None]:
+        """Until the block ends, events wake no pods: for changes that are rolled back before any waiting pod is looked at."""
+        before, self._is_deaf = self._is_deaf, True
+        try:
+            yield
+        finally:
+            self._is_deaf = before
 
     def account(self) -> Iterator[Any]:
         """Yield all that decisions depend on, order included."""
@@ -32,6 +48,10 @@ class RecordedQueue(SchedulingQueue):
     def add(self, pod: PodInfo, now: float) -> QueuePlace:
         self._touch()
         return super().add(pod, now)
+
+    def add_new(self, pods: Iterable[PodInfo], now: float) -> None:
+        self._touch()
+        super().add_new(pods, now)
 
     def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
         self._touch()
@@ -59,10 +79,11 @@ class RecordedQueue(SchedulingQueue):
         super().pass_over(uid)
 
     def requeue(
-        self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
-    ) -> QueuePlace | None:
+        self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = (),
+        waits: bool = False,
+    ) -> QueuePlace | None:  # fmt: skip
         self._touch()
-        return super().requeue(queued, now, rejected_by=rejected_by, pending_on=pending_on)
+        return super().requeue(queued, now, rejected_by=rejected_by, pending_on=pending_on, waits=waits)
 
     def event(self, event: ClusterEvent, old: Any, new: Any, now: float, only: Callable[[PodInfo], bool] | None = None) -> int:
         if self.heeds_events:

@@ -1,21 +1,23 @@
 """A simulation whose changes can be reversed: it writes the changes of its records and objects to an undo log.
 
-Changes of volumes, devices, pod groups and waiting plugins affect the order of many indexes. Such changes are not reversed: the
-log gives up, and the state is rebuilt from its history.
+Changes of volumes, device slices, pod groups and waiting plugins affect the order of many indexes, and so do claims that get
+devices. Such changes are not reversed: the log gives up, and the state is rebuilt from its history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import ResourceClaim
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.cycle.decision import Decision
 from moorage.engine.engine_state import EngineParts
-from moorage.engine.facts import Done, News, Work
+from moorage.engine.facts import Done, News, Seen, Work
 from moorage.framework.effects import Evict
 from moorage.framework.profile import points_of
 from moorage.laboratory.recorded_queue import RecordedQueue
@@ -57,21 +59,25 @@ class RecordedSimulation(SimulatedCluster):
         others = [plugin for name, plugin in profile.plugins.items() if name not in shipped]
         return any(not _KEEPING.isdisjoint(points_of(plugin)) for plugin in others)
 
-    def account(self) -> Iterator[Any]:
-        """Yield everything that later events depend on."""
-        state = self.scheduler.state
+    def account(self, pods: Mapping[str, Pod]) -> Iterator[Any]:
+        """Yield everything that later events depend on. ``pods`` are a copy of its own.
+
+        A function stands for values that never change; it computes them from copies, at any later time.
+        """
+        state, came = self.scheduler.state, self._came.copy()
         yield self.now, self.scheduler.cycle.order.start, state.revision, state.facts
-        yield self.pods_in_order()
-        yield [(uid, record) for uid, record in self.records.items()]
-        yield [(uid, record) for uid, record in self.victims.items()]
+        yield lambda: ([pods[uid] for uid in sorted(pods, key=came.__getitem__)],)
+        for book in (self.records, self.victims):
+            records = [(uid, copy(record)) for uid, record in book.items()]
+            yield lambda records=records: (records,)
         yield [(uid, self._last_attempts[uid]) for uid in sorted(self._last_attempts)]
         yield [(time_s, type(fact).__name__, getattr(fact, "obj", None)) for time_s, _, fact in sorted(self._events, key=_when)]
         yield sorted(self._timeouts.items())
 
     def plain_copies(self) -> Iterator[tuple[Any, Any]]:
         """Yield the large books, which hold only values that never change, each with its copy."""
-        for book in (self._pods, self._came, self._named, self.scheduler.event_handlers.uid_of):
-            yield book, book.copy()
+        yield self._pods, self._pods.copy()
+        yield self._came, self._came.copy()
         cluster = self.scheduler.cluster
         assert isinstance(cluster, RecordedClusterState)
         yield from cluster.plain_copies()
@@ -88,7 +94,9 @@ class RecordedSimulation(SimulatedCluster):
     def _large_books(self) -> tuple[dict[Any, Any], ...]:
         cluster = self.scheduler.cluster
         assert isinstance(cluster, RecordedClusterState)
-        return self._pods, self._came, self._named, self.scheduler.event_handlers.uid_of, cluster.placed_pods
+        names = (self._named, self.scheduler.event_handlers.names)
+        spaces = [space for one in names for space in one.spaces.values()]
+        return self._pods, self._came, *spaces, cluster.placed_pods
 
     def begin(self) -> None:
         """Open a transaction: save what is small."""
@@ -99,9 +107,10 @@ class RecordedSimulation(SimulatedCluster):
         self.log.add(partial(self._restore, self._small(), self._events.copy(), self._due_now()))
 
     def _small(self) -> tuple[Any, ...]:
-        state, cycle = self.scheduler.state, self.scheduler.cycle
+        state, cycle, changes = self.scheduler.state, self.scheduler.cycle, self.scheduler.cluster.table.changes
         mine = (self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, len(self.faults))
-        return mine, (state.now, state.revision, state.facts, state.outbox.tickets), cycle.order.start
+        engine = (state.now, state.revision, state.facts, state.outbox.tickets)
+        return mine, engine, cycle.order.start, (changes.position, changes.updates.position)
 
     def _due_now(self) -> Callable[[], None]:
         collector, claims = self._collector.save(), self._claims.save()
@@ -113,13 +122,15 @@ class RecordedSimulation(SimulatedCluster):
         return restore
 
     def _restore(self, small: tuple[Any, ...], events: list[tuple[float, int, Event]], due: Callable[[], None]) -> None:
-        state = self.scheduler.state
-        mine, engine, self.scheduler.cycle.order.start = small
+        state, changes = self.scheduler.state, self.scheduler.cluster.table.changes
+        mine, engine, self.scheduler.cycle.order.start, (changed, updated) = small
         self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, faults = mine
         state.now, state.revision, state.facts, state.outbox.tickets = engine
         del self.faults[faults:]
         self._events = events
         due()
+        changes.note_undone(changed)
+        changes.updates.note_undone(updated)
 
     def roll_back(self) -> bool:
         """Reverse the innermost transaction. Return False if that is impossible; the simulation must then be discarded."""
@@ -137,12 +148,26 @@ class RecordedSimulation(SimulatedCluster):
                 self._touch_name(obj)
                 if obj.spec.scheduling_group is not None:
                     self.log.give_up()
+            elif isinstance(obj, ResourceClaim) and self._allocates_nothing(obj):
+                after = obj if isinstance(fact, Seen) else None
+                self.log.add(self._claims.save_claim(obj.key, after))
+                self.log.add(self.devices.save(obj.key))
             elif not isinstance(obj, _REVERSIBLE):
                 self.log.give_up()
         super()._tell(fact)
 
+    def _allocates_nothing(self, claim: ResourceClaim) -> bool:
+        """Return whether a new version of a claim holds no devices, or the same as before."""
+        if claim.status.allocation is None:
+            return True
+        before = self.scheduler.snapshot.objects(ResourceClaim).get(claim.key)
+        return before is not None and before.status.allocation == claim.status.allocation
+
     def _take_placed(self, pods: Sequence[Any]) -> bool:
         return not self.log.is_open and super()._take_placed(pods)
+
+    def _take_waiting(self, pods: Sequence[Any]) -> bool:
+        return not self.log.is_open and super()._take_waiting(pods)
 
     def _note(self, decision: Decision) -> None:
         self._touch(decision.pod.uid)
@@ -182,11 +207,10 @@ class RecordedSimulation(SimulatedCluster):
         self.log.add(partial(_restore_books, uid, books, values, record, None if record is None else _fields_of(record)))
 
     def _touch_name(self, pod: Pod) -> None:
-        uid_of = self.scheduler.event_handlers.uid_of
         name = pod.metadata.namespace, pod.metadata.name
         if self.log.is_new(name):
-            self.log.add(partial(_restore_name, self._named, name, self._named.get(name)))
-            self.log.add(partial(_restore_name, uid_of, pod.key, uid_of.get(pod.key)))
+            for names in (self._named, self.scheduler.event_handlers.names):
+                self.log.add(partial(names.put, *name, names.get(*name)))
 
 
 def _when(event: tuple[float, int, Event]) -> tuple[float, int]:
@@ -204,10 +228,3 @@ def _restore_books(
     if record is not None and fields is not None:
         for name, before in zip(PodRecord.__struct_fields__, fields, strict=True):
             setattr(record, name, before)
-
-
-def _restore_name(book: dict[Any, Any], key: Any, value: Any) -> None:
-    if value is None:
-        book.pop(key, None)
-    else:
-        book[key] = value

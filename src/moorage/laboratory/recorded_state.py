@@ -7,11 +7,11 @@ selector. Versions only grow, so cache entries for a reversed state are not used
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from moorage.api.core import Namespace, Node, Service
+from moorage.api.core import Namespace, Node, Pod, Service
 from moorage.api.meta import Object
 from moorage.api.selectors import NOTHING, selector_from_map
 from moorage.laboratory.undo_log import NO_LOG, UndoLog
@@ -21,8 +21,6 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["RecordedClusterState"]
 
-#: Maximum number of removals of nodes that are undone in the cached answers for a class of pods; beyond it they are dropped.
-_REMOVALS_FOLLOWED: Final = 16
 #: A pod with its node.
 _Placed = tuple[PodInfo, str]
 
@@ -32,24 +30,28 @@ class RecordedClusterState(ClusterState):
 
     log: UndoLog = NO_LOG
 
-    def account(self) -> Iterator[Any]:
-        """Yield all that decisions depend on, order included."""
+    def account(self, listed: Mapping[str, Pod]) -> Iterator[Any]:
+        """Yield all that decisions depend on, order included. Of pods that are ``listed`` elsewhere, by UID, only the UID.
+
+        A function stands for values that never change; it computes them from copies, at any later time.
+        """
         table = self.table
         columns = [table.arrival, table.described, table.pod_count, table.nonzero_cpu, table.nonzero_memory]
         yield [column.view.tolist() for column in columns]
         yield {name: sums for name in table.resources_requested if any(sums := table.requested(name).view.tolist())}
-        yield table.nodes
-        for pods in table.pods:
-            yield [pod.pod for pod in pods.values()]
+        nodes = table.nodes.copy()
+        yield lambda: (nodes,)
+        yield partial(_by_row, [pods.copy() for pods in table.pods], listed)
         yield table.rows_in_turn().tolist()
-        yield sorted((name, image.size, sorted(image.rows)) for name, image in table.images.items())
+        yield sorted((name, image.size, sorted(image.rows)) for name, image in table.images.holders.items())
         yield sorted(
             (*port, address, *sorted(rows.items())) for port, held in table.host_ports.items() for address, rows in held.items()
         )
         yield {name: list(pods.values()) for name, pods in self._nowhere.items()}
         yield self.namespaces
         yield self._services.listing()
-        yield from (list(held.values()) for _, held in sorted(self._objects.items(), key=lambda one: one[0].__name__) if held)
+        held = [list(some.values()) for _, some in sorted(self._objects.items(), key=lambda one: one[0].__name__) if some]
+        yield lambda: held
         yield self._assumed
 
     @property
@@ -72,14 +74,21 @@ class RecordedClusterState(ClusterState):
             return super().set_node(node)
         row = self.table.row_of.get(node.name)
         if row is None:
-            nowhere = dict(self._nowhere.get(node.name, {}))
-            self.log.add(partial(self._unadd_node, node.name, self.table.save_order(node), nowhere))
+            self._add_node(node)
         else:
-            old, save = self.table.nodes[row], self.table.save_node(row, node)
+            old, save = self.table.nodes[row], self.table.save_node(row)
             moves = zone_of(old.labels) != zone_of(node.labels)
             order = self.table.save_order(old, node) if moves else None
             self.log.add(partial(self._unset_node, old, save, order))
-        return super().set_node(node)
+            super().set_node(node)
+        return None if row is None else old
+
+    def _add_node(self, node: Node) -> None:
+        table, nowhere = self.table, dict(self._nowhere.get(node.name, {}))
+        note_step = table.changes.expect_step(len(table), len(table), adds=True)
+        self.log.add(partial(self._unadd_node, node.name, table.save_order(node), nowhere))
+        super().set_node(node)
+        note_step()
 
     def _unadd_node(self, name: str, order: Callable[[], None], nowhere: dict[str, PodInfo]) -> None:
         self.table.remove_node(name)
@@ -98,13 +107,11 @@ class RecordedClusterState(ClusterState):
         if row is None or not self.log.is_open:
             return super().remove_node(name)
         table = self.table
-        node, before, last = table.nodes[row], table.changes.arrangement, len(table) - 1
-        removals = (*table.changes.removals, (before, row, last))
-        saved = (table.save_pods(row), table.save_node(row), table.save_order(node))
+        node, note_step = table.nodes[row], table.changes.expect_step(row, len(table) - 1, adds=False)
+        saved = (table.save_row(row), table.save_node(row), table.save_order(node))
         self.log.add(partial(self._put_node_back, row, node, saved))
         super().remove_node(name)
-        if len(removals) <= _REMOVALS_FOLLOWED:
-            table.changes.removals = removals
+        note_step()
         return node
 
     def _put_node_back(self, row: int, node: Node, saved: tuple[Callable[[], None], ...]) -> None:
@@ -246,3 +253,13 @@ class RecordedClusterState(ClusterState):
 def _place_of(service: Service) -> tuple[frozenset[str], Any]:
     selector = selector_from_map(service.spec.selector) if service.spec.selector else NOTHING
     return frozenset([service.metadata.namespace]), selector
+
+
+def _by_row(rows: Iterable[Mapping[str, PodInfo]], listed: Mapping[str, Pod]) -> Iterator[list[str | Pod]]:
+    """Yield the pods of each row; of those that are ``listed`` elsewhere, only the UID."""
+    for pods in rows:
+        yield [uid if _is_same(pod.pod, listed.get(uid)) else pod.pod for uid, pod in pods.items()]
+
+
+def _is_same(pod: Pod, other: Pod | None) -> bool:
+    return pod is other or pod == other

@@ -37,17 +37,16 @@ def groups(judged: EveryVerdict, cost_of: CostOf | None = None) -> tuple[NodeGro
     if not len(judged.snapshot.table):
         return ()
     first, kind = judged.kinds
-    short = _shortfalls(judged)
+    short, names = _shortfalls(judged), judged.names
     found: list[NodeGroup] = []
     for number, representative in enumerate(first.tolist()):
         if judged.feasible[representative]:
             continue
-        rows = np.flatnonzero(kind == number)
-        names = sorted(rows.tolist(), key=lambda row: judged.names[row])
-        nearest = min(names, key=lambda row: float(short[row]))
+        rows = sorted(np.flatnonzero(kind == number).tolist(), key=names.__getitem__)
+        nearest = rows[int(short[rows].argmin())]
         cost = None if cost_of is None else cost_of(nearest)
-        refusals = tuple(_refusals(judged, nearest, names))
-        found.append(NodeGroup(tuple(names), refusals, nearest, cost, _are_varied(judged, nearest, names)))
+        refusals = tuple(_refusals(judged, nearest, rows))
+        found.append(NodeGroup(tuple(rows), refusals, nearest, cost, _are_varied(judged, nearest, rows)))
     return tuple(sorted(found, key=lambda group: _rank(group, judged)))
 
 

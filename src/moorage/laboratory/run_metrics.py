@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.decision import Decision
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.laboratory.metrics import (
     NodeUse,
@@ -51,19 +52,27 @@ class MeasureSetting:
 
 
 class RunMeter:
-    """Measures a run. ``hear`` must be called with its decisions, which the records of pods do not contain."""
+    """Measures a run. ``hear`` must be called with its attempts, which the records of pods do not contain; or ``count`` with
+    its decisions."""
 
     def __init__(self) -> None:
         self.decisions = 0
         self._victims: list[tuple[PodInfo, ...]] = []
-        #: The plugins that refused each pod in its last attempt, by ``namespace/name``.
+        #: The plugins that refused each pod in its last attempt, by ``namespace/name``; none for pods that no plugin refused.
         self._refused_by: dict[str, tuple[str, ...]] = {}
 
     def hear(self, attempt: SimulatedAttempt) -> None:
+        """Record the decision of an attempt."""
+        self.count(attempt.decision)
+
+    def count(self, decision: Decision) -> None:
         """Record a decision."""
         self.decisions += 1
-        decision = attempt.decision
-        self._refused_by[decision.pod.key] = decision.rejected_by
+        refused_by = decision.rejected_by
+        if refused_by:
+            self._refused_by[decision.pod.key] = refused_by
+        elif self._refused_by:
+            self._refused_by.pop(decision.pod.key, None)
         if decision.post_filter is not None and decision.post_filter.victims:
             self._victims.append(decision.post_filter.victims)
 

@@ -27,7 +27,7 @@ from types import (
     NoneType,
 )
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 import msgspec
 import numpy as np
@@ -128,7 +128,7 @@ class StateCopy:
             frozenset: self._frozenset, array: self._flat, bytearray: self._flat, MappingProxyType: self._proxy,
             np.ndarray: self._array, memoryview: self._memory, MethodType: self._method, FunctionType: self._function,
             BuiltinFunctionType: self._builtin, CellType: self._cell, partial: self._partial, WeakSet: self._weak_set,
-            WeakKeyDictionary: self._weak_keys,
+            WeakKeyDictionary: self._weak_keys, ReferenceType: self._weak_reference,
         }  # fmt: skip
 
     # -- containers -------------------------------------------------------------------------------------------------------
@@ -185,6 +185,10 @@ class StateCopy:
 
     def _weak_keys(self, value: WeakKeyDictionary[Any, Any]) -> Any:
         return self._keep(value, WeakKeyDictionary())  # a cache whose keys are objects
+
+    def _weak_reference(self, value: ReferenceType[Any]) -> Any:
+        target = value()
+        return self._keep(value, value if target is None else ref(self._one(target)))
 
     # -- arrays -----------------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ undo log how each change is reversed (``undo_log``, ``recorded_state``, ``record
 runs the log backwards. Large parts (nodes, placed pods, objects) are restored one change at a time, small ones (the pending
 pods) as a whole. Order is restored with the sums: rows, arrivals and turns of nodes, pods on a row, objects of a kind, the
 queue and its numbers, and where the next sampled search starts. Caches are not restored: versions only grow, so no cache takes
-a reversed state for the present one. After changes that cannot be reversed this way (bound volumes and devices, pod groups,
-waiting plugins, third-party plugins with state), the cluster is rebuilt from its history, which takes as long as it took at
-first. A state that was rebuilt once is kept, and copied from then on (``played_histories``).
+a reversed state for the present one. After changes that cannot be reversed this way (volumes that are bound, devices that are
+allocated, pod groups, waiting plugins, third-party plugins with state), the cluster is rebuilt from its history, which takes as
+long as it took at first. A state that was rebuilt once is kept, and copied from then on (``played_histories``).
 """
 
 from __future__ import annotations

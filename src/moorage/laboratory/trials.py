@@ -27,7 +27,7 @@ from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "unscheduled"]
+__all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "names_of", "unscheduled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +163,13 @@ def _unplaced_if(obj: Object, target: str) -> Object:
 
 def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:
     """Return the names of the nodes that no plugin of a profile refuses, sorted."""
+    return names_of(_open_rows(profile, pod, simulation), simulation)
+
+
+def names_of(rows: BoolArray, simulation: SimulatedCluster) -> tuple[str, ...]:
+    """Return the names of the nodes on these rows, sorted."""
     nodes = simulation.scheduler.snapshot.table.nodes
-    return tuple(sorted(nodes[row].metadata.name for row in np.flatnonzero(_open_rows(profile, pod, simulation)).tolist()))
+    return tuple(sorted([nodes[row].metadata.name for row in np.flatnonzero(rows).tolist()]))
 
 
 def _open_rows(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> BoolArray:

@@ -15,7 +15,7 @@ from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.metrics import WorkShape
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
-from moorage.state.shared_facts import infos_of
+from moorage.state.shared_facts import infos_of, parts_of
 
 __all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
 
@@ -44,23 +44,41 @@ def is_bound_to_its_node(pod: Pod) -> bool:
 
 def typical_mix(pods: Iterable[Pod], rare: float = RARE) -> list[PodShape]:
     """Return the shapes of pods, the most frequent first. Shapes below ``rare`` are merged by the resources they request."""
-    counted = [pod for pod in pods if pod.status.phase not in ENDED_PHASES and not is_bound_to_its_node(pod)]
-    alike: dict[Hashable, list[PodInfo]] = {}  # copies of a pod share the objects that describe them
-    for info in infos_of(counted):
-        spec = info.spec
-        parts = (id(info.needs), id(spec.node_selector), id(spec.affinity), id(spec.tolerations), spec.scheduler_name)
-        alike.setdefault(parts, []).append(info)
-    held: dict[tuple[_Requested, bytes], list[PodInfo]] = {}
-    for members in alike.values():
-        held.setdefault((_requested(members[0]), _constraints(members[0].pod)), []).extend(members)
-    total = sum(map(len, held.values()))
-    kinds: dict[Hashable, list[PodInfo]] = {}
+    held: dict[tuple[_Requested, bytes], list[_Alike]] = {}
+    for one in _alike(pods):
+        held.setdefault((_requested(one.first), _constraints(one.first.pod)), []).append(one)
+    total = sum(map(_count, held.values()))
+    kinds: dict[Hashable, list[_Alike]] = {}
     for (requested, constraints), members in held.items():
-        few = len(members) < rare * total
+        few = _count(members) < rare * total
         key: Hashable = tuple(name for name, _ in requested) if few else (requested, constraints)
         kinds.setdefault((few, key), []).extend(members)
     shapes = [_shape(members, total) for members in kinds.values()]
     return sorted(shapes, key=lambda shape: -shape.pods)
+
+
+class _Alike(NamedTuple):
+    """Copies of one pod, which share the objects that describe them: the first one, and their number."""
+
+    first: PodInfo
+    number: int
+
+
+def _alike(pods: Iterable[Pod]) -> list[_Alike]:
+    """Return the pods that have not ended and are not bound to their node, in the order of the first copies."""
+    first: dict[Hashable, Pod] = {}
+    numbers: Counter[Hashable] = Counter()
+    for pod in pods:
+        if pod.status.phase not in ENDED_PHASES and not is_bound_to_its_node(pod):
+            spec = pod.spec
+            parts = (parts_of(pod), id(spec.node_selector), id(spec.tolerations), spec.scheduler_name)
+            numbers[parts] += 1
+            first.setdefault(parts, pod)
+    return list(map(_Alike, infos_of([*first.values()]), numbers.values()))
+
+
+def _count(members: Iterable[_Alike]) -> int:
+    return sum(one.number for one in members)
 
 
 def _requested(pod: PodInfo) -> _Requested:
@@ -74,13 +92,12 @@ def _constraints(pod: Pod) -> bytes:
     return _ENCODER.encode((spec.node_selector, affinity, spec.tolerations, spec.scheduler_name))
 
 
-def _shape(members: Sequence[PodInfo], total: int) -> PodShape:
-    times = Counter(id(pod.needs) for pod in members)
-    asked = {id(pod.needs): pod.requests for pod in members}
-    names = sorted({name for requests in asked.values() for name in requests})
-    sums = {name: sum(requests.get(name, 0) * times[key] for key, requests in asked.items()) for name in names}
-    mean = {name: -(-amount // len(members)) for name, amount in sums.items() if amount}
-    return PodShape(mean, len(members) / total, members[0].pod, len(members))
+def _shape(members: Sequence[_Alike], total: int) -> PodShape:
+    number = _count(members)
+    names = sorted({name for one in members for name in one.first.requests})
+    sums = {name: sum(one.first.requests.get(name, 0) * one.number for one in members) for name in names}
+    mean = {name: -(-amount // number) for name, amount in sums.items() if amount}
+    return PodShape(mean, number / total, members[0].first.pod, number)
 
 
 # -- where they may go ---------------------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ class LiveSite:
         del request
         await visitor.check("list", "nodes")
         await visitor.check("list", "pods")
-        page = await self._explain({"pod": f"{namespace}/{name}"})
+        page = await self._explain({"pod": f"{namespace}/{name}", "changes": "0"})
         if page.status != 200:
             raise ApiError(page.status, "", page.body.strip(), retry_after_s=1 if page.status in {429, 503} else 0)
         return web.Response(text=page.body, content_type=page.media)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from time import perf_counter, process_time
 
+from moorage.cycle.class_answers import Quick
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.cycle.pod_class import CachedClass, Quick
+from moorage.cycle.pod_class import CachedClass
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.shape_routes import ShapeRoute
 from moorage.cycle.what_if import Nominated

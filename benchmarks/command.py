@@ -22,6 +22,7 @@ from benchmarks.growth_axes import AXES
 from benchmarks.live import LIVE
 from benchmarks.live import measure as measure_live
 from benchmarks.mechanisms import MECHANISMS
+from benchmarks.million import million as measure_million
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.shard_scheduler import SHARINGS
@@ -32,7 +33,7 @@ from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.sweeps import measure_sweeps
 from benchmarks.traces import TRACES, measure_trace
 from benchmarks.watches import measure_watches
-from benchmarks.what_ifs import measure_forks, measure_what_ifs
+from benchmarks.what_ifs import measure_forks, measure_rich_what_ifs, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
 from benchmarks.writes import measure_writes
 from benchmarks.yaml_reading import measure_yaml
@@ -127,6 +128,20 @@ def once(names: tuple[str, ...], pods: int) -> None:
 
 
 @main.command()
+@click.option("--pods", default=1_000_000, help="Number of pending pods.")
+@click.option("--nodes", default=100_000, help="Number of nodes.")
+@click.option("--apps", default=200, help="Number of Deployments that the pods belong to.")
+@click.option("--shuffled", is_flag=True, help="Mix the pods of all apps; otherwise they follow each other.")
+@click.option("--pending", is_flag=True, help="No node suits any pod.")
+@click.option("-o", "--output", default="table", help="The format of the report.")
+def million(pods: int, nodes: int, apps: int, shuffled: bool, pending: bool, output: str) -> None:
+    """Measure time and memory of `moorage simulate` of a million pods, a minute of work with 3 GiB. Fails beyond a bound."""
+    figures = measure_million(pods, nodes, apps, output, shuffled=shuffled, pending=pending)
+    click.echo(json.dumps(figures))
+    sys.exit(0 if figures["within"] else 1)
+
+
+@main.command()
 @click.argument("names", nargs=-1)
 def simulations(names: tuple[str, ...]) -> None:
     """Measure simulations NAMES, or all: a week of a cluster, a small one, steps of an environment. Fails beyond a bound."""
@@ -163,6 +178,7 @@ def what_ifs(nodes: int, pods: int, times: int) -> None:
     """Measure what-ifs, forks and explanations of `moorage.Cluster`. Prints one JSON object per line."""
     for measured in (
         measure_what_ifs(nodes, pods, times),
+        measure_rich_what_ifs(nodes, pods, max(1, times // 10)),
         measure_forks(5 * nodes, 5 * pods),
         measure_explanations(5 * nodes, 5 * pods),
     ):

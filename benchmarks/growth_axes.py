@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.shapes import HOSTNAME, ZONE, namespace, node, pod, requests, term
+from benchmarks.waiting_axes import waiting_allowed, waiting_beside, waiting_late
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Node, NodeCondition, Pod, Service
 from moorage.api.meta import Object
@@ -411,6 +412,10 @@ def all_woken(size: int) -> Step:
     return step
 
 
+def beside_waiting(size: int) -> Step:
+    return waiting_beside(size, _PODS)
+
+
 # -- claims and volumes --------------------------------------------------------------------------------------------------
 
 
@@ -473,6 +478,9 @@ AXES: Final[Mapping[str, Axis]] = {
     "parked pods, node added": Axis(node_added_beside_parked, (50, 200, 800), (1000, 10_000, 50_000), _one, 0.3),
     "parked pods, node relabelled": Axis(node_relabelled_beside_parked, (50, 200, 800), (1000, 10_000, 50_000), _one, 0.3),
     "parked pods, all woken": Axis(all_woken, (50, 200, 800), (1000, 5000, 20_000), _itself),
+    "waiting pods, all allowed": Axis(waiting_allowed, (50, 200, 800), (1000, 5000, 20_000), _itself),
+    "waiting pods, all too late": Axis(waiting_late, (50, 200, 800), (1000, 5000, 20_000), _itself),
+    "waiting pods, others placed": Axis(beside_waiting, (50, 200, 800), (1000, 5000, 20_000), _of(_PODS), 0.3),
     "claims": Axis(claims, (10, 20, 40), (100, 500, 2000), _of(30)),
     "volumes": Axis(volumes, (40, 80, 160), (200, 1000, 4000), _of(30)),
 }  # fmt: skip

@@ -35,7 +35,7 @@ _DECIDING: Final[Mapping[str, tuple[float, float]]] = {
     "spread": (90.0, 0.0),
     "apart": (115.0, 0.0),
     "together": (90.0, 0.0),
-    "unlike": (600.0, 7.5),
+    "unlike": (340.0, 0.25),
 }
 
 

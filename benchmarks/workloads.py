@@ -173,9 +173,25 @@ def unique_classes(sizes: Sizes, random: Random) -> Workload:
     return _workload(sizes, unlike, unlike)
 
 
+def _in_turn(sizes: Sizes, least_milli: int, memory: str) -> Workload:
+    """Return pods of 200 classes in turn, which request from ``least_milli`` up to 199 millicores more."""
+    of_class = lambda name: pod(name, resources=requests(f"{least_milli + int(name.rpartition('-')[2]) % 200}m", memory))  # noqa: E731
+    return _workload(sizes, of_class, of_class)
+
+
+def classes_in_turn(sizes: Sizes, random: Random) -> Workload:
+    """Pods of 200 classes in turn, which differ in the CPU that they request."""
+    return _in_turn(sizes, 100, "200Mi")
+
+
+def tied_classes_in_turn(sizes: Sizes, random: Random) -> Workload:
+    """Pods of 200 classes in turn that request so little that many nodes tie."""
+    return _in_turn(sizes, 1, "1Mi")
+
+
 def services(sizes: Sizes, random: Random) -> Workload:
-    """Pods of twenty alternating services without constraints, so that default spreading over hosts and zones applies."""
-    apps = [f"app-{at}" for at in range(20)]
+    """Pods of fifty alternating services without constraints, so that default spreading over hosts and zones applies."""
+    apps = [f"app-{at}" for at in range(50)]
     of_app = lambda name: pod(name, {"app": apps[int(name.rpartition("-")[2]) % len(apps)]})  # noqa: E731
     base = _workload(sizes, of_app, of_app, zones=ZONES)
     base.objects += [_convert(Service, app, "default", spec={"selector": {"app": app}}) for app in apps]
@@ -309,6 +325,8 @@ WORKLOADS: Final[Mapping[str, tuple[Callable[[Sizes, Random], Workload], Sizes]]
     "mixed-base": (mixed_base, Sizes(5000, 10000, 5000)),
     "daemonset-pinned": (daemonset_pinned, Sizes(5000, 0, 10000)),
     "unique-classes": (unique_classes, Sizes(5000, 1000, 10000)),
+    "classes-in-turn": (classes_in_turn, Sizes(5000, 1000, 10000)),
+    "tied-classes-in-turn": (tied_classes_in_turn, Sizes(5000, 1000, 10000)),
     "services": (services, Sizes(5000, 5000, 5000)),
     "preemption-churn": (preemption_churn, Sizes(5000, 20000, 5000)),
     "unschedulable-churn": (unschedulable_churn, Sizes(5000, 20000, 10000)),

@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 import ssl
+import struct
 from asyncio.sslproto import SSLProtocol
 from contextlib import asynccontextmanager, suppress
 
@@ -267,6 +268,25 @@ def test_failed_handshakes_are_one_log_line(tmp_path, caplog):
         run(test)
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert lines == ["connections: TLS handshake failed once (127.0.0.1: http request)"]
+
+
+@pytest.mark.parametrize("resets", [False, True], ids=["closes", "resets"])
+def test_a_client_that_leaves_before_its_handshake_ends_is_not_logged(tmp_path, caplog, resets):
+    async def test():
+        authority = make_authority(tmp_path)
+        async with three_at_a_time(authority.tls()) as port:
+            for said in (b"", b"\x16\x03\x01"):  # nothing, and the start of a handshake
+                probe = socket.create_connection(("127.0.0.1", port))
+                probe.sendall(said)
+                await asyncio.sleep(0.05)
+                if resets:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                probe.close()
+                await asyncio.sleep(0.05)
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_a_tally_logs_at_once_and_then_once_per_interval():

@@ -227,7 +227,7 @@ class ConnectionAcceptor:
             error = handshake.exception()
             if error is None and connection.is_connected:
                 return
-            if error is not None:
+            if error is not None and not _is_closed_by_client(error):
                 self._tally.add("TLS handshake failed", f"{peer}: {_reason(error)}")
         accepted.close()  # the transport may not have taken over the socket yet
         self.on_closed(connection)
@@ -276,6 +276,12 @@ def _reason(error: BaseException) -> str:
     """Return why a handshake failed."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "a TLS error").lower().replace("_", " ")
-    if isinstance(error, ConnectionAbortedError):
-        return "timed out"
-    return "closed by the client" if isinstance(error, ConnectionError) else type(error).__name__
+    return "timed out" if isinstance(error, ConnectionAbortedError) else type(error).__name__
+
+
+def _is_closed_by_client(error: BaseException) -> bool:
+    """Return True if the client closed the connection before the handshake ended.
+
+    That is no fault: probes only connect, and a client that opens several connections at once closes those it does not need.
+    """
+    return isinstance(error, ConnectionError) and not isinstance(error, ConnectionAbortedError)

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.errors import InputError
 from moorage.files import read_file
 from tests.cli.hostile import check_harmless
+from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "examples/trace-openb"
@@ -75,10 +75,7 @@ def with_extender(folder, file, which):
 
 
 def serving(folder, *flags):
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port = opened.getsockname()[1]
-    where = ["--bind-address=127.0.0.1", f"--secure-port={port}", "--authentication-skip-lookup"]
+    where = ["--bind-address=127.0.0.1", f"--secure-port={reserve_port()}", "--authentication-skip-lookup"]
     return ["run", "--leader-elect=false", "--kubeconfig", kubeconfig(folder), *where, *flags]
 
 

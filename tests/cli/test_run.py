@@ -29,6 +29,7 @@ from moorage.cli.run_flags import FLAGS
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.server.metric_specs import NEVER_MOVED, SPECS
+from tests.ports import reserve_port
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 USERS = {"admin-token": User("admin", ("system:masters",)), "reader-token": User("reader")}
@@ -124,12 +125,6 @@ class Asking:
             return answer.status, await answer.text()
 
 
-def free_port():
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return opened.getsockname()[1]
-
-
 def serve_flags(folder, port):
     config = str(folder / "kubeconfig")
     return [
@@ -140,7 +135,7 @@ def serve_flags(folder, port):
 
 @pytest.mark.slow
 def test_it_schedules_and_writes_events(tmp_path):
-    port = free_port()
+    port = reserve_port()
 
     async def main():
         async with running(tmp_path, *serve_flags(tmp_path, port), "--cert-dir", str(tmp_path / "certs"), "-v=3") as world:
@@ -192,7 +187,7 @@ def test_it_schedules_and_writes_events(tmp_path):
 
 @pytest.mark.slow
 def test_a_standby_waits_and_its_log_is_json(tmp_path):
-    port = free_port()
+    port = reserve_port()
 
     async def main():
         async with running(tmp_path, *serve_flags(tmp_path, port), "--logging-format=json", "-v=4") as world:
@@ -220,7 +215,7 @@ def test_an_unavailable_cluster_is_retried(tmp_path):
     """As kube-scheduler does: it may be started before its API server is."""
 
     async def main():
-        write_kubeconfig(tmp_path / "kubeconfig", free_port(), "admin-token")
+        write_kubeconfig(tmp_path / "kubeconfig", reserve_port(), "admin-token")
         async with second(tmp_path, "--authentication-skip-lookup") as world:
             await world.until("cannot connect", 40)
             return await world.end(), "".join(world.said)
@@ -345,7 +340,7 @@ def test_what_is_run_is_logged_and_a_file_that_serves_twice_is_warned_of_once(tm
     (tmp_path / "kubeconfig").write_text(f"{cluster}contexts: [{{name: x, context: {{cluster: c, user: u}}}}]}}")
     (tmp_path / "kubeconfig").chmod(0o644)
     file = tmp_path / "kubeconfig"
-    port = f"--secure-port={free_port()}"
+    port = f"--secure-port={reserve_port()}"
     flags = ["--kubeconfig", file, "--authentication-kubeconfig", file, "--authorization-kubeconfig", file, port, "--v=2"]
     status, said = run_here(*flags)
     assert (status, said.count("others can read it")) == (0, 1)

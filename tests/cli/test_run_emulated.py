@@ -12,7 +12,8 @@ from moorage.cli.run_flags import FLAGS
 from moorage.cli.run_release import Era
 from moorage.releases import find_release
 from moorage.server.api_locks import ANNOTATION
-from tests.cli.test_run import free_port, running, scheduler
+from tests.cli.test_run import running, scheduler
+from tests.ports import reserve_port
 
 CORE, LEASES = "/api/v1/namespaces/kube-system", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LABELS = {
@@ -68,7 +69,7 @@ async def annotated(world, plural, name):
 @pytest.mark.slow
 def test_a_policy_of_a_file_runs_as_1_21_was_started(tmp_path):
     """One profile of another name, NodeLabel as a predicate, the lock named and of both kinds, one port without TLS."""
-    port = free_port()
+    port = reserve_port()
     (tmp_path / "policy.json").write_text(json.dumps(LABELS))
     flags = [
         f"--policy-config-file={tmp_path / 'policy.json'}", "--scheduler-name=theirs", "--secure-port=0", "-v=2",
@@ -116,7 +117,7 @@ def test_a_policy_of_a_file_runs_as_1_21_was_started(tmp_path):
 @pytest.mark.slow
 def test_a_policy_of_a_config_map_beside_a_file_runs_as_1_19_was_started(tmp_path):
     """SelectorSpread spreads, health and metrics have a port each, and the lock is what 1.19 stands for."""
-    healthz, metrics = free_port(), free_port()
+    healthz, metrics = reserve_port(), reserve_port()
     config = {
         **V1BETA1, "clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")},
         "healthzBindAddress": f"127.0.0.1:{healthz}", "metricsBindAddress": f"127.0.0.1:{metrics}",
@@ -161,7 +162,7 @@ def test_a_policy_of_a_config_map_beside_a_file_runs_as_1_19_was_started(tmp_pat
 @pytest.mark.slow
 def test_a_policy_of_a_config_map_runs_as_1_22_was_started(tmp_path):
     """The Policy in the place of a file's profile, a name of the lock beside the file, and one port without TLS."""
-    port = free_port()
+    port = reserve_port()
     config = {
         **V1BETA1, "clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")}, "profiles": [{"schedulerName": "other"}],
         "healthzBindAddress": f"127.0.0.1:{port}", "metricsBindAddress": f"127.0.0.1:{port}",

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import socket
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +24,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.runtime.observer import Observers
 from moorage.server.live import LeaderSettings, Live, LiveSettings
+from tests.ports import reserve_port
 
 
 def given(*words):
@@ -57,9 +57,7 @@ def test_in_a_pod_the_account_asks_about_callers_with_its_token_of_the_day(tmp_p
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(in_cluster, "__defaults__", (tmp_path,))
     monkeypatch.setattr(run_serving, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    rules = serving_rules(given(f"--secure-port={port}", "--bind-address=127.0.0.1"), kubeconfig=None)
+    rules = serving_rules(given(f"--secure-port={reserve_port()}", "--bind-address=127.0.0.1"), kubeconfig=None)
     rules.socket.close()
     for asked in (rules.authentication, rules.authorization):
         now[0] = 0.0

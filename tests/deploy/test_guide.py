@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/how-to/from-nothing-to-your-own-plugin.md").read_text(encoding="utf-8")
@@ -97,8 +98,7 @@ def terminals(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_its_sessions_go_as_it_says(terminals):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    port = str(reserve_port())
     commands = list(sessions())
     assert len(commands) == 11
     for command, promised in commands:

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import pytest
 import yaml
 
 from tests.fork_server import forkable
+from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(ROOT / "src")
@@ -67,17 +67,11 @@ def base(kubectl, render):
     return render("base")
 
 
-def free_port():
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return opened.getsockname()[1]
-
-
 class Scheduler:
     """A process that believes it is a pod of the Deployment."""
 
     def __init__(self, folder, kubectl, objects, pick):
-        self.port = free_port()
+        self.port = reserve_port()
         account, files = folder / "account", folder / "files"
         account.mkdir()
         files.mkdir()

@@ -8,7 +8,6 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -172,12 +171,6 @@ class Place:
                 node = next(one for one in nodes.values() if one["metadata"]["name"] == on)
                 others = [pod for uid, pod in pods.items() if pod["spec"].get("nodeName") == on and uid != entry.uid]
                 assert oracle_rules.crowds(entry.document, node, others) == ""
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def in_place(main, folder, token="t"):

@@ -14,8 +14,9 @@ from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.testing.simtest.recording import WriteRecord
+from tests.ports import reserve_port
 from tests.regressions.leaking import TRACE, leaks
-from tests.regressions.processes import START_S, free_port, in_place
+from tests.regressions.processes import START_S, in_place
 from tests.regressions.test_process_faults import DEADLY, configured
 
 TOKEN, WRONG, PASSWORD, ENV = "planted-token", "planted-wrong-token", "planted-password", "planted-env"
@@ -110,7 +111,7 @@ async def answers(port):
 def test_s11_s12_moorage_run_leaks_no_secret_and_anonymous_clients_change_nothing(tmp_path):
     async def main(place):
         (tmp_path / "deadly.py").write_text(DEADLY)
-        port, closed = free_port(), free_port()
+        port, closed = reserve_port(), reserve_port()
         extender = {
             "urlPrefix": f"http://user:{PASSWORD}@127.0.0.1:{closed}", "filterVerb": "filter", "ignorable": True,
             "httpTimeout": "1s",

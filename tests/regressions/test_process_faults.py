@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 
 from moorage.apiserver.vocabulary.served_kinds import find_kind
-from tests.regressions.processes import FAST, LEASE_S, SLACK_S, START_S, Proxy, free_port, in_place
+from tests.ports import reserve_port
+from tests.regressions.processes import FAST, LEASE_S, SLACK_S, START_S, Proxy, in_place
 
 pytestmark = pytest.mark.slow
 
@@ -248,7 +249,7 @@ async def livez(port, patience_s):
 def test_f37_f26_a_loop_that_is_blocked_renews_no_lease_fails_its_probes_and_ends_when_it_wakes(tmp_path):
     async def main(place):
         place.world.node("n1", cpu=1)
-        port = free_port()
+        port = reserve_port()
         leader, first = await deadly(place, tmp_path, LEASE_S + 5, f"--secure-port={port}", "--bind-address=127.0.0.1")
         assert await livez(port, SLACK_S) == 200
         place.world.pod("blocks")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import reserve_port
 from tests.regressions.processes import SOURCES, START_S
 
 pytestmark = pytest.mark.slow
@@ -106,9 +107,7 @@ def test_silent_connections_do_not_block_the_embedded_server(tmp_path):
 
 
 def test_silent_connections_do_not_block_the_health_endpoints(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserve_port()
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster],
               "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}]}  # fmt: skip

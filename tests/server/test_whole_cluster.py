@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from tests.ports import reserve_port
 from tests.server.whole_cluster import (
     CLAIMS,
     JSON_PATCH,
@@ -24,7 +25,6 @@ from tests.server.whole_cluster import (
     THEIRS,
     Refused,
     a_cluster,
-    free_port,
 )
 
 pytestmark = pytest.mark.slow
@@ -265,7 +265,7 @@ def test_the_cache_matches_the_api_server(place):
 
 def test_access_to_metrics_is_authorized_by_the_cluster(place):
     """Tokens are reviewed there, and so is what their owners may."""
-    port = free_port()
+    port = reserve_port()
     place.make(
         f"{RBAC}/clusterroles", "ClusterRole", place.named("m"), "rbac.authorization.k8s.io/v1", namespaced=False,
         rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],

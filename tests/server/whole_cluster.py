@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -34,12 +33,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
 #: How long things may take on a busy machine.
 PATIENCE_S = 30.0
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 #: The program that schedules.

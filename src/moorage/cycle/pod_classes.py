@@ -113,7 +113,7 @@ class ClassCache:
         return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod's class is not cached."""
+        """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod has no class."""
         if pod.spec.affinity is not None and self._narrow.concerns(pod):
             return None
         shape = pod.shape()
@@ -122,10 +122,11 @@ class ClassCache:
             route.share(pod)
             if route.pod_class.refresh(pod, snapshot):
                 return route.pod_class.feasible(pod, snapshot)
-        if self._pays:
-            self._find(pod, snapshot, shape)
-            self._keep_route(shape, snapshot)
-        return None if self._decided is None else self._classes[self._decided].feasible(pod, snapshot)
+        if not self._pays:
+            return None
+        known = self._find(pod, snapshot, shape)
+        self._keep_route(shape, snapshot)
+        return None if known is None else known.feasible(pod, snapshot)
 
     def _leads(self, route: ShapeRoute[CachedClass], snapshot: Snapshot) -> bool:
         """Return whether a route still leads to a class in use."""

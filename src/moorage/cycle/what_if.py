@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TypeVar
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.contended_rows import Contended, ContendedRows
-from moorage.framework.plugin_runner import ask, drained, run_filter, shifted
+from moorage.framework.plugin_runner import accepts, ask, drained, run_filter, shifted
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
@@ -124,9 +123,9 @@ class OneNode:
         profile = self._summing if self._fitted and self._summing is not None else self._profile
         for step in profile.at("filter"):
             if step.name not in self._found.skipped:
-                for reject in drained(step, self._found.state_of(step, self._pod), self._view):
-                    if reject.rows[0]:
-                        return False
+                state = self._found.state_of(step, self._pod)
+                if not accepts(step, state, self.node) and any(one.rows[0] for one in drained(step, state, self._view)):
+                    return False
         self._fitted = True
         return True
 
@@ -426,7 +425,7 @@ class FailedAttempt:
     def _moving(self) -> Profile:
         """The profile with only those PreFilter plugins that implement ``add_pod`` or ``remove_pod``."""
         steps = tuple(s for s in self._profile.at("preFilter") if s.name in self.found.states and _follows_pods(s))
-        return replace(self._profile, steps={**self._profile.steps, "preFilter": steps})
+        return self._profile.only("preFilter", steps)
 
     @cached_property
     def _following(self) -> tuple[Step, ...]:
@@ -439,13 +438,13 @@ class FailedAttempt:
         """``_rest`` without ``_following``, whose verdicts stay the same where they ignore the pods that move."""
         following = {step.name for step in self._following}
         summing = tuple(step for step in self._rest.at("filter") if step.name not in following)
-        return replace(self._rest, steps={**self._rest.steps, "filter": summing})
+        return self._rest.only("filter", summing)
 
     @cached_property
     def _rest(self) -> Profile:
         """``_moving`` without the Filter plugins that do not read pods."""
         looking = tuple(step for step in self._profile.at("filter") if self._looks_at_pods(step))
-        return replace(self._moving, steps={**self._moving.steps, "filter": looking})
+        return self._moving.only("filter", looking)
 
 
 def _ignoring(step: Step) -> Step:

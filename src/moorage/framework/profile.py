@@ -112,6 +112,8 @@ class Profile:
     #: extension point.
     resting: frozenset[str] = field(init=False)
     restless: Mapping[str, tuple[Step, ...]] = field(init=False)
+    #: The results of ``only``, by extension point and plugins.
+    _parts: dict[tuple[str, tuple[str, ...]], Profile] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         steps = [step for in_point in self.steps.values() for step in in_point]
@@ -128,6 +130,14 @@ class Profile:
 
     def at(self, point: str) -> tuple[Step, ...]:
         return self.steps.get(point, ())
+
+    def only(self, point: str, steps: tuple[Step, ...]) -> Profile:
+        """Return this profile with only these plugins at an extension point; the same object each time."""
+        key = point, tuple([step.name for step in steps])
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = replace(self, steps={**self.steps, point: steps})
+        return part
 
     def without_scores(self) -> Profile:
         """Return this profile without PreScore and Score, for callers that ask only where a pod fits."""

@@ -17,7 +17,7 @@ from moorage.cycle.class_answers import Feasible
 from moorage.cycle.cycle import Cycle, judge
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import SearchScope
-from moorage.cycle.what_if import FailedAttempt
+from moorage.cycle.what_if import FailedAttempt, contenders
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
@@ -93,6 +93,9 @@ def quick_decision(
         rows = rows_to_preempt(scheduler, known, info, profile, since)
         if rows is not None and len(rows) <= 1:
             return _preempted_on(rows, known, info, profile, scheduler) if rows else Decision(info)
+        decision = _placed_on_the_only_node(known, info, scheduler)
+        if decision is not None:
+            return decision if rests(profile, decision) else None
         info = without_vain_nomination(scheduler, known, info)
     cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
@@ -103,6 +106,16 @@ def quick_decision(
     if decision.found is None:
         return None
     return _preempted(profile, decision.found, decision.pod, decision.verdicts, scheduler)
+
+
+def _placed_on_the_only_node(known: Feasible, pod: PodInfo, scheduler: Scheduler) -> Decision | None:
+    """Return the decision if one node is feasible, which is not scored; None if others are, or nominated pods may refuse it."""
+    if known.number != 1:
+        return None
+    name = scheduler.snapshot.table.nodes[int(known.rows.argmax())].name
+    if contenders(scheduler.queue.nominated.get(name, ()), pod):
+        return None
+    return Decision(pod, name, known.found, feasible=1)
 
 
 def _preempted_on(

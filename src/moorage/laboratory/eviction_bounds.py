@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moorage.cycle.class_answers import Feasible
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.what_if import FailedAttempt, OneNode
+from moorage.cycle.what_if import FailedAttempt
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
@@ -107,35 +107,40 @@ def _candidates(
     changed: Collection[int] | None,
 ) -> set[int] | None:  # fmt: skip
     """Return the rows on which one plugin may help; None if that is not known."""
-    if not plugin.has_lesser(pod, scheduler.snapshot):
-        return set()
     try:
         if _is_ineligible(plugin, scheduler, pod, profile, known):
             return set()
         if changed is None:
-            return None
-        rows = [row for row in changed if row < len(scheduler.snapshot.table)]
-        return {row for row in rows if _has_room_without_lesser(scheduler, pod, profile, known, row)}
+            return None if plugin.has_lesser(pod, scheduler.snapshot) else set()
+        attempt = _attempt(scheduler, pod, profile, known)
+        return {row for row in changed if row < len(attempt.verdicts) and _has_room_without_lesser(attempt, row)}
     except MoorageError:  # the attempt reports it
         return None
 
 
 def _is_ineligible(plugin: DefaultPreemption, scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible) -> bool:
     """Return whether the pod may not preempt now: by its policy, or because its victims are still there."""
-    snapshot, verdicts = scheduler.snapshot, Verdicts(len(scheduler.snapshot.table))
-    row = snapshot.table.row_of.get(pod.status.nominated_node_name)
+    attempt: Any = _attempt(scheduler, pod, profile, known)
+    row = scheduler.snapshot.table.row_of.get(pod.status.nominated_node_name)
     if row is not None:
-        run_filter(profile, known.found, pod, NodeView(snapshot, np.array([row], dtype=np.intp)), verdicts)
-    attempt: Any = FailedAttempt(profile, known.found, pod, snapshot, verdicts, scheduler.queue.nominated)
+        view = NodeView(scheduler.snapshot, np.array([row], dtype=np.intp))
+        run_filter(profile, known.found, pod, view, attempt.verdicts)
     return bool(plugin.ineligible(pod, attempt))
 
 
-def _has_room_without_lesser(scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible, row: int) -> bool:
+def _attempt(scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible) -> FailedAttempt:
+    """Return an attempt in which Filter has judged no node yet."""
+    verdicts = Verdicts(len(scheduler.snapshot.table))
+    return FailedAttempt(profile, known.found, pod, scheduler.snapshot, verdicts, scheduler.queue.nominated)
+
+
+def _has_room_without_lesser(attempt: FailedAttempt, row: int) -> bool:
     """Return whether the pod fits on a node without its pods of lower priority."""
-    lesser = [other for other in scheduler.snapshot.table.pods[row].values() if other.priority < pod.priority]
+    pod = attempt.pod
+    lesser = [other for other in attempt.snapshot.table.pods[row].values() if other.priority < pod.priority]
     if not lesser:
         return False
-    with OneNode(profile, known.found, pod, scheduler.snapshot, row, ()) as node:
+    with attempt.what_if(row) as node:
         for other in lesser:
             node.remove(other)
         return node.refused_by() is None

@@ -7,6 +7,7 @@ import os
 import random
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace as changed
@@ -20,6 +21,7 @@ from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.preemption_report import preemption_of
 from moorage.laboratory.verdicts import verdicts_of_all
 from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.printable import escape_json
 from moorage.report.answer import plain
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster
@@ -53,6 +55,23 @@ def explained(name, *objects, **options):
     cluster = moorage.Cluster.from_objects(*objects, **options)
     what = ExplainOptions((name,), limits=NO_CHANGES)
     return explain_cluster(cluster.input(), cluster.options, what)[0]
+
+
+# -- documents ------------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_the_encoded_document():
+    conditions = [{"type": "PodScheduled", "status": "False", "message": "not\x1b[31m yet \x7f \u202e"}]
+    objects = [
+        node("n1"), node("n2", cpu="1"), pod("low", on="n1", priority=0), pod("high", on="n1", cpu="2", priority=1000),
+        pod("preempts", cpu="2", priority=10), pod("stuck", cpu="9", status={"conditions": conditions}),
+        pod("gated", schedulingGates=[{"name": "wait"}]), pod("theirs", schedulerName="another"), pod("fits"),
+    ]  # fmt: skip
+    cluster = moorage.Cluster.from_objects(*objects)
+    for name in ("low", "preempts", "stuck", "gated", "theirs", "fits"):
+        for found in (cluster.explain(name), cluster.explain(name, probes=0)):
+            encoded = msgspec.json.encode(found.to_dict(), order="sorted").decode()
+            assert found.to_json() == escape_json(encoded)
 
 
 # -- placed pods ----------------------------------------------------------------------------------------------------------

@@ -16,14 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import msgspec
-
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.client.reflector import Reflector
 from moorage.config.scheduler_document import Loaded
 from moorage.framework.profile import Profile
-from moorage.printable import escape_json, one_line
+from moorage.printable import one_line
 from moorage.server.endpoints import Page
 from moorage.server.live import Live
 
@@ -163,8 +161,7 @@ def _released(copy: LiveCopy) -> None:
 
 def _page(found: Explanation, output: str) -> Page:
     if output == "json":
-        document = msgspec.json.encode(found.to_dict(), order="sorted").decode()
-        return Page(escape_json(document) + "\n", "application/json")
+        return Page(found.to_json() + "\n", "application/json")
     from moorage.report.style import paragraph
 
     notes = (paragraph(f"Note: {one_line(note)}", hanging="  ") + "\n" for note in found.request.notes)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from moorage.printable import one_line
+from moorage.printable import escape_json, one_line
 from moorage.releases import CURRENT, RELEASES
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, paragraph
@@ -122,6 +122,15 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain data. A field without a value is absent."""
+        return self._document(self._answer())
+
+    def to_json(self) -> str:
+        """Return the document as one line of JSON with sorted keys, escaped. That costs less than to encode ``to_dict``."""
+        encoded = msgspec.json.encode(self._document(self._encodable()), order="sorted")
+        # JSON escapes all control characters of ASCII but this one
+        return encoded.decode() if encoded.isascii() and b"\x7f" not in encoded else escape_json(encoded.decode())
+
+    def _document(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         asked = self.request
         given: dict[str, Any] = {"digest": str(asked.digest), "files": list(asked.files), "notes": list(asked.notes)}
         earlier = self.before
@@ -133,7 +142,7 @@ class Answer(Struct, frozen=True, kw_only=True):
             "input": given | ({"takenAt": asked.taken_at} if asked.taken_at else {}),
             "question": plain(self._question()),
             "summary": self.summary,
-            "answer": self._answer(),
+            "answer": answer,
             "proof": plain(self.proof),
             "assumptions": plain(self.assumptions),
             **({} if earlier is None else {"before": {"summary": earlier.summary, "answer": earlier._answer()}}),
@@ -165,6 +174,10 @@ class Answer(Struct, frozen=True, kw_only=True):
     def _answer(self) -> dict[str, Any]:
         """Return ``answer`` of the document as plain data."""
         raise NotImplementedError
+
+    def _encodable(self) -> Mapping[str, Any]:
+        """Return ``answer`` of the document for an encoder, with structs that it encodes as the plain data of ``_answer``."""
+        return self._answer()
 
     def _text(self, *, wide: bool) -> str:
         """Return the text, escaped, with signs and without colours; a blank line ends the summary."""

@@ -153,9 +153,14 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
         return {"explain": self.pod, **self.request.question}
 
     def _answer(self) -> dict[str, Any]:
+        found = self._encodable()
+        if self.preemption is not None:
+            found["preemption"] = msgspec.json.decode(msgspec.json.encode(self.preemption))
+        return found
+
+    def _encodable(self) -> dict[str, Any]:
         # The report on preemption has a part for each node, and omits fields without a value by itself.
-        preemption = msgspec.json.decode(msgspec.json.encode(self.preemption))
-        nearest, scores = plain(self.nearest), plain(self.scores)
+        nearest, scores, preemption = plain(self.nearest), plain(self.scores), self.preemption
         parts = {"node": self.node or None, "nearestMiss": nearest, "preemption": preemption, "scores": scores}
         return {
             "pod": self.pod,

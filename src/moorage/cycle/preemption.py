@@ -167,8 +167,9 @@ class _Batch:
 def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking) -> Iterator[_Batch]:
     """Yield the rows in batches, in order.
 
-    Rows are tried together where possible: first as many rows as candidates are ``missing``, then twice as many as are still
-    missing. The minimum size of a batch grows fourfold each time, so that a search that finds few candidates has few batches.
+    Rows of a batch are tried together where possible: first as many rows as candidates are ``missing``, then twice as many as
+    are still missing. The minimum size of a batch grows fourfold each time, so that a search that finds few candidates has few
+    batches.
     """
     start, least, factor = 0, _BATCH, 1
     while start < len(rows):
@@ -178,8 +179,9 @@ def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: B
         least, factor = (least if factor == 1 else 4 * least), 2
         lesser = ranking.have_lesser(attempt.snapshot.table, chunk, attempt.pod.priority)
         together = chunk[lesser]
-        together = together[attempt.ignored(together)]
-        many = attempt.what_ifs(together) if len(together) else None
+        if len(together) > 1:
+            together = together[attempt.ignored(together)]
+        many = attempt.what_ifs(together) if len(together) > 1 else None
         answers: EvictionAnswers | None = None
         if many is not None:
             ranked = ranking.of(attempt.snapshot.table, together.tolist())

@@ -258,17 +258,19 @@ class SearchFront:
             self._push(moved)
 
     def _keep(self, one: _Found) -> None:
-        """Keep an answer if it is minimal; otherwise queue the smaller one."""
+        """Keep an answer of which no part works; otherwise queue the parts. Try weaker numbers once for each shape."""
         search = self.search
         smaller = [some for some in subsets(one.changes) if not search.is_spent and search.attempt(some).node]
         for some in smaller:
             self._push(some)
         if smaller:
             return
-        one.minimal = not search.is_spent and not any(search.attempt(some).node for some in weakened(one.changes))
-        alike = self.found.setdefault(shape_of(one.changes), one)
-        if alike is not one:
+        alike = self.found.get(shape := shape_of(one.changes))
+        if alike is not None:
             alike.alike.append(one.changes)
+            return
+        self.found[shape] = one
+        one.minimal = not search.is_spent and not any(search.attempt(some).node for some in weakened(one.changes))
 
 
 def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:

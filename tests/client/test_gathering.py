@@ -13,7 +13,10 @@ from moorage.client.gathering import GatheringSelector, gathering_loop, waiting_
 
 @pytest.fixture
 def watched():
-    """A selector that watches one end of three pairs of sockets; its clock; and what it slept. Sleeping sends a message."""
+    """A selector that watches one end of three pairs of sockets; its clock; and what it slept. Sleeping sends a message.
+
+    It keeps no wake-ups that were earned.
+    """
     pairs = [socket.socketpair() for _ in range(3)]
     now, slept = [10.0], []
 
@@ -22,7 +25,7 @@ def watched():
         now[0] += seconds
         pairs[1][1].send(b"x")
 
-    selector = GatheringSelector(lambda: now[0], sleep)
+    selector = GatheringSelector(lambda: now[0], sleep, most_earned=0)
     for mine, _ in pairs:
         selector.register(mine, selectors.EVENT_READ)
     yield selector, pairs, now, slept
@@ -53,6 +56,51 @@ def test_the_longer_a_loop_was_busy_the_longer_it_waits_for_more(watched, timeou
     now[0] += busy_s
     assert len(selector.select(timeout)) == 2
     assert slept == [waits]
+
+
+def test_idle_time_earns_wake_ups_at_once():
+    now, slept = [10.0], []
+    mine, theirs = socket.socketpair()
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    def exchange(messages):
+        """Take messages that arrive one millisecond after each other; return how many had to wait."""
+        slept.clear()
+        for _ in range(messages):
+            theirs.send(b"x")
+            assert selector.select(None)
+            mine.recv(9)
+            now[0] += 0.001
+        return len(slept)
+
+    with GatheringSelector(lambda: now[0], sleep, most_earned=3) as selector, mine, theirs:
+        selector.register(mine, selectors.EVENT_READ)
+        assert exchange(10) == 10 - 1 - 3
+        assert exchange(10) >= 9  # all are used
+        now[0] += 0.15  # and the waiting took 0.09 s
+        assert exchange(10) == 10 - 1 - 2
+        now[0] += 60.0
+        assert exchange(10) == 10 - 1 - 3
+
+
+def test_a_wake_up_that_comes_late_enough_uses_nothing_that_was_earned(watched):
+    _, pairs, now, slept = watched
+    with GatheringSelector(lambda: now[0], slept.append, most_earned=1) as selector:
+        selector.register(pairs[0][0], selectors.EVENT_READ)
+        for _ in range(5):
+            pairs[0][1].send(b"x")
+            assert selector.select(None)
+            pairs[0][0].recv(9)
+            now[0] += 0.021
+        assert slept == []
+        pairs[0][1].send(b"x")
+        assert selector.select(None)
+        now[0] += 0.001
+        assert selector.select(None)
+    assert slept == []
 
 
 def test_messages_wait_while_a_loop_has_other_work(watched):

@@ -388,6 +388,26 @@ def test_an_update_of_a_node_counts_unless_it_is_a_heartbeat(status, changes):
     assert ((table.changes.nodes, table.changes.position) != before) is changes
 
 
+TAINT = {"key": "k", "effect": "NoSchedule"}
+LABELLING = {  # what an update sets, and whether it changes labels or taints
+    "a label": ({"labels": {"zone": "b"}}, True),
+    "a taint": ({"taints": [TAINT]}, True),
+    "cordoned": ({"unschedulable": True}, False),
+    "allocatable": ({"allocatable": {"cpu": 9}}, False),
+}
+
+
+@pytest.mark.parametrize(("update", "changes"), LABELLING.values(), ids=LABELLING)
+def test_updates_of_labels_and_taints_are_counted(update, changes):
+    table = NodeTable()
+    table.add_node(a_node("n", labels={"zone": "a"}))
+    log = table.changes
+    before = log.labels, log.nodes
+    table.update_node(a_node("n", **{"labels": {"zone": "a"}, **update}))
+    assert (log.labels > before[0]) is changes
+    assert log.nodes > before[1]
+
+
 def test_a_heartbeat_counts_where_a_plugin_reads_when_nodes_were_described():
     table = NodeTable()
     for name in "abc":

@@ -235,7 +235,7 @@ class PodTopologySpread(
                 return ()
             owners = self._owners.of(snapshot)
         changes = snapshot.table.changes
-        version = changes, changes.nodes, owners
+        version = changes, changes.layout, changes.labels, owners
         return pod.keep((self, required), version, lambda: self._count(pod, snapshot, required=required))
 
     def _count(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[CountedConstraint, ...]:

@@ -161,9 +161,9 @@ class ChangeLog(RowLog):
     """Rows whose node or pods changed.
 
     ``layout`` counts the times rows were added, removed or renumbered; ``moved`` the same without additions, which leave every
-    other row in place; ``images`` the updates that change a node's images, so that data derived from images alone stays valid
-    while other things change; ``nodes`` the times any node was added, removed or updated. ``updates`` logs the rows whose
-    nodes were updated in place.
+    other row in place; ``images`` the updates that change a node's images, and ``labels`` those that change its labels or
+    taints, so that data derived from these alone stays valid while other things change; ``nodes`` the times any node was added,
+    removed or updated. ``updates`` logs the rows whose nodes were updated in place.
 
     ``arrangement`` identifies which node is in which row. Unlike ``layout``, it returns to its former value once all changes
     since are undone.
@@ -174,6 +174,7 @@ class ChangeLog(RowLog):
         self.layout = 0
         self.moved = 0
         self.images = 0
+        self.labels = 0
         self.nodes = 0
         self.updates = RowLog()
         self.arrangement = 0

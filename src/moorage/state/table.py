@@ -209,22 +209,24 @@ class NodeTable:
             self.nodes[row] = node
             return row
         sizes = self.images.drop(row, self.nodes[row])
-        old_images = self.nodes[row].status.images
-        if node.labels != self.nodes[row].labels:
-            if zone_of(node.labels) != zone_of(self.nodes[row].labels):
+        before = self.nodes[row]
+        if node.labels != before.labels or node.spec.taints != before.spec.taints:
+            self.changes.labels += 1
+        if node.labels != before.labels:
+            if zone_of(node.labels) != zone_of(before.labels):
                 self.rows_in_turn()  # holds until a node is added or removed
-                self._tree.update(self.nodes[row], node)
+                self._tree.update(before, node)
             self._relabel(row, node.labels)
-        offers_else = node.status.allocatable != self.nodes[row].status.allocatable
         self.nodes[row] = node
-        if offers_else:
+        if node.status.allocatable != before.status.allocatable:
             for column in self.allocatable_columns.values():
                 column.data[row] = 0
             self._offer_resources(row, node)
             self._divisors.clear()
         self._describe(row, node)
         self.changes.updates.note(row)
-        if node.status.images != old_images or any(self.images.holders[name].size != size for name, size in sizes.items()):
+        held = self.images.holders
+        if node.status.images != before.status.images or any(held[name].size != size for name, size in sizes.items()):
             self.changes.images += 1
         return row
 

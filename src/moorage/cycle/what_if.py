@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.contended_rows import Contended, ContendedRows
-from moorage.framework.plugin_runner import accepts, ask, drained, run_filter, shifted
+from moorage.framework.plugin_runner import UNTOLD, ask, drained, run_filter, shifted, told_alone
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
@@ -124,7 +124,10 @@ class OneNode:
         for step in profile.at("filter"):
             if step.name not in self._found.skipped:
                 state = self._found.state_of(step, self._pod)
-                if not accepts(step, state, self.node) and any(one.rows[0] for one in drained(step, state, self._view)):
+                hold = told_alone(step, state, self.node)
+                if hold is UNTOLD and not any(one.rows[0] for one in drained(step, state, self._view)):
+                    hold = None
+                if hold is not None:
                     return False
         self._fitted = True
         return True

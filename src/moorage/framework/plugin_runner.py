@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,16 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "MAX_SCORE", "Scores", "accepts", "are_in_range", "ask", "check_range", "checked", "drained", "merged", "normalized",
-    "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
-    "verdicts_of_rejects",
+    "MAX_SCORE", "UNTOLD", "Scores", "are_in_range", "ask", "check_range", "checked", "drained", "merged",
+    "normalized", "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
+    "told_alone", "verdicts_of_rejects",
 ]  # fmt: skip
 
 MAX_SCORE = 100
 #: Up to this many scores are checked one by one: a call into NumPy has a fixed cost.
 _FEW = 32
+#: Stands for a verdict that the form of a plugin for one node does not tell.
+UNTOLD: Final = Hold(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +123,28 @@ def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeVi
     for step in profile.at("filter"):
         if step.name not in found.skipped:
             state = found.state_of(step, pod)
-            if node is not None and accepts(step, state, node):
+            hold = UNTOLD if node is None else told_alone(step, state, node)
+            if hold is None:
                 continue
+            if hold is not UNTOLD:
+                verdicts.refuse(nodes.row_numbers, _status(step.name, hold.reasons, hold.unresolvable))
+                return
             _judge_by(step, state, nodes, open_rows, verdicts)
             if not open_rows.any():
                 return
 
 
-def accepts(step: Step, state: Any, node: NodeInfo) -> bool:
-    """Return True if a plugin has a form for one node, which accepts this one; it is faster than the form for many."""
+def told_alone(step: Step, state: Any, node: NodeInfo) -> Hold | None:
+    """Return the verdict of a plugin's form for one node, which is faster; ``UNTOLD`` if the form for many nodes must tell."""
     if step.single is None:
-        return False
+        return UNTOLD
     try:
-        return step.single.call(state, node) is None
+        hold: Any = step.single.call(state, node)
     except Exception:  # the form for many nodes reports it
-        return False
+        return UNTOLD
+    if hold is None:
+        return None
+    return hold if isinstance(hold, Hold) and not hold.pending else UNTOLD
 
 
 def _run_all_filters(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from operator import is_not
 from typing import Final, NamedTuple
 
@@ -62,13 +62,6 @@ class Ranking:
                 known = kept[row] = _ranked(table, row, self._resources)
             ranked.append(known)
         return ranked
-
-    def priorities(self, table: NodeTable, rows: Sequence[int]) -> set[int]:
-        """Return the priorities of the pods on these rows."""
-        self._follow(table)
-        known = [self._kept[row].facts[:, 0] for row in rows if row in self._kept]
-        found = set(np.concatenate(known).tolist()) if known else set()
-        return found | {pod.priority for row in rows if row not in self._kept for pod in table.pods[row].values()}
 
     def _follow(self, table: NodeTable) -> None:
         """Drop the rows that changed since the last call."""

@@ -95,8 +95,11 @@ def _same(judged: EveryVerdict, one: Judgement) -> Iterator[str]:
 
 def _conditions(judged: EveryVerdict) -> Iterator[str]:
     """Yield the conditions of nodes whose taints keep the pod off, as repairing the nodes is the first remedy."""
-    nodes = judged.snapshot.table.nodes
-    for taint in dict.fromkeys(taint for node in nodes for taint in node.spec.taints):
+    table = judged.snapshot.table
+    nodes = table.nodes
+    held, first = np.unique(table.taints.ids, return_index=True)
+    in_turn = held[np.argsort(first)].tolist()
+    for taint in dict.fromkeys(taint for at in in_turn for taint in table.taints.values[at]):
         rows = judged.constraints.get(Constraint("TaintToleration", taint_name(taint)))
         if rows is None or taint.key not in CONDITIONS or taint.key == CORDON.key:
             continue

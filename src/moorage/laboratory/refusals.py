@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from moorage.framework.explaining import Detail, ShortfallPlugin
+from moorage.framework.explaining import Detail, has_shortfall
 from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.conflicts import Family, conflicts, sets_of
+from moorage.laboratory.row_names import row_names
 from moorage.laboratory.verdicts import Constraint, EveryVerdict, Judgement, Stage
 from moorage.report.explanation import ConflictTerm, FunnelStep, NearestNode, NodeGroup, RefusalReport
 from moorage.state.columns import BoolArray
@@ -37,13 +38,14 @@ def groups(judged: EveryVerdict, cost_of: CostOf | None = None) -> tuple[NodeGro
     if not len(judged.snapshot.table):
         return ()
     first, kind = judged.kinds
-    short, names = _shortfalls(judged), judged.names
+    short, names = _shortfalls(judged), row_names(judged.snapshot.table)
     found: list[NodeGroup] = []
     for number, representative in enumerate(first.tolist()):
         if judged.feasible[representative]:
             continue
-        rows = sorted(np.flatnonzero(kind == number).tolist(), key=names.__getitem__)
-        nearest = rows[int(short[rows].argmin())]
+        alike = names.in_order(np.flatnonzero(kind == number))
+        rows = alike.tolist()
+        nearest = rows[int(short[alike].argmin())]
         cost = None if cost_of is None else cost_of(nearest)
         refusals = tuple(_refusals(judged, nearest, rows))
         found.append(NodeGroup(tuple(rows), refusals, nearest, cost, _are_varied(judged, nearest, rows)))
@@ -59,7 +61,7 @@ def _shortfalls(judged: EveryVerdict) -> npt.NDArray[np.float64]:
     """Return the shortfall of each row: the sum over the plugins that report one."""
     total = np.zeros(len(judged.snapshot.table))
     for one in judged.refusing:
-        if one.stage is Stage.FILTER and isinstance(one.plugin, ShortfallPlugin):
+        if one.stage is Stage.FILTER and has_shortfall(one.plugin):
             with suppress(Exception):  # an explanation must not fail where the decision did not
                 total += one.plugin.shortfall(one.state, judged.pod, judged.snapshot.nodes) * one.refused
     return total

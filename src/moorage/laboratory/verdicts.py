@@ -21,13 +21,14 @@ import numpy.typing as npt
 from moorage.cycle.cycle import judge, status_of_left_out
 from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, explains, has_terms
 from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask, drained, run_pre_filter, verdicts_of_rejects
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
+from moorage.laboratory.row_names import row_names
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
@@ -108,9 +109,9 @@ class EveryVerdict:
     found: PreFiltered | None
 
     @cached_property
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """The node names, by row."""
-        return [node.name for node in self.snapshot.table.nodes]
+        return row_names(self.snapshot.table).names
 
     @cached_property
     def refusing(self) -> tuple[Judgement, ...]:
@@ -162,7 +163,7 @@ class EveryVerdict:
         """
         if (
             one.stage in {Stage.FILTER, Stage.PRE_FILTER}
-            and isinstance(one.plugin, TermsPlugin)
+            and has_terms(one.plugin)
             and not one.verdicts.rows_with(Code.ERROR).size
         ):
             try:
@@ -177,7 +178,7 @@ class EveryVerdict:
 
     def why(self, one: Judgement, row: int) -> Detail | None:
         """Return why a plugin refuses a row, in words and numbers; None if the plugin gives no details."""
-        if one.stage is not Stage.FILTER or not isinstance(one.plugin, ExplainingPlugin):
+        if one.stage is not Stage.FILTER or not explains(one.plugin):
             return None
         try:
             return one.plugin.why(one.state, self.pod, self.snapshot.nodes.at(row))

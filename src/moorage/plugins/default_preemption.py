@@ -47,6 +47,7 @@ from moorage.framework.verdicts import Code, Hold, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
+from moorage.state.row_priorities import RowPriorities
 
 __all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
 
@@ -108,6 +109,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._is_async = self._for_groups = False
         self._handle: Handle | None = None
         self._ranking = Ranking()
+        self._priorities = RowPriorities()
 
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
@@ -187,7 +189,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def priorities(self, rows: Sequence[int], snapshot: Snapshot) -> set[int]:
         """Return the priorities of the pods on these rows."""
-        return self._ranking.priorities(snapshot.table, rows)
+        return self._priorities.on(snapshot.table, rows)
 
     def may_help(self, pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> bool:
         """Return True if a node that is refused for reasons that eviction might resolve has a pod of lower priority."""

@@ -13,7 +13,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change_text import describe
 from moorage.laboratory.offers import ChangeSet
 
-__all__ = ["combined", "covers", "is_numeric", "shape_of", "sort_key", "subsets", "weakened"]
+__all__ = ["combined", "covers", "field_of", "is_numeric", "shape_of", "sort_key", "subsets", "weakened"]
 
 #: Numeric changes → the step that makes them one unit weaker.
 _WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1}
@@ -29,7 +29,7 @@ def is_numeric(change: Change) -> bool:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _slot(change: Change) -> tuple[str, str, str]:
+def field_of(change: Change) -> tuple[str, str, str]:
     """Return the field that a change sets; two changes of one set cannot set it to different values."""
     if change.verb in {"evict", "move"}:
         return (change.target, "", "evict")
@@ -47,11 +47,11 @@ def _does_more(one: Change, other: Change) -> bool:
 def combined(*sets: Iterable[Change]) -> ChangeSet | None:
     """Return the changes of all sets, the strongest of each number; None if two contradict each other."""
     together = frozenset[Change]().union(*sets)
-    if len(set(map(_slot, together))) == len(together):
+    if len(set(map(field_of, together))) == len(together):
         return together
     held: dict[tuple[str, str, str], Change] = {}
     for change in (change for some in sets for change in some):
-        slot = _slot(change)
+        slot = field_of(change)
         before = held.get(slot)
         if before is None:
             held[slot] = change
@@ -67,11 +67,11 @@ def combined(*sets: Iterable[Change]) -> ChangeSet | None:
 
 def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
     """Return whether one set has every change of another, or a stronger change of the same field."""
-    slots = {_slot(change): change for change in stronger}
+    slots = {field_of(change): change for change in stronger}
     for change in weaker:
         if change in stronger:
             continue
-        held = slots.get(_slot(change))
+        held = slots.get(field_of(change))
         if held is None or not is_numeric(change) or not _does_more(held, change):
             return False
     return True
@@ -79,6 +79,8 @@ def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
 
 def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:
     """Yield the proper subsets of a small set except the empty one; for a large set, only those that lack one change."""
+    if len(changes) < 2:
+        return
     ordered = sorted(changes, key=describe)
     sizes = range(1, len(ordered)) if len(ordered) <= MOST_SUBSETS else (len(ordered) - 1,)
     for size in sizes:

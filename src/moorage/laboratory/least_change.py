@@ -14,8 +14,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, groupby, islice, product
-from math import prod
+from itertools import count
 from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
@@ -29,8 +28,9 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
+from moorage.laboratory.combinations import Choices, NodeChoices, all_are_minimal, combinations, least_cost
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
+from moorage.laboratory.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.surroundings import ListedObjects, Surroundings
 from moorage.laboratory.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
@@ -38,8 +38,8 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["OWNERS", "ChangeAnswers", "Remedy", "find_least_change"]
 
 OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
-#: Maximum number of combinations to queue for one node.
-MOST_SETS: Final = 512
+#: More than the rounding of a sum of costs.
+_ROUNDING: Final = 0.001
 _NONE: Final[ChangeSet] = frozenset()
 _verb_of = attrgetter("verb")
 #: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
@@ -111,6 +111,7 @@ class ChangeSearch:
         self.is_complete = True
         self.runs = 0
         self.around = around
+        self._choices: dict[Offers, Sequence[NodeChoices]] = {}
 
     @classmethod
     def over(
@@ -162,11 +163,17 @@ class ChangeSearch:
         namespace, _, name = change.target.removeprefix("pod/").partition("/")
         return self.around.find(Pod, namespace, name)
 
-    def following(self, changes: ChangeSet, offers: Offers, owners: Collection[Owner]) -> Iterator[ChangeSet]:
-        """Yield the sets that extend one that does not work, for each node."""
-        for node in offers.nodes:
-            self.is_complete &= prod(map(len, node.constraints)) <= MOST_SETS
-            for offered in _combinations(node, owners, self.verbs):
+    def following(
+        self, changes: ChangeSet, offers: Offers, owners: Collection[Owner], below: float = float("inf")
+    ) -> Iterator[ChangeSet]:
+        """Yield the sets that extend one that does not work, for each node; some that cost ``below`` or more are left out."""
+        for node in self._choices_of(offers):
+            self.is_complete &= node.is_complete
+            choices = node.of(frozenset(owners))
+            if not changes and self._cost_too_much(choices, below):
+                self.considered.update(change for sets in choices for one in sets for change in one)
+                continue
+            for offered in combinations(choices):
                 self.considered.update(offered)
                 more = combined(changes, offered) if changes else offered
                 if more is None or more == changes:
@@ -177,6 +184,17 @@ class ChangeSearch:
                     bare = frozenset(change for change in more if not is_numeric(change))
                     if bare not in {more, changes}:
                         yield bare
+
+    def _choices_of(self, offers: Offers) -> Sequence[NodeChoices]:
+        """Return the choices for each node; the searches of all owners begin with the same offers."""
+        choices = self._choices.get(offers)
+        if choices is None:
+            choices = self._choices[offers] = [NodeChoices(node, self.verbs) for node in offers.nodes]
+        return choices
+
+    def _cost_too_much(self, choices: Choices, below: float) -> bool:
+        """Return True only if all combinations cost ``below`` or more, and all choices are part of some combination."""
+        return below < float("inf") and least_cost(choices, self.costs) >= below + _ROUNDING and all_are_minimal(choices)
 
 
 class SearchFront:
@@ -237,7 +255,7 @@ class SearchFront:
 
     def _go_on(self, changes: ChangeSet, trial: Trial) -> None:
         """Queue the sets that extend one that does not place the pod."""
-        for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners):
+        for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners, self.below):
             self._push(more)
 
     def _push(self, changes: ChangeSet) -> None:
@@ -271,38 +289,6 @@ class SearchFront:
             return
         self.found[shape] = one
         one.minimal = not search.is_spent and not any(search.attempt(some).node for some in weakened(one.changes))
-
-
-def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:
-    """Yield the combinations of these owners' offers, one offer per constraint, without those that contain another one."""
-    plain = []
-    for sets in node.constraints:
-        allowed = [[*map(_plain, one)] for one in sets if _may_all(one, owners, verbs)]
-        if not allowed:
-            return
-        plain.append(allowed)
-    if not plain:
-        return
-    found: set[ChangeSet] = set()
-    for chosen in islice(product(*plain), MOST_SETS):
-        together = combined(*chosen)
-        if together is not None:
-            found.add(together)
-    smaller: list[ChangeSet] = []
-    for _, alike in groupby(sorted(found, key=len), key=len):  # no set contains another one of its size
-        kept = [one for one in alike if not any(map(one.issuperset, smaller))]
-        yield from kept
-        smaller += kept
-
-
-def _may_all(changes: Iterable[Change], owners: Collection[Owner], verbs: Collection[str] | None) -> bool:
-    return all(change.owner in owners and (verbs is None or change.verb in verbs) for change in changes)
-
-
-def _plain(change: Change) -> Change:
-    return change if not change.term else Change(
-        change.owner, change.verb, change.target, change.path, change.old, change.new, change.cost
-    )  # fmt: skip
 
 
 def find_least_change(

@@ -1,0 +1,117 @@
+"""The combinations of the offers for a node: one set of changes for each constraint that refuses the node.
+
+Several searches go through the same offers, each with the changes of other owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from itertools import compress, groupby, islice, permutations, product
+from math import prod
+from typing import Final, NamedTuple, TypeAlias
+
+from moorage.framework.changes import Change, Owner
+from moorage.laboratory.change_sets import combined, field_of, is_numeric
+from moorage.laboratory.costs import Costs
+from moorage.laboratory.offers import ChangeSet, NodeOffers
+
+__all__ = ["Choices", "NodeChoices", "all_are_minimal", "combinations", "least_cost"]
+
+#: Maximum number of combinations to queue for one node.
+_MOST_SETS: Final = 512
+#: For each constraint of a node, sets of changes that lift it.
+Choices: TypeAlias = Sequence[Sequence[tuple[Change, ...]]]
+
+
+class _Choice(NamedTuple):
+    """Changes that lift a constraint together, and all their owners."""
+
+    changes: tuple[Change, ...]
+    owners: frozenset[Owner]
+
+
+class NodeChoices:
+    """The offers for a node without the terms for which plugins made them; ``verbs`` limits them to some kinds of changes.
+
+    ``is_complete``  the offers have so few combinations that none is left out
+    """
+
+    __slots__ = ("_constraints", "is_complete")
+
+    def __init__(self, node: NodeOffers, verbs: Collection[str] | None = None) -> None:
+        self.is_complete = prod(map(len, node.constraints)) <= _MOST_SETS
+        self._constraints = [
+            [
+                _Choice(tuple(map(_plain, one)), frozenset([change.owner for change in one]))
+                for one in sets
+                if verbs is None or all(change.verb in verbs for change in one)
+            ]
+            for sets in node.constraints
+        ]
+
+    def of(self, owners: Set[Owner]) -> Choices:
+        """Return for each constraint the sets of these owners; nothing if they can lift none or not all of the constraints."""
+        found = []
+        for constraint in self._constraints:
+            allowed = [choice.changes for choice in constraint if choice.owners <= owners]
+            if not allowed:
+                return ()
+            found.append(allowed)
+        return found
+
+
+def _plain(change: Change) -> Change:
+    return change if not change.term else Change(
+        change.owner, change.verb, change.target, change.path, change.old, change.new, change.cost
+    )  # fmt: skip
+
+
+def combinations(choices: Choices) -> Iterator[ChangeSet]:
+    """Yield the combinations of one set per constraint, without those that contain another one."""
+    if not choices:
+        return
+    found: set[ChangeSet] = set()
+    for chosen in islice(product(*choices), _MOST_SETS):
+        together = combined(*chosen)
+        if together is not None:
+            found.add(together)
+    smaller: list[ChangeSet] = []
+    for _, alike in groupby(sorted(found, key=len), key=len):  # no set contains another one of its size
+        kept = [one for one in alike if not any(map(one.issuperset, smaller))]
+        yield from kept
+        smaller += kept
+
+
+def all_are_minimal(choices: Choices) -> bool:
+    """Return True only if ``combinations`` yields the union of every choice of sets, so that each change is part of some.
+
+    That is so if the constraints share no field, no set changes a field twice, and no set of a constraint contains another.
+    """
+    fields = [[set(map(field_of, one)) for one in sets] for sets in choices]
+    of_constraints = [set().union(*some) for some in fields]
+    return (
+        prod(map(len, choices)) <= _MOST_SETS
+        and sum(map(len, of_constraints)) == len(set().union(*of_constraints))
+        and all(map(_have_equal_lengths, fields, choices))
+        and not any(one < other for sets in choices for one, other in permutations(map(frozenset, sets), 2))
+    )
+
+
+def _have_equal_lengths(some: Iterable[Collection[object]], others: Iterable[Collection[object]]) -> bool:
+    return [*map(len, some)] == [*map(len, others)]
+
+
+def least_cost(choices: Choices, costs: Costs) -> float:
+    """Return a lower bound for the cost of every combination.
+
+    It holds as well for a combination that evicts pods, without its numbers.
+    """
+    whole = sum(min(map(costs.least_of, sets)) for sets in choices)
+    evicts = [[any(change.verb == "evict" for change in one) for one in sets] for sets in choices]
+    if not any(map(any, evicts)):
+        return whole
+    bare = [[costs.least_of([change for change in one if not is_numeric(change)]) for one in sets] for sets in choices]
+    further = min(
+        min(compress(prices, chosen)) - min(prices) for prices, chosen in zip(bare, evicts, strict=True) if any(chosen)
+    )
+    return min(whole, sum(map(min, bare)) + further)

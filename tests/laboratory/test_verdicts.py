@@ -16,7 +16,7 @@ from moorage.framework.explaining import TermsPlugin
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold
 from moorage.laboratory.refusals import funnel, groups
-from moorage.laboratory.verdicts import Stage, engine_view, verdicts_of_all
+from moorage.laboratory.verdicts import Stage, engine_view, is_accepted, verdicts_of_all
 from moorage.testing.answers import reserve, without_post_filter
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.scenarios import load_scenario
@@ -70,6 +70,13 @@ def is_first_refusal(wanted, held, profile):
 @given(clusters(), pods())
 def test_the_verdicts_agree_with_the_engine(cluster, pod):
     assert list(disagreements(PROFILE, pod, cluster.snapshot)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(clusters(), pods())
+def test_a_node_is_judged_alone_as_among_all(cluster, pod):
+    accepted = [is_accepted(PROFILE, pod, cluster.snapshot, row) for row in range(len(cluster.snapshot.table))]
+    assert accepted == verdicts_of_all(PROFILE, pod, cluster.snapshot).feasible.tolist()
 
 
 @settings(max_examples=40, deadline=None)

@@ -20,7 +20,8 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.changes import apply
 from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.moves import PodMoves, unplaced
-from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of, refusals_of
+from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of
+from moorage.laboratory.verdicts import is_accepted, judgements_of
 from moorage.printable import one_line
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
@@ -145,8 +146,9 @@ def check_move(move: Change, simulation: SimulatedCluster) -> None:
     """Raise InputError if a plugin refuses the node that a pod is to move to. The pod must be on no node."""
     pod = simulation.pod_named(move.target.removeprefix("pod/"))
     profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
-    row = simulation.scheduler.snapshot.table.row_of.get(str(move.new))
-    if pod is None or profile is None or row is None or not _open_rows(profile, unplaced(pod), simulation)[row]:
+    snapshot = simulation.scheduler.snapshot
+    row = snapshot.table.row_of.get(str(move.new))
+    if pod is None or profile is None or row is None or not is_accepted(profile, PodInfo(unplaced(pod)), snapshot, row):
         raise InputError(one_line(f"{move.target} does not fit on {move.new}"))
 
 
@@ -163,22 +165,18 @@ def _unplaced_if(obj: Object, target: str) -> Object:
 
 def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:
     """Return the names of the nodes that no plugin of a profile refuses, sorted."""
-    return names_of(_open_rows(profile, pod, simulation), simulation)
+    snapshot = simulation.scheduler.snapshot
+    open_rows = np.ones(len(snapshot.table), dtype=bool)
+    for one in judgements_of(profile, PodInfo(pod), snapshot):
+        if one.refuses_any:
+            open_rows &= ~one.refused
+    return names_of(open_rows, simulation)
 
 
 def names_of(rows: BoolArray, simulation: SimulatedCluster) -> tuple[str, ...]:
     """Return the names of the nodes on these rows, sorted."""
     nodes = simulation.scheduler.snapshot.table.nodes
     return tuple(sorted([nodes[row].metadata.name for row in np.flatnonzero(rows).tolist()]))
-
-
-def _open_rows(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> BoolArray:
-    """Return the rows that no plugin of a profile refuses; shape (rows,)."""
-    snapshot = simulation.scheduler.snapshot
-    open_rows = np.ones(len(snapshot.table), dtype=bool)
-    for refusal in refusals_of(profile, PodInfo(pod), snapshot):
-        open_rows &= ~refusal.rows
-    return open_rows
 
 
 def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:

@@ -34,7 +34,7 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "judgements_of", "verdicts_of_all"]
+__all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "is_accepted", "judgements_of", "verdicts_of_all"]
 
 
 class Stage(Enum):
@@ -80,6 +80,11 @@ class Judgement:
         """The rows that the plugin refuses; shape (rows,)."""
         return np.not_equal(self.given.ids, 0) if self.given is not None else self._any(one.rows for one in self.rejects)
 
+    @property
+    def refuses_any(self) -> bool:
+        """Whether the plugin refuses any row."""
+        return (self.given is not None or len(self.rejects) > 0) and bool(self.refused.any())
+
     @cached_property
     def unresolvable(self) -> BoolArray:
         """The rows that the plugin refuses and where eviction cannot help; shape (rows,)."""
@@ -116,7 +121,7 @@ class EveryVerdict:
     @cached_property
     def refusing(self) -> tuple[Judgement, ...]:
         """The judgements that refuse any node."""
-        return tuple(one for one in self.judgements if one.refused.any())
+        return tuple(one for one in self.judgements if one.refuses_any)
 
     @cached_property
     def feasible(self) -> BoolArray:
@@ -210,7 +215,16 @@ def judgements_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, found: Pre
     """
     asked = {step.name: _ask(step, pod, snapshot) for step in profile.at("preFilter")}
     yield from _before_filter(profile, asked, found, snapshot)
-    yield from (_filtered(step, asked, pod, snapshot) for step in profile.at("filter"))
+    yield from (_filtered(step, asked, pod, snapshot.nodes) for step in profile.at("filter"))
+
+
+def is_accepted(profile: Profile, pod: PodInfo, snapshot: Snapshot, row: int) -> bool:
+    """Return whether no judgement of ``judgements_of`` refuses a row. Filter judges this row alone."""
+    asked = {step.name: _ask(step, pod, snapshot) for step in profile.at("preFilter")}
+    if any(one.refused[row] for one in _before_filter(profile, asked, None, snapshot)):
+        return False
+    node = snapshot.nodes.at(row)
+    return not any(_filtered(step, asked, pod, node).refuses_any for step in profile.at("filter"))
 
 
 def engine_view(
@@ -285,17 +299,17 @@ def _error(step: Step, error: PluginError) -> Status:
     return Status(Code.ERROR, step.name, (str(error),))
 
 
-def _filtered(step: Step, asked: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Judgement:
-    """Run one Filter plugin alone over all nodes. It passes them all if its PreFilter skipped, rejected the pod or raised."""
+def _filtered(step: Step, asked: Mapping[str, Any], pod: PodInfo, nodes: NodeView) -> Judgement:
+    """Run one Filter plugin alone over a view. It passes them all if its PreFilter skipped, rejected the pod or raised."""
     answer = asked.get(step.name)
     if isinstance(answer, (Skip, Hold, PluginError)):
-        return Judgement(step.name, Stage.FILTER, snapshot.nodes, step.plugin, skips=isinstance(answer, Skip))
+        return Judgement(step.name, Stage.FILTER, nodes, step.plugin, skips=isinstance(answer, Skip))
     state = answer.state if isinstance(answer, Narrow) else answer
     try:
-        rejects = drained(step, state if step.name in asked else pod, snapshot.nodes)
+        rejects = drained(step, state if step.name in asked else pod, nodes)
     except PluginError as error:
-        return _on_all(step, Stage.FILTER, _error(step, error), snapshot, state)
-    return Judgement(step.name, Stage.FILTER, snapshot.nodes, step.plugin, state, rejects=rejects)
+        return _on_all(step, Stage.FILTER, _error(step, error), nodes.snapshot, state)
+    return Judgement(step.name, Stage.FILTER, nodes, step.plugin, state, rejects=rejects)
 
 
 def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -> Judgement | None:

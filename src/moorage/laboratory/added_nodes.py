@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 from typing import Any, Final
@@ -15,11 +15,14 @@ from moorage.framework.reuse import Scope
 from moorage.laboratory.changes import apply
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 
-__all__ = ["NodeKinds", "additions", "cluster_of", "judging_nodes_alone"]
+__all__ = ["FurtherNodes", "NodeKinds", "judging_nodes_alone"]
 
 _HOST: Final = "kubernetes.io/hostname"
 _CORDON: Final = "node.kubernetes.io/unschedulable"
+#: Maximum number of groups for which one more node is offered.
+MOST_GROUPS: Final = 32
 
 
 class NodeKinds:
@@ -32,6 +35,14 @@ class NodeKinds:
         self._nodes: list[Node] = []
         self._numbers: dict[Any, int] = {}
         self._first: list[str] = []
+        self._further: FurtherNodes | None = None
+
+    def further(self) -> FurtherNodes:
+        """Return one more node of each group."""
+        names = self.first_names()
+        if self._further is None:
+            self._further = FurtherNodes(self._table, names)
+        return self._further
 
     def first_names(self) -> list[str]:
         """Return the first name of each group, sorted."""
@@ -48,7 +59,7 @@ class NodeKinds:
             known = first.get(kind)
             if known is None or name < known:
                 first[kind] = name
-        self._nodes, self._first = nodes.copy(), sorted(first.values())
+        self._nodes, self._first, self._further = nodes.copy(), sorted(first.values()), None
         return self._first
 
     def _row_of(self, node: Node) -> tuple[Node, str, int]:
@@ -61,29 +72,26 @@ def _kind_of(node: Node) -> Any:
     return tuple(labels.items()), tuple(taints), tuple(node.status.allocatable.items())
 
 
-def additions(snapshot: Snapshot, names: Iterable[str]) -> list[tuple[Change, Node]]:
-    """Return, for each of these nodes, the change that adds one like it, and the new node; names in use are left out."""
-    table = snapshot.table
-    found = []
-    for name in names:
-        change = Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")
-        if f"{name}-new" not in table.row_of:
-            found.append((change, _added(table.nodes[table.row_of[name]], change)))
-    return found
+class FurtherNodes:
+    """One more node like each of these, except where its name is in use.
 
+    ``nodes``        the change that adds each node, and the node
+    ``beside``       a cluster of these nodes, in order, without pods
+    ``is_complete``  False if there are so many that some are left out
+    """
 
-def _added(pattern: Node, change: Change) -> Node:
-    *_, node = apply([pattern], change)
-    assert isinstance(node, Node)
-    return node
-
-
-def cluster_of(nodes: Sequence[Node]) -> Snapshot:
-    """Return a cluster of these nodes, in order, without pods."""
-    state = ClusterState()
-    for node in nodes:
-        state.set_node(node)
-    return state.snapshot
+    def __init__(self, table: NodeTable, like: Sequence[str]) -> None:
+        self.is_complete = len(like) <= MOST_GROUPS
+        self.nodes: list[tuple[Change, Node]] = []
+        state = ClusterState()
+        for name in like[:MOST_GROUPS]:
+            change = Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")
+            if f"{name}-new" not in table.row_of:
+                *_, node = apply([table.nodes[table.row_of[name]]], change)
+                assert isinstance(node, Node)
+                self.nodes.append((change, node))
+                state.set_node(node)
+        self.beside = state.snapshot
 
 
 def judging_nodes_alone(profile: Profile, pod: PodInfo) -> Profile:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from moorage.framework.changes import Change, Remedies
 from moorage.framework.profile import Profile
-from moorage.laboratory.added_nodes import NodeKinds, additions, cluster_of, judging_nodes_alone
+from moorage.laboratory.added_nodes import NodeKinds, judging_nodes_alone
 from moorage.laboratory.verdicts import Stage, judgements_of
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -33,8 +33,6 @@ FEW_NODES: Final = 64
 MOST_ALIKE: Final = 4
 #: Maximum number of combined sets of changes for one plugin.
 MOST_SETS: Final = 256
-#: Maximum number of groups for which one more node is offered.
-MOST_GROUPS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +70,7 @@ def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refu
     """Return the rows that each plugin refuses, including those that PreFilter rejects or leaves out."""
     found: dict[str, Refusal] = {}
     for one in judgements_of(profile, pod, snapshot):
-        if not one.refused.any():
+        if not one.refuses_any:
             continue
         before = found.get(one.name)
         state = pod if one.state is None else one.state
@@ -139,17 +137,15 @@ def _new_nodes(profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]
 
     Constraints that would refuse the pod even on the new node, such as a taint, have to be lifted as well.
     """
-    names = snapshot.index(NodeKinds).first_names()
-    if len(names) > MOST_GROUPS:
+    added = snapshot.index(NodeKinds).further()
+    if not added.is_complete:
         cut.add("nodes")
-    added = additions(snapshot, names[:MOST_GROUPS])
-    if not added:
+    if not added.nodes:
         return
-    beside = cluster_of([node for _, node in added])
-    refusals = refusals_of(judging_nodes_alone(profile, pod), pod, beside)
+    refusals = refusals_of(judging_nodes_alone(profile, pod), pod, added.beside)
     ready: list[ChangeSet] = []
-    for row, (change, node) in enumerate(added):
-        lifted = tuple(_constraints(refusals, row, profile, pod, beside, cut))
+    for row, (change, node) in enumerate(added.nodes):
+        lifted = tuple(_constraints(refusals, row, profile, pod, added.beside, cut))
         if lifted:
             yield NodeOffers(node.name, ((frozenset([change]),), *lifted))
         else:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 import moorage
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.search_scope import SearchScope
 from moorage.errors import InputError
 from moorage.laboratory.changes import apply_all
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.least_change import find_least_change
-from moorage.laboratory.moves import unplaced
+from moorage.laboratory.moves import PodMoves, off_its_node, unplaced
 from moorage.laboratory.trials import FreshTrials
+from moorage.plugins.evictions import evict
+from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 from tests.laboratory.brute_force import NEW, random_cluster
+from tests.laboratory.random_world import World
 
 HOST = "kubernetes.io/hostname"
 
@@ -49,6 +55,25 @@ def test_a_pod_moves_to_where_it_fits():
 def test_a_pod_that_fits_nowhere_else_does_not_move():
     cluster = moorage.Cluster.from_objects(node("n1"), node("n2", "1"), asking("old", "2", "n1"), asking("new", "3"))
     assert not any("move" in text for _, _, text in lines(cluster.least_change("new", may=["cluster"], alternatives=9)))
+
+
+def places_of_moves(cluster):
+    """Yield for each placed pod without volumes the node that it would move to, and the one that a cycle chooses for it."""
+    snapshot, profile = cluster.snapshot, cluster.scheduler.profiles["default-scheduler"]
+    for pod in [pod for pod in snapshot.pods() if pod.volumes is None]:
+        row = snapshot.table.row_of[snapshot.where(pod.uid)]
+        moved = PodMoves(profile, snapshot).instead_of([evict(pod, snapshot.table.nodes[row].name)])
+        others = SearchScope(np.delete(np.arange(len(snapshot.table)), row), post_filter=False)
+        with off_its_node(snapshot.table, row, pod):
+            cycle = Cycle(by_class=False, nominated_first=False, errors_end=False)
+            node = cycle.decide(profile, PodInfo(unplaced(pod.pod)), snapshot, {}, others).node
+        yield [one.new for one in moved if one.verb == "move"], [] if node is None else [node]
+
+
+def test_a_pod_moves_to_the_node_that_a_cycle_chooses():
+    places = [place for seed in range(8) for place in places_of_moves(World(seed).cluster())]
+    assert sum(bool(cycle) for _, cycle in places) > 20
+    assert [move for move, _ in places] == [cycle for _, cycle in places]
 
 
 def test_two_pods_do_not_move_to_a_place_for_one():

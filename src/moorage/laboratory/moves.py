@@ -11,12 +11,18 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.node_verdicts import close_refused
 from moorage.cycle.search_scope import SearchScope
+from moorage.cycle.ties import draw
+from moorage.errors import PluginError
 from moorage.framework.changes import Change
+from moorage.framework.plugin_runner import run_pre_filter, run_score
+from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import FewRows
 
 __all__ = ["PodMoves", "off_its_node", "unplaced"]
 
@@ -50,11 +56,36 @@ class PodMoves:
             return None
         if held.spec.scheduler_name != self.profile.scheduler_name:
             return None
-        others = SearchScope(np.delete(np.arange(len(table)), row), post_filter=False)
         with off_its_node(table, row, held):
-            cycle = Cycle(0, by_class=False, nominated_first=False, errors_end=False)
-            node = cycle.decide(self.profile, PodInfo(unplaced(held.pod)), self.snapshot, {}, others).node
+            node = self._chosen(PodInfo(unplaced(held.pod)), row)
         return None if node is None else Change("cluster", "move", eviction.target, "nodeName", old, node)
+
+    def _chosen(self, pod: PodInfo, row: int) -> str | None:
+        """Return the node that the scheduler would choose for a pod if it could not use the node on this row."""
+        try:
+            found = run_pre_filter(self.profile, pod, self.snapshot)
+            if found.refused is None and found.nodes is None and not self.profile.percentage_of_nodes_to_score:
+                return self._chosen_of_all(pod, row, found)
+        except PluginError:  # the cycle tells apart which errors end the search
+            pass
+        cycle = Cycle(0, by_class=False, nominated_first=False, errors_end=False)
+        others = SearchScope(np.delete(np.arange(len(self.snapshot.table)), row), post_filter=False)
+        return cycle.decide(self.profile, pod, self.snapshot, {}, others).node
+
+    def _chosen_of_all(self, pod: PodInfo, row: int, found: PreFiltered) -> str | None:
+        """Do the same if PreFilter leaves all nodes and Filter judges them all, in less time than a cycle needs.
+
+        Raises  PluginError if a plugin fails or cannot judge a node
+        """
+        table = self.snapshot.table
+        open_rows = np.ones(len(table), dtype=bool)
+        steps = (step for step in self.profile.at("filter") if step.name not in found.skipped)
+        close_refused(open_rows, steps, found.states, pod, self.snapshot.nodes)
+        open_rows[row] = False
+        rows = np.flatnonzero(open_rows)
+        if len(rows) > 1 and self.profile.at("score"):
+            rows = run_score(self.profile, found, pod, FewRows(self.snapshot, rows)).best()
+        return table.nodes[draw(table, rows, pod.uid, 0)].name if len(rows) else None
 
 
 @contextmanager

@@ -173,7 +173,7 @@ class EventHandlers:
     def _node_changed(self, node: Node, *, deleted: bool) -> None:
         old = self._cluster.remove_node(node.name) if deleted else self._cluster.set_node(node)
         new = None if deleted else node
-        if old is not None or new is not None:
+        if (old is not None or new is not None) and self._queue.heeds_events:
             self._wake(node_events(old, new, self._state.gates), old, new)
 
     def _wake(self, events: Iterable[ClusterEvent], old: object, new: object) -> None:

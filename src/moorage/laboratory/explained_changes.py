@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import count
 from typing import Final
 
 from msgspec import Struct
@@ -46,7 +47,7 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
         trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
         is_late=limits.is_late,
     )  # fmt: skip
-    at = {name: index for index, name in enumerate(explanation.nodes)}
+    at = dict(zip(explanation.nodes, count(), strict=False))
     changes = tuple(_report(one, at) for one in answers.remedies)
     groups = _ranked(explanation, changes)
     return replace(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace as with_fields
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
@@ -206,6 +205,8 @@ class ObjectEdits:
         daemons = any(isinstance(obj, DaemonSet) for obj in self._inventory.aside.values())
         if makes_pods or (daemons and any(isinstance(obj, Node) for obj in objects)):
             return self._expanded(objects)
+        if all(isinstance(obj, Node) for obj in objects):  # admission changes no nodes
+            return objects
         around = [obj for obj in present_policies(self._inventory) if self._is_other(obj, objects)]
         admitted = admit(cluster_input([*around, *objects]))
         known = {id(obj) for obj in around}
@@ -259,7 +260,7 @@ def present_policies(inventory: Inventory) -> Iterator[Object]:
 def _objects(cluster: ClusterInput) -> list[Object]:
     """Return every object of a cluster, first those that the scheduler does not read."""
     aside = [obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot)]
-    return [*aside, *objects_of(with_fields(cluster))]
+    return [*aside, *objects_of(cluster)]
 
 
 #: An edit of any kind: ``deployment/web replicas=3``, but not a path or a document.

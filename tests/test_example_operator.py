@@ -22,13 +22,16 @@ FLEETS = ("shop.example.com", "v1", "default", "fleets")
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A running cluster; yields its kubeconfig."""
+    """A running cluster with the operator's definition, which kopf would miss while it starts; yields its kubeconfig."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MOORAGE_HOME": str(tmp_path)}
     started = subprocess.Popen(
         [sys.executable, "-m", "moorage", "up", "--nodes", "2", "--no-ui"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True,
     )  # fmt: skip
     assert any(line.startswith("Ctrl-C") for line in started.stdout)
+    client = kubernetes.config.new_client_from_config(str(tmp_path / "kubeconfig"))
+    definition = yaml.safe_load((EXAMPLE / "definition.yaml").read_text())
+    kubernetes.client.ApiextensionsV1Api(client).create_custom_resource_definition(definition)
     yield tmp_path / "kubeconfig"
     started.send_signal(signal.SIGINT)
     started.communicate(timeout=60)
@@ -60,8 +63,6 @@ def until(ask, log, seconds=60):
 def test_the_operator_creates_scales_counts_and_lets_go(cluster, operator):
     client = kubernetes.config.new_client_from_config(str(cluster))
     api, core = kubernetes.client.CustomObjectsApi(client), kubernetes.client.CoreV1Api(client)
-    definitions = kubernetes.client.ApiextensionsV1Api(client)
-    definitions.create_custom_resource_definition(yaml.safe_load((EXAMPLE / "definition.yaml").read_text()))
     api.create_namespaced_custom_object(*FLEETS, yaml.safe_load((EXAMPLE / "fleet.yaml").read_text()))
 
     def fleet():

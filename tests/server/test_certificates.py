@@ -285,11 +285,11 @@ def test_a_client_certificate_opens_protected_paths(tmp_path):
 
 
 async def _gone_after(port, tls, send):
-    """Connect, send something, and say whether the server then closes the connection within two seconds."""
+    """Connect, send something, and say whether the server then closes the connection before its usual patience of 10 s."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     writer.write(send)
     try:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(8):
             return await reader.read() == b""
     except (ConnectionError, ssl.SSLError):
         return True
@@ -311,7 +311,7 @@ def test_slow_clients_are_disconnected(shakes_hands, send):
     async def main():
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-        async with served(ServingTls(TlsRules(), pair(*issued("server"))), patience_s=0.1) as port:
+        async with served(ServingTls(TlsRules(), pair(*issued("server"))), patience_s=0.2) as port:
             return await _gone_after(port, client if shakes_hands else None, send)
 
     assert asyncio.run(main())

@@ -15,7 +15,7 @@ import pytest
 
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from tests.ports import reserve_port
-from tests.regressions.processes import FAST, LEASE_S, SLACK_S, START_S, Proxy, in_place
+from tests.regressions.processes import FAST, FASTER, LEASE_S, SLACK_S, START_S, Proxy, in_place
 
 pytestmark = pytest.mark.slow
 
@@ -253,9 +253,10 @@ def test_f37_f26_a_loop_that_is_blocked_renews_no_lease_fails_its_probes_and_end
         leader, first = await deadly(place, tmp_path, LEASE_S + 5, f"--secure-port={port}", "--bind-address=127.0.0.1")
         assert await livez(port, SLACK_S) == 200
         place.world.pod("blocks")
-        await asyncio.sleep(0.5)
-        probes = [await livez(port, 1.0), await livez(port, 1.0)]
-        assert (probes, leader.returncode) == ([0, 0], None)
+        async with asyncio.timeout(SLACK_S):
+            while await livez(port, 1.0):
+                await asyncio.sleep(0.02)
+        assert (await livez(port, 1.0), leader.returncode) == (0, None)
         await place.bound("blocks", within_s=LEASE_S + SLACK_S)
         assert place.holder() not in {"", first}
         assert await asyncio.wait_for(leader.wait(), LEASE_S + SLACK_S) == 1
@@ -295,7 +296,7 @@ def contenders(place):
 async def always(place, port):
     """Keep a scheduler running: it may give up its lease, as it must when it cannot renew it, and is then restarted."""
     while True:
-        process = await place.scheduler(*FAST, port=port)
+        process = await place.scheduler(*FASTER, port=port)
         await process.wait()
         assert (process.returncode, "Leaderelection lost" in process.log.read_text()) == (1, True)
 
@@ -316,7 +317,7 @@ def test_f40_under_cpu_contention_only_the_leader_binds(niceness, tmp_path):
             names = []
             async with busy_neighbours():
                 begin = time.monotonic()
-                while time.monotonic() - begin < LEASE_S:
+                while time.monotonic() - begin < 3.0:
                     names.append(f"p{len(names)}")
                     place.world.pod(names[-1], cpu="10m")
                     await asyncio.sleep(0.05)

@@ -121,7 +121,7 @@ def test_a_kind_that_is_not_served_is_logged_once_and_blocks_nothing(tmp_path):
     async def main():
         async with starting(a_store(), tmp_path, a_scheduler(Confused)) as (said, ready):
             await asyncio.wait_for(ready.wait(), 60)
-            return list(said)
+            return [line for line in said if not line.startswith("Still waiting")]  # as a busy machine may say
 
     assert asyncio.run(main()) == [
         "a plugin names the invalid kind rockets; use the form plural.version.group",

@@ -154,7 +154,7 @@ def pod(name, cpu="1", **more):
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"phase": "Pending"}}
 
 
-async def until(condition, seconds=15.0):
+async def until(condition, seconds=60.0):
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)

@@ -101,7 +101,7 @@ async def get(rest, name):
     return json.loads(await rest.send("GET", f"/api/v1/namespaces/default/pods/{name}"))
 
 
-async def until(ask, reports, seconds=20.0):
+async def until(ask, reports, seconds=60.0):
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -132,6 +132,13 @@ def test_pods_are_placed_explained_and_preempted():
                 low = await get(rest, "low")
                 return low if low["metadata"].get("deletionTimestamp") else None
 
+            async def nominated_to():
+                return (await get(rest, "high"))["status"].get("nominatedNodeName")
+
+            async def told():
+                events = json.loads(await rest.get("/apis/events.k8s.io/v1/namespaces/default/events"))["items"]
+                return events if len({event["reason"] for event in events}) == 3 else None
+
             async def replaced():
                 return (await get(rest, "high"))["spec"].get("nodeName")
 
@@ -139,16 +146,16 @@ def test_pods_are_placed_explained_and_preempted():
             conditions = await until(explained, rest.reports)
             await make_pod(rest, "high", cpu="2", priorityClassName="high")
             victim = await until(marked, rest.reports)
-            nominated = (await get(rest, "high"))["status"].get("nominatedNodeName")
+            nominated = await until(nominated_to, rest.reports)
             options = json.dumps({"gracePeriodSeconds": 0}).encode()
             await rest.send("DELETE", "/api/v1/namespaces/default/pods/low", options)
             assert await until(replaced, rest.reports) == "n1"
             with pytest.raises(ClusterError):
                 await get(rest, "low")
-            listing = json.loads(await rest.get("/apis/events.k8s.io/v1/namespaces/default/events"))
+            events = await until(told, rest.reports)
             lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
             metrics = (await rest.get("/metrics")).decode()
-            return conditions, victim, nominated, listing["items"], json.loads(await rest.get(lease)), metrics
+            return conditions, victim, nominated, events, json.loads(await rest.get(lease)), metrics
 
     conditions, victim, nominated, events, lease, metrics = asyncio.run(main())
     assert 'verb="CREATE",group="",resource="pods/binding",code="201"' in metrics

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -39,11 +41,20 @@ def test_a_full_disk_is_reported(start):
     assert running.stderr.read() == b"error: the output cannot be written: No space left on device\n"
 
 
+def unread(pipe):
+    """Return how many bytes of a pipe were not read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 def test_interrupting(start):
     running = start("simulate", "-f", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     running.stdin.write(b"apiVersion: v1\n")
     running.stdin.flush()
-    time.sleep(2)  # it waits for the rest of its input
+    until = time.monotonic() + 60
+    while unread(running.stdin):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(0.2)  # it waits for the rest of its input
     running.send_signal(signal.SIGINT)
     assert running.wait(30) == 130
     assert running.stdout.read() == b""

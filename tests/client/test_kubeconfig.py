@@ -407,7 +407,7 @@ def runs(pid):
 
 @pytest.mark.slow
 def test_a_hanging_exec_plugin_is_killed_with_its_children(monkeypatch, tmp_path):
-    monkeypatch.setattr("moorage.client.credentials._EXEC_S", 0.5)
+    monkeypatch.setattr("moorage.client.credentials._EXEC_S", 2.0)
     with pytest.raises(InputError, match="did not end within"):
         asyncio.run(run_program(["sh", "-c", f"sleep 60 & echo $! > {tmp_path / 'pid'}; wait"], os.environ))
     assert not runs((tmp_path / "pid").read_text().strip())

@@ -71,7 +71,7 @@ class Terminals:
         with log.open("w") as out:
             command = [sys.executable, "-u", "-P", "-m", *words]
             self.running.append(subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out, stderr=out))
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not tells(promised, log.read_text()):
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.1)
@@ -85,7 +85,7 @@ class Terminals:
     def end(self):
         for one in reversed(self.running):
             one.send_signal(signal.SIGINT)
-            one.wait(20)
+            one.wait(60)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def kubectl(tmp_path_factory):
     ask.home = home
     yield ask
     cluster.send_signal(signal.SIGINT)
-    cluster.communicate(timeout=20)
+    cluster.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ class Scheduler:
     def end(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def start(tmp_path, kubectl, pick):
         one.end()
 
 
-def until(ask, scheduler, seconds=30):
+def until(ask, scheduler, seconds=60):
     end = time.monotonic() + seconds
     while not (found := ask()):
         assert time.monotonic() < end, scheduler.log.read_text()

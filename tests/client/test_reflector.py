@@ -175,7 +175,7 @@ async def following(server, resource=NODES, **how):
     follower, reports = Follower(), []
     clock = asyncio.get_running_loop().time
     reflector = Reflector(resource, server, follower, clock=clock, rng=random.Random(7), report=reports.append, **how)
-    follower.reports, follower.synced = reports, reflector.synced
+    follower.reports, follower.synced, follower.reflector = reports, reflector.synced, reflector
     task = asyncio.create_task(reflector.run())
     try:
         yield follower
@@ -532,6 +532,45 @@ def test_an_object_recreated_under_its_name_is_delivered_as_deleted_and_new():
             return follower.facts
 
     assert run_virtually(main()) == [("Seen", "a", "a-uid"), ("Gone", "a", "a-uid"), ("Seen", "a", "second")]
+
+
+def test_changes_since_the_last_call_come_with_new_objects_in_their_order():
+    async def main():
+        server = Server()
+        for name in "abc":
+            server.put(name)
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            taken = []
+
+            async def take():
+                await asyncio.sleep(1)
+                changed = follower.reflector.changes()
+                taken.append([(name, obj and obj.metadata.uid) for name, obj in changed.items()])
+
+            await take()
+            await take()
+            server.put("d")
+            server.put("e")
+            server.put("d", x="1")
+            server.remove("a")
+            server.put("b", uid="second")
+            server.remove("c")
+            server.put("c", uid="last")
+            await take()
+            server.put("f")
+            server.remove("f")
+            await take()
+            follower.reflector.forget_changes()
+            await take()
+            return taken
+
+    first, nothing, changed, gone, everything = run_virtually(main())
+    assert first == [("a", "a-uid"), ("b", "b-uid"), ("c", "c-uid")]
+    assert nothing == []
+    assert changed == [("d", "d-uid"), ("e", "e-uid"), ("a", None), ("b", "second"), ("c", "last")]
+    assert gone == [("f", None)]
+    assert everything == [("d", "d-uid"), ("e", "e-uid"), ("b", "second"), ("c", "last")]
 
 
 def test_a_list_from_a_lagging_server_is_rejected():

@@ -14,13 +14,31 @@ from tests.laboratory.brute_force import random_cluster
 from tests.laboratory.random_world import World
 
 
+class Copy(LiveCopy):
+    """A copy to which all objects can be reported each time."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self._reported = {}
+
+    def report_all(self, objects):
+        known = {(type(obj).__name__, obj.key): obj for obj in objects}
+        gone = dict.fromkeys(self._reported.keys() - known.keys())
+        changed = {key: obj for key, obj in known.items() if self._reported.get(key) is not obj}
+        self._reported = known
+        news = gone | changed
+        pods = {key: obj for key, obj in news.items() if key[0] == "Pod"}
+        self.report([{key: obj for key, obj in news.items() if key not in pods}, pods])
+
+
 def a_copy(cluster):
-    return LiveCopy(cluster.loaded, 0)
+    return Copy(cluster.loaded, 0)
 
 
 def found_in(cluster, pod, is_late=lambda: False, assumed=None, copy=None):
-    without = cluster.explain(pod, probes=0)
-    return (copy or a_copy(cluster)).with_changes(without, cluster.objects(), assumed or {}, is_late)
+    without, copy = cluster.explain(pod, probes=0), copy or a_copy(cluster)
+    copy.report_all(cluster.objects())
+    return copy.with_changes(without, assumed or {}, is_late)
 
 
 @pytest.mark.slow
@@ -115,6 +133,19 @@ def test_a_kept_copy_finds_what_a_new_one_finds(seed, made):
     assert len(made) == 1
 
 
+def test_reports_that_no_search_has_read_are_kept(made):
+    cluster = moorage.Cluster.from_objects(NODE, pod("big", 3), pod("first", 1))
+    kept, late = a_copy(cluster), a_copy(cluster)
+    late.report_all(cluster.objects())
+    steps = [cluster.schedule, lambda: cluster.add(pod("second", "500m")), lambda: cluster.remove("pod/default/first")]
+    for what in steps:
+        assert found_in(cluster, "big", copy=kept).changes
+        what()
+        late.report_all(cluster.objects())
+        late.report_all(cluster.objects())
+    assert found_in(cluster, "big", copy=late) == found_in(cluster, "big", copy=kept) == found_in(cluster, "big")
+
+
 def test_a_copy_is_made_again_if_a_node_comes_back_or_a_volume_changes(made):
     cluster = moorage.Cluster.from_objects(NODE, pod("first", 1), pod("big", 3))
     cluster.schedule()
@@ -128,7 +159,8 @@ def test_a_copy_is_made_again_if_a_node_comes_back_or_a_volume_changes(made):
     objects = cluster.objects()
     (node,) = (obj for obj in objects if obj.metadata.name == "n")
     without = cluster.explain("big", probes=0)
-    copy.with_changes(without, [obj for obj in objects if obj is not node], {}, lambda: False)
+    copy.report_all([obj for obj in objects if obj is not node])
+    copy.with_changes(without, {}, lambda: False)
     assert len(made) == 1
     assert found() == (1000, 2)
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {}}
@@ -158,7 +190,7 @@ def test_a_kept_copy_follows_pods_that_are_assumed(made):
 def test_a_copy_that_was_made_again_often_is_not_kept(made):
     cluster = moorage.Cluster.from_objects(NODE, pod("big", 3))
     frozen = []
-    copy = LiveCopy(cluster.loaded, 0, lambda: frozen.append(len(made)))
+    copy = Copy(cluster.loaded, 0, lambda: frozen.append(len(made)))
     for at in range(5):
         cluster.add(
             {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": f"c{at}"}, "provisioner": "x"}

@@ -1,10 +1,11 @@
 """``/debug/explain`` of ``moorage run``: the answers of ``moorage explain`` from the scheduler's own state.
 
-Each answer is computed on the event loop between two scheduling attempts. So that answers take a small part of its time, they
-run one at a time, and the next one starts only after ten times as long as the last one took. Another thread imports modules and
-encodes documents. It also searches for the least change, for a limited time, in a copy of the cluster that it makes for the
-first search and then keeps up to date (``moorage.laboratory.live_changes``); the next answer waits as long as that took. With
-``changes=0`` the search is left out. Answers whose search was left out or cut say so.
+The event loop computes what an answer needs of the scheduler's state, between two scheduling attempts. So that answers take a
+small part of its time, they run one at a time, and the next one starts only after ten times as long as the loop was held up.
+Another thread does the rest: it imports modules, puts the answer into words and encodes it. It also searches for the least
+change, for a limited time, in a copy of the cluster that it makes for the first search and then keeps up to date
+(``moorage.laboratory.live_changes``); the next answer waits as long as that took. With ``changes=0`` the search is left out.
+Answers whose search was left out or cut say so.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moorage.api.core import Pod
-from moorage.api.meta import Object
 from moorage.client.reflector import Reflector
 from moorage.config.scheduler_document import Loaded
 from moorage.framework.profile import Profile
@@ -26,11 +27,15 @@ from moorage.server.endpoints import Page
 from moorage.server.live import Live
 
 if TYPE_CHECKING:
+    from moorage.laboratory.explanation import Findings
     from moorage.laboratory.live_changes import LiveCopy
     from moorage.report.explanation import Explanation
 
-    #: What explains a pod, what notes that no changes were searched for, and the copy of the cluster for searches.
-    _Laboratory: TypeAlias = tuple[Callable[..., Explanation], Callable[[Explanation], Explanation], type[LiveCopy]]
+    #: What explains a pod, what returns whether changes may be searched for and what notes that none were, and the copy of the
+    #: cluster for searches.
+    _Laboratory: TypeAlias = tuple[
+        Callable[..., Findings], Callable[[Findings], bool], Callable[[Explanation], Explanation], type[LiveCopy]
+    ]
 
 __all__ = ["LiveExplainer"]
 
@@ -72,21 +77,19 @@ class LiveExplainer:
         self._waiting += 1
         try:
             async with self._turn:
-                found = await self._explained(query["pod"], searches=query.get("changes") != "0")
+                return await self._answered(query)
         finally:
             self._waiting -= 1
-        if isinstance(found, Page):
-            return found
-        return await asyncio.to_thread(_page, found, query.get("output", "json"))
 
-    async def _explained(self, key: str, *, searches: bool) -> Explanation | Page:
+    async def _answered(self, query: Mapping[str, str]) -> Page:
         """Compute the answer after the pause that follows the last one."""
         await asyncio.sleep(max(0.0, self._free_at - self._clock()))
-        if self._laboratory is None:  # a loop that was just busy takes some milliseconds to hear from a thread
+        if self._laboratory is None:
             self._laboratory = await asyncio.to_thread(_loaded)
-        explain, unsearched, copy = self._laboratory
+        explain, may_change, unsearched, copy = self._laboratory
         if self._live.not_synced:
             return Page(f"not all kinds are listed yet: {', '.join(self._live.not_synced)}\n", status=503)
+        key, output = query["pod"], query.get("output", "json")
         pod = self._pod(key if "/" in key else f"default/{key}")
         if pod is None:
             return Page(f"pod {one_line(key)} not found\n", status=404)
@@ -94,32 +97,30 @@ class LiveExplainer:
         notes = () if self._live.leads else (_STANDBY,)
         taken_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         scheduler = self._live.loop.scheduler
-        found: Explanation = explain(scheduler, self._profiles, pod, taken_at=taken_at, notes=notes)
-        if not searches:
+        found = explain(scheduler, self._profiles, pod, taken_at=taken_at, notes=notes)
+        if query.get("changes") == "0" or not may_change(found):
             self._rest(began)
-            return unsearched(found)
-        objects = [obj for one in self._live.reflectors if isinstance(one, Reflector) for obj in one.objects()]
-        assumed = dict(scheduler.cluster.assumed)
-        self._rest(began)
+            return await asyncio.to_thread(lambda: _page(unsearched(found.finished()), output))
         if self._copy is None:
             self._copy = copy(self._loaded, scheduler.cycle.seed, gc.freeze)
-        return await self._with_changes(self._copy, found, objects, assumed)
+        self._copy.report([one.changes() for one in self._reflectors()])
+        search = partial(self._copy.with_changes, assumed=dict(scheduler.cluster.assumed))
+        self._rest(began)
+        return await self._searched(lambda is_late: _page(search(found.finished(), is_late=is_late), output))
 
     def _rest(self, began: float) -> None:
         """Let the next answer wait for a multiple of the time that this one has held up the loop."""
         ended = self._clock()
         self._free_at = ended + _REST * (ended - began)
 
-    async def _with_changes(
-        self, copy: LiveCopy, found: Explanation, objects: Sequence[Object], assumed: Mapping[str, str]
-    ) -> Explanation:
-        """Search for changes in another thread, with the objects as they were when the pod was explained."""
+    async def _searched(self, page: Callable[[Callable[[], bool]], Page]) -> Page:
+        """Compute a page with changes in another thread, with the objects as they were when the pod was explained."""
         if self._ending is not None:
             self._ending.cancel()
         began = self._clock()
         until = began + _SEARCH_S
         try:
-            return await asyncio.to_thread(copy.with_changes, found, objects, assumed, lambda: self._clock() > until)
+            return await asyncio.to_thread(page, lambda: self._clock() > until)
         finally:
             ended = self._clock()
             self._free_at = max(self._free_at, ended + (ended - began))
@@ -128,13 +129,16 @@ class LiveExplainer:
     def _end_copy(self) -> None:
         """Release the copy if no one has asked for changes for a while."""
         copy, self._copy = self._copy, None
+        for one in self._reflectors():
+            one.forget_changes()
         if copy is not None:
             asyncio.get_running_loop().run_in_executor(None, _released, copy)
 
+    def _reflectors(self) -> Iterator[Reflector[Any]]:
+        return (one for one in self._live.reflectors if isinstance(one, Reflector))
+
     def _pod(self, key: str) -> Pod | None:
-        pods: Any = next(
-            (one for one in self._live.reflectors if isinstance(one, Reflector) and one.resource.type is Pod), None
-        )
+        pods: Reflector[Any] | None = next((one for one in self._reflectors() if one.resource.type is Pod), None)
         return None if pods is None else pods.get(key)
 
 
@@ -149,9 +153,9 @@ def _fault(query: Mapping[str, str]) -> str:
 def _loaded() -> _Laboratory:
     """Load the laboratory, which scheduling does without."""
     from moorage.laboratory.live_changes import LiveCopy
-    from moorage.laboratory.live_explanation import explain_live, unsearched
+    from moorage.laboratory.live_explanation import explain_live, may_change, unsearched
 
-    return explain_live, unsearched, LiveCopy
+    return explain_live, may_change, unsearched, LiveCopy
 
 
 def _released(copy: LiveCopy) -> None:

@@ -112,6 +112,8 @@ class Reflector(Generic[T]):
         #: Called after each change of a known object: its key, and the object or None.
         self.on_change: Callable[[str, T | None], None] | None = None
         self._known: dict[str, T] = {}
+        #: The keys of objects that changed since ``changes`` was called; None if it was not.
+        self._changed: dict[str, None] | None = None
         self._version = ""
         self._must_list = True
         #: True while an older version of the kind is used.
@@ -135,9 +137,17 @@ class Reflector(Generic[T]):
         """Return the last known version of an object, by ``namespace/name``; None if there is none."""
         return self._known.get(key)
 
-    def objects(self) -> list[T]:
-        """Return the last known version of every object."""
-        return list(self._known.values())
+    def changes(self) -> dict[str, T | None]:
+        """Return the objects that changed since the last call, by key, None for those that are gone; first all objects.
+
+        New objects are in the order in which they came. The keys of changed objects are kept until ``forget_changes``.
+        """
+        changed, self._changed = self._changed, {}
+        return {**self._known} if changed is None else {key: self._known.get(key) for key in changed}
+
+    def forget_changes(self) -> None:
+        """Let the next call of ``changes`` return all objects."""
+        self._changed = None
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -361,6 +371,10 @@ class Reflector(Generic[T]):
 
     def _seen(self, key: str, obj: T) -> Seen:
         """Record an object, and return the fact about it."""
+        if self._changed is not None:
+            if key not in self._known:
+                self._changed.pop(key, None)  # an object that came again is the last one
+            self._changed[key] = None
         self._known[key] = obj
         if self.on_change is not None:
             self.on_change(key, obj)
@@ -369,6 +383,8 @@ class Reflector(Generic[T]):
     def _deleted(self, key: str, obj: T) -> Gone:
         """Record a deletion, and return the fact about it."""
         self._known.pop(key, None)
+        if self._changed is not None:
+            self._changed[key] = None
         if self.on_change is not None:
             self.on_change(key, None)
         if self._raw_objects is not None:

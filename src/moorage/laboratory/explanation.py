@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,13 +20,14 @@ from moorage.laboratory.misspelt import closest_names
 from moorage.laboratory.moments import Moment
 from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.pod_state import standing_of, standing_without_attempt
-from moorage.laboratory.preemption_report import preemption_of
+from moorage.laboratory.preemption_report import find_preemption, preemption_of
 from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.laboratory.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
 from moorage.laboratory.verdicts import Constraint, EveryVerdict, verdicts_of_all
 from moorage.laboratory.without_node import choice_without
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
+from moorage.report.preemption_values import PreemptionReport
 from moorage.report.score_values import ScoreReport
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
@@ -35,7 +36,7 @@ from moorage.wording import counted, some
 if TYPE_CHECKING:  # a live scheduler explains without a simulator
     from moorage.simulator.simulation import PodRecord
 
-__all__ = ["Subject", "explain_bound", "explain_now", "explain_pending", "explain_untried"]
+__all__ = ["Findings", "Subject", "explain_bound", "explain_now", "explain_pending", "explain_untried", "find_now"]
 
 
 @dataclass
@@ -98,14 +99,33 @@ def explain_untried(request: ExplainRequest, standing: PodStanding) -> Explanati
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """An explanation without its report on preemption. ``preemption`` makes the report; it reads no state of the engine."""
+
+    explanation: Explanation
+    preemption: Callable[[], PreemptionReport | None] | None = None
+
+    def finished(self) -> Explanation:
+        """Return the whole explanation. Any thread may call this, and the engine may go on meanwhile."""
+        if self.preemption is None:
+            return self.explanation
+        return with_fields(self.explanation, preemption=self.preemption())
+
+
 def explain_now(state: ExplainedState, subject: Subject, record: PodRecord | None = None) -> Explanation:
     """Return the explanation of a pod in the present state, without its earlier decisions."""
+    return find_now(state, subject, record).finished()
+
+
+def find_now(state: ExplainedState, subject: Subject, record: PodRecord | None = None) -> Findings:
+    """Return all that the explanation of a pod in the present state needs of that state."""
     outside = standing_without_attempt(subject.pod, state.profiles)
     if outside is not None:
-        return explain_untried(subject.request, outside)
+        return Findings(explain_untried(subject.request, outside))
     if subject.pod.spec.node_name:
-        return explain_bound(state, subject)
-    return explain_pending(state, subject, record)
+        return Findings(explain_bound(state, subject))
+    return _find_pending(state, subject, record)
 
 
 def explain_bound(state: ExplainedState, subject: Subject) -> Explanation:
@@ -167,13 +187,17 @@ def _scored_now(state: ExplainedState, profile: Profile, pod: PodInfo, judged: E
 
 def explain_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Explanation:
     """Return the explanation of a pod that was pending: from its decision if it was placed, else from the present state."""
+    return _find_pending(state, subject, record).finished()
+
+
+def _find_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Findings:
     if record is not None and record.node and subject.placed:
-        return _placed(subject, record)
+        return Findings(_placed(subject, record))
     pod = PodInfo(record.pod if record is not None else subject.pod)
     scheduler = state.scheduler
     outside = standing_without_attempt(pod.pod, state.profiles)
     if outside is not None:
-        return explain_untried(subject.request, outside)
+        return Findings(explain_untried(subject.request, outside))
     with without(scheduler.cluster, pod.uid):
         return _pending(state, subject, pod, record)
 
@@ -192,7 +216,7 @@ def without(cluster: ClusterState, uid: str) -> Iterator[None]:
         yield
 
 
-def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodRecord | None) -> Explanation:
+def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodRecord | None) -> Findings:
     scheduler, profile = state.scheduler, state.profiles[pod.spec.scheduler_name]
     nominated = scheduler.queue.nominated
     judged = verdicts_of_all(profile, pod, scheduler.snapshot, nominated)
@@ -200,24 +224,25 @@ def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodR
         judged = with_extenders(judged, scheduler.cycle.extenders, scheduler.cycle.whole, state.ask)
     standing = standing_of(state, pod, judged)
     if judged.feasible.any() and standing.name in {"active", "unschedulable"}:
-        return _fits_now(state, subject, pod, judged, standing)
+        return Findings(_fits_now(state, subject, pod, judged, standing))
     families = all_conflicts(judged)
     decisive = eligible_conflict(judged) or (families[0] if families else frozenset())
     order = list(judged.constraints)
     why = _why_pending(standing, judged, sorted(decisive, key=order.index))
-    return Explanation(
+    explanation = Explanation(
         request=subject.request,
         outcome="gated" if standing.name == "gated" else "pending",
         summary=f"{subject.request.pod} is {'gated' if standing.name == 'gated' else 'pending'}: {why}.",
         standing=standing,
         conflicts=tuple(conflict_terms(judged, one) for one in families),
         eligible_conflict=conflict_terms(judged, decisive) if len(decisive) > 1 else (),
-        preemption=None if standing.name == "gated" else preemption_of(profile, pod, scheduler.snapshot, nominated),
         message=_message(state, pod.pod, record),
         proof=Proof("exhaustive"),
         assumptions=_assumptions(state),
         **_judged_parts(judged),
     )
+    gated = standing.name == "gated"
+    return Findings(explanation, None if gated else find_preemption(profile, pod, scheduler.snapshot, nominated))
 
 
 def _assumptions(state: ExplainedState) -> tuple[Assumption, ...]:

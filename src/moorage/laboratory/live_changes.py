@@ -1,7 +1,7 @@
 """The least change for a pod of a live scheduler: it is searched for in a copy of the cluster, in another thread.
 
 The first search makes the copy. It is kept, and later searches only report to it the objects that changed since. The event loop
-only collects references to objects, which never change.
+only collects references to these objects, which never change themselves.
 
 When Python's cycle collector runs next, it would hold up all threads to look at the new copy. So the copy is frozen: the
 collector ignores it. That is possible a few times, because memory of cycles in earlier copies is then not freed either.
@@ -10,11 +10,10 @@ Further copies are released after their search.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count
-from operator import is_not
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -31,7 +30,10 @@ from moorage.laboratory.present import cluster_input, is_simulated
 from moorage.report.explanation import Explanation
 from moorage.simulator.simulate import Options
 
-__all__ = ["LiveCopy"]
+__all__ = ["LiveCopy", "Report"]
+
+#: What changed of each kind: objects by key, None for those that are gone. All reports have the same kinds in the same order.
+Report: TypeAlias = Sequence[Mapping[str, Object | None]]
 
 _LATE: Final = "the search for changes reached its time limit; moorage explain --live has none"
 #: Kinds whose changes are reported to the copy. In a copy, controllers of volumes and devices act at once, and may have decided
@@ -44,7 +46,7 @@ _MOST_KEPT: Final = 3
 
 
 class LiveCopy:
-    """A copy of a live cluster. Threads take turns. Extenders are not asked.
+    """A copy of a live cluster, as it was reported. Threads take turns. Extenders are not asked.
 
     ``on_made`` is called when a copy that is kept was made, before the collector may look at it.
     """
@@ -54,26 +56,30 @@ class LiveCopy:
         self._made = 0
         self._options = Options(seed=seed, skip_extenders=True, reconfigure=lambda _: loaded)
         self._cluster: Cluster | None = None
-        #: The objects that were reported.
-        self._objects: Sequence[Object] = ()
+        #: Reports that no search has read.
+        self._reports: deque[Report] = deque()
+        #: The objects of each kind that were reported and read, by key, in the order in which they came.
+        self._known: list[dict[str, Object]] = []
         #: Pods that are counted on a node that is not reported yet, by UID: the pod as reported, and on the node.
         self._assumed: dict[str, tuple[Pod, Pod]] = {}
         #: The names of nodes that were deleted, or that pods are on and that were not reported.
         self._lost: set[str] = set()
         self._facts = 0
 
-    def with_changes(
-        self, found: Explanation, objects: Sequence[Object], assumed: Mapping[str, str], is_late: Callable[[], bool]
-    ) -> Explanation:
+    def report(self, report: Report) -> None:
+        """Report new, changed and deleted objects of the API server; at first all. This may be called while a search runs."""
+        self._reports.append(report)
+
+    def with_changes(self, found: Explanation, assumed: Mapping[str, str], is_late: Callable[[], bool]) -> Explanation:
         """Return an explanation with the changes that would place its pod, if it may have any, until ``is_late``.
 
-        ``objects`` are those of the API server; ``assumed`` has the nodes of pods whose bindings it has not reported, by UID.
+        ``assumed`` has the nodes of pods whose bindings the API server has not reported, by UID.
         """
         if found.outcome not in CHANGEABLE:
             return found
         with self._turn, collector_paused():  # a collection holds up all threads
             try:
-                cluster = self._follow(objects, assumed)
+                cluster = self._follow(assumed)
                 trials = ClusterTrials(cluster, found.request.pod)
                 explained = with_changes(found, trials, cluster.present(), ChangeLimits(is_late=is_late))
             except BaseException:
@@ -92,19 +98,18 @@ class LiveCopy:
 
     def _drop(self) -> None:
         cluster, self._cluster = self._cluster, None
-        self._objects, self._assumed, self._lost, self._facts = (), {}, set(), 0
+        self._assumed, self._lost, self._facts = {}, set(), 0
         if cluster is not None:
             cluster.simulation.release()
 
     # -- following the cluster ------------------------------------------------------------------------------------------------
 
-    def _follow(self, objects: Sequence[Object], assumed: Mapping[str, str]) -> Cluster:
-        """Return the copy, in the state of these objects."""
-        fresh, gone = _difference(self._objects, objects)
+    def _follow(self, assumed: Mapping[str, str]) -> Cluster:
+        """Return the copy, in the state that was reported."""
+        fresh, gone = self._read()
         if self._cluster is None or not all(map(self._is_followed, [*fresh, *gone])):
-            return self._begin(objects, assumed)
+            return self._begin(assumed)
         facts = [*self._changes(fresh, gone), *self._assumptions(fresh, gone, assumed)]
-        self._objects = objects
         if facts:
             self._facts += len(facts)
             self._cluster.tell(facts)
@@ -114,9 +119,28 @@ class LiveCopy:
             self._cluster.shorten_history()
         return self._cluster
 
-    def _begin(self, objects: Sequence[Object], assumed: Mapping[str, str]) -> Cluster:
+    def _read(self) -> tuple[list[Object], list[Object]]:
+        """Read the reports. Return the objects that are new or changed, and those that they replace or that are gone."""
+        if not self._known and self._reports:
+            first = self._reports.popleft()
+            self._known = [{key: obj for key, obj in objects.items() if obj is not None} for objects in first]
+        before: list[dict[str, Object | None]] = [{} for _ in self._known]
+        while self._reports:
+            for known, objects, was in zip(self._known, self._reports.popleft(), before, strict=True):
+                for key, obj in objects.items():
+                    old = known.get(key)
+                    was.setdefault(key, old)
+                    if old is not None and (obj is None or obj.metadata.uid != old.metadata.uid):
+                        del known[key]
+                    if obj is not None:
+                        known[key] = obj
+        changed = [(old, known.get(key)) for known, was in zip(self._known, before, strict=True) for key, old in was.items()]
+        fresh = [now for old, now in changed if now is not None and now is not old]
+        return fresh, [old for old, now in changed if old is not None and now is not old]
+
+    def _begin(self, assumed: Mapping[str, str]) -> Cluster:
         self._drop()
-        self._objects = objects
+        objects = [obj for known in self._known for obj in known.values()]
         pods = [obj for obj in objects if isinstance(obj, Pod) and obj.metadata.uid in assumed and not obj.spec.node_name]
         self._assumed = {pod.metadata.uid: (pod, _on(pod, assumed[pod.metadata.uid])) for pod in pods}
         instead = {id(pod): placed for pod, placed in self._assumed.values()}
@@ -179,18 +203,6 @@ class LiveCopy:
             if uid not in self._assumed and known is not None and not known.spec.node_name:
                 self._assumed[uid] = known, _on(known, node)
                 yield Seen(self._assumed[uid][1])
-
-
-def _difference(before: Sequence[Object], now: Sequence[Object]) -> tuple[list[Object], list[Object]]:
-    """Return the objects that only the second sequence has, and those that only the first one has, each in its order.
-
-    Most objects have kept their places.
-    """
-    places = list(compress(count(), map(is_not, before, now)))
-    both = min(len(before), len(now))
-    old, new = [before[at] for at in places] + [*before[both:]], [now[at] for at in places] + [*now[both:]]
-    olds, news = set(map(id, old)), set(map(id, new))
-    return [obj for obj in new if id(obj) not in olds], [obj for obj in old if id(obj) not in news]
 
 
 def _on(pod: Pod, node: str) -> Pod:

@@ -1,4 +1,7 @@
-"""Explain a pod in the state of a live scheduler. Nothing changes, and no changes are searched for."""
+"""Explain a pod in the state of a live scheduler. Nothing changes, and no changes are searched for.
+
+What needs the state is found first, and another thread can do the rest.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.laboratory.explained_changes import CHANGEABLE
 from moorage.laboratory.explained_state import ExplainedState
-from moorage.laboratory.explanation import Subject, explain_now
+from moorage.laboratory.explanation import Findings, Subject, find_now
 from moorage.report.explanation import ExplainRequest, Explanation
 
-__all__ = ["explain_live", "unsearched"]
+__all__ = ["explain_live", "may_change", "unsearched"]
 
 #: Said by answers that could have changes.
 _UNSEARCHED: Final = "changes that would place the pod were not searched for; leave changes=0 out of the address"
@@ -23,15 +26,20 @@ _UNSEARCHED: Final = "changes that would place the pod were not searched for; le
 
 def explain_live(
     scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Pod, *, taken_at: str, notes: tuple[str, ...] = ()
-) -> Explanation:
-    """Return why a pod is pending or, if it has a node, where it would go if it were scheduled again now.
+) -> Findings:
+    """Find why a pod is pending or, if it has a node, where it would go if it were scheduled again now.
 
     ``profiles`` are used instead of the scheduler's own, which may record the time of each call.
     """
     request = ExplainRequest(
         pod=pod.key, release=scheduler.gates.release, seeds=(scheduler.cycle.seed,), taken_at=taken_at, notes=notes
     )
-    return explain_now(ExplainedState(scheduler, profiles, scheduler.now), Subject(request, pod))
+    return find_now(ExplainedState(scheduler, profiles, scheduler.now), Subject(request, pod))
+
+
+def may_change(found: Findings) -> bool:
+    """Return whether changes could be searched for, as the pod has no node."""
+    return found.explanation.outcome in CHANGEABLE
 
 
 def unsearched(found: Explanation) -> Explanation:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from moorage.cycle.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
+from moorage.laboratory.row_names import row_names
 from moorage.laboratory.verdicts import engine_view
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.report.preemption_values import PreemptionNode, PreemptionReport, VictimReport
@@ -28,7 +29,7 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted, some
 
-__all__ = ["preemption_of"]
+__all__ = ["find_preemption", "preemption_of"]
 
 #: How many candidates are described pod by pod.
 _DESCRIBED: Final = 3
@@ -38,19 +39,34 @@ _TRIED: Final = 1000
 
 def preemption_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> PreemptionReport | None:
     """Return what preemption would do for a pod that fits nowhere; None if the profile's PostFilter is not preemption."""
+    told = find_preemption(profile, pod, snapshot, nominated)
+    return None if told is None else told()
+
+
+def find_preemption(
+    profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated
+) -> Callable[[], PreemptionReport] | None:
+    """Find what ``preemption_of`` reports. The function that this returns makes the report, and reads no state."""
     plugin = next((step.plugin for step in profile.at("postFilter") if isinstance(step.plugin, DefaultPreemption)), None)
     if plugin is None:
         return None
     try:
         found, verdicts = engine_view(profile, pod, snapshot, nominated)
         attempt: Any = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
-        return _Story(plugin, attempt, profile, nominated).told()
+        return _Story(plugin, attempt, profile, nominated).found()
     except (PluginError, MoorageError):  # the verdicts show the error
         return None
 
 
+class _Described(NamedTuple):
+    """Why victims cannot stay, by their UIDs, and the names of the pods that stay, the most important first."""
+
+    short: Mapping[str, str]
+    spared: tuple[str, ...]
+
+
 class _Story:
-    """One failed attempt, and the search for victims over all nodes."""
+    """One failed attempt, and the search for victims over all nodes. Methods below "words" read no state of the engine."""
 
     def __init__(self, plugin: DefaultPreemption, attempt: Any, profile: Profile, nominated: Nominated) -> None:
         self.plugin = plugin
@@ -58,9 +74,11 @@ class _Story:
         self.profile = profile
         self.nominated = nominated
         self.table = attempt.snapshot.table
-        self.budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
+        self.names = row_names(self.table).names
+        self.held = tuple(attempt.snapshot.objects(PodDisruptionBudget).values())
+        self.budgets = Budgets(self.held)
 
-    def told(self) -> PreemptionReport:
+    def found(self) -> Callable[[], PreemptionReport]:
         attempt = self.attempt
         considered = self.plugin.search(attempt)
         may_help = self.plugin.may_help(attempt.pod, attempt.verdicts, attempt.snapshot)
@@ -70,16 +88,23 @@ class _Story:
         chosen = choose(considered.candidates) if considered.candidates else None
         not_eligible = self._not_eligible()
         looked_at = np.zeros(len(self.table), dtype=bool) if not_eligible else self._considered(considered)
-        nodes = self._nodes(everywhere, looked_at, _best(everywhere.candidates, chosen))
-        return PreemptionReport(
-            summary=self._summary(nodes, chosen, not_eligible),
-            nodes=nodes,
-            chosen=None if chosen is None or not_eligible else chosen.row,
-            decided_by="" if chosen is None or not_eligible else _decided_by(considered.candidates),
-            not_eligible=not_eligible,
-            reprieve=tuple(self._reprieved(chosen.row)) if chosen is not None else (),
-            lowest_priority=self.attempt.pod.priority if chosen is not None else self._lowest_priority(),
-        )
+        described = {one.row: self._described(one) for one in _best(everywhere.candidates, chosen)}
+        reprieve = tuple(other.key for other in self._order(chosen.row)) if chosen is not None else ()
+        lowest = attempt.pod.priority if chosen is not None else self._lowest_priority()
+
+        def told() -> PreemptionReport:
+            nodes = self._nodes(everywhere, looked_at, described)
+            return PreemptionReport(
+                summary=self._summary(nodes, chosen, not_eligible),
+                nodes=nodes,
+                chosen=None if chosen is None or not_eligible else chosen.row,
+                decided_by="" if chosen is None or not_eligible else _decided_by(considered.candidates),
+                not_eligible=not_eligible,
+                reprieve=reprieve,
+                lowest_priority=lowest,
+            )
+
+        return told
 
     def _considered(self, search: PreemptionSearch) -> BoolArray:
         """Return which rows the decision itself looked at; shape (rows,)."""
@@ -99,78 +124,34 @@ class _Story:
     def _not_eligible(self) -> str:
         return self.plugin.ineligible(self.attempt.pod, self.attempt)
 
-    # -- one node ---------------------------------------------------------------------------------------------------------
-
-    def _nodes(self, search: PreemptionSearch, considered: BoolArray, best: Sequence[Candidate]) -> tuple[PreemptionNode, ...]:
-        """Return the verdict of each row; rows with equal statuses share its words."""
-        found, own = search.verdicts, self.attempt.verdicts
-        both = found.ids.astype(np.int64) * len(own.statuses) + own.ids
-        _, first, kinds = np.unique(both, return_index=True, return_inverse=True)
-        words = [_verdict(found.statuses[found.ids[row]], own.statuses[own.ids[row]]) for row in first.tolist()]
-        of_row = [words[kind] for kind in kinds.tolist()]
-        nodes = [
-            PreemptionNode(row, verdict, seen, plugin, reason)
-            for row, ((verdict, plugin, reason), seen) in enumerate(zip(of_row, considered.tolist(), strict=True))
-        ]
-        described = {one.row for one in best}
-        for one in search.candidates:
-            nodes[one.row] = self._candidate(one, considered=bool(considered[one.row]), described=one.row in described)
-        return tuple(nodes)
-
-    def _candidate(self, one: Candidate, *, considered: bool, described: bool) -> PreemptionNode:
-        victims = one.victims
-        short = self._short_of(one) if described else {}
-        budgets = self._budgets_of(victims.exceeding) if victims.exceeding else {}
-        return PreemptionNode(
-            node=one.row,
-            verdict="candidate",
-            considered=considered,
-            victims=tuple(
-                [VictimReport(pod.key, pod.priority, budgets.get(pod.uid, ()), short.get(pod.uid, "")) for pod in victims.pods]
-            ),
-            spared=tuple(self._spared(one)) if described else (),
-            violations=victims.violations,
-            highest_priority=victims.pods[0].priority,
-            priority_sum=sum([pod.priority for pod in victims.pods]),
-            latest_start=victims.pods[0].status.start_time or "",
-        )
-
-    def _spared(self, one: Candidate) -> Iterator[str]:
-        """Yield the pods of lower priority that stay, the most important first."""
+    def _described(self, one: Candidate) -> _Described:
+        """Return what only the best candidates are described with."""
         gone = {pod.uid for pod in one.victims.pods}
-        lesser = [other for other in self.table.pods[one.row].values() if other.priority < self.attempt.pod.priority]
-        yield from (other.key for other in by_importance(lesser) if other.uid not in gone)
+        stay = tuple(other.key for other in by_importance(self._lesser(one.row)) if other.uid not in gone)
+        return _Described(self._short_of(one, gone), stay)
+
+    def _lesser(self, row: int) -> list[PodInfo]:
+        return [other for other in self.table.pods[row].values() if other.priority < self.attempt.pod.priority]
 
     def _order(self, row: int) -> list[PodInfo]:
         """Return the pods of lower priority in the order in which they are put back."""
-        lesser = [other for other in self.table.pods[row].values() if other.priority < self.attempt.pod.priority]
-        exceeding, others = self.budgets.split(by_importance(lesser))
+        exceeding, others = self.budgets.split(by_importance(self._lesser(row)))
         return [*exceeding, *others]
 
-    def _reprieved(self, row: int) -> Iterator[str]:
-        yield from (other.key for other in self._order(row))
-
-    def _short_of(self, one: Candidate) -> dict[str, str]:
+    def _short_of(self, one: Candidate, gone: Collection[str]) -> dict[str, str]:
         """Put the pods back as preemption does, and return the missing resources for each pod that cannot stay."""
         short: dict[str, str] = {}
         order = self._order(one.row)
         with self.attempt.what_if(one.row) as node:
             for other in order:
                 node.remove(other)
-            node.refused_by()
             for other in order:
                 node.add(other)
-                status = node.refused_by()
+                status = node.refused_by() if other.uid in gone else None
                 if status is not None:
                     short[other.uid] = f"{status.plugin}: {status.message}" if status.plugin else status.message
                     node.remove(other)
         return short
-
-    def _budgets_of(self, exceeding: Sequence[PodInfo]) -> Mapping[str, tuple[str, ...]]:
-        held = self.attempt.snapshot.objects(PodDisruptionBudget).values()
-        return {pod.uid: tuple(one.metadata.name for one in held if _covers(one, pod)) for pod in exceeding}
-
-    # -- the whole --------------------------------------------------------------------------------------------------------
 
     def _lowest_priority(self) -> int | None:
         """Return the lowest priority at which a candidate appears; None if no priority of present pods helps.
@@ -198,6 +179,50 @@ class _Story:
         attempt: Any = FailedAttempt(self.profile, found, higher, self.attempt.snapshot, verdicts, self.nominated)
         search = self.plugin.candidates(attempt, 0, 1)
         return bool(search.candidates or search.fitting)
+
+    # -- words ------------------------------------------------------------------------------------------------------------
+
+    def _nodes(
+        self, search: PreemptionSearch, considered: BoolArray, described: Mapping[int, _Described]
+    ) -> tuple[PreemptionNode, ...]:
+        """Return the verdict of each row; rows with equal statuses share its words."""
+        found, own = search.verdicts, self.attempt.verdicts
+        both = found.ids.astype(np.int64) * len(own.statuses) + own.ids
+        _, first, kinds = np.unique(both, return_index=True, return_inverse=True)
+        words = [_verdict(found.statuses[found.ids[row]], own.statuses[own.ids[row]]) for row in first.tolist()]
+        of_row = [words[kind] for kind in kinds.tolist()]
+        nodes = [
+            PreemptionNode(row, verdict, seen, plugin, reason)
+            for row, ((verdict, plugin, reason), seen) in enumerate(zip(of_row, considered.tolist(), strict=True))
+        ]
+        for one in search.candidates:
+            nodes[one.row] = self._candidate(one, nodes[one.row].considered, described.get(one.row))
+        return tuple(nodes)
+
+    def _candidate(self, one: Candidate, considered: bool, described: _Described | None) -> PreemptionNode:
+        victims = one.victims
+        if described is None and not victims.exceeding:
+            reports = [VictimReport(pod.key, pod.priority) for pod in victims.pods]
+        else:
+            short = {} if described is None else described.short
+            budgets = self._budgets_of(victims.exceeding)
+            reports = [
+                VictimReport(pod.key, pod.priority, budgets.get(pod.uid, ()), short.get(pod.uid, "")) for pod in victims.pods
+            ]
+        return PreemptionNode(
+            node=one.row,
+            verdict="candidate",
+            considered=considered,
+            victims=tuple(reports),
+            spared=() if described is None else described.spared,
+            violations=victims.violations,
+            highest_priority=reports[0].priority,
+            priority_sum=sum([report.priority for report in reports]),
+            latest_start=victims.pods[0].status.start_time or "",
+        )
+
+    def _budgets_of(self, exceeding: Sequence[PodInfo]) -> Mapping[str, tuple[str, ...]]:
+        return {pod.uid: tuple(one.metadata.name for one in self.held if _covers(one, pod)) for pod in exceeding}
 
     def _summary(self, nodes: Sequence[PreemptionNode], chosen: Candidate | None, not_eligible: str) -> str:
         if not_eligible:
@@ -237,8 +262,7 @@ class _Story:
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
     def _name(self, row: int) -> str:
-        name: str = self.table.nodes[row].name
-        return name
+        return self.names[row]
 
 
 def _verdict(status: Status | None, own: Status | None) -> tuple[str, str, str]:

@@ -67,14 +67,11 @@ def combined(*sets: Iterable[Change]) -> ChangeSet | None:
 
 def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
     """Return whether one set has every change of another, or a stronger change of the same field."""
-    slots = {field_of(change): change for change in stronger}
-    for change in weaker:
-        if change in stronger:
-            continue
-        held = slots.get(field_of(change))
-        if held is None or not is_numeric(change) or not _does_more(held, change):
-            return False
-    return True
+    missing = weaker - stronger
+    if not all(map(is_numeric, missing)):
+        return False
+    held = {field_of(change): change for change in stronger} if missing else {}
+    return all((other := held.get(field_of(change))) is not None and _does_more(other, change) for change in missing)
 
 
 def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:

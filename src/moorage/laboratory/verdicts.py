@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
 from moorage.framework.plugin_failures import failure_text
-from moorage.framework.plugin_runner import ask, drained, run_pre_filter, verdicts_of_rejects
+from moorage.framework.plugin_runner import UNTOLD, ask, drained, run_pre_filter, told_alone, verdicts_of_rejects
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
@@ -35,6 +35,9 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "is_accepted", "judgements_of", "verdicts_of_all"]
+
+#: Answers of PreFilter after which Filter of the same plugin passes all nodes: it skipped, rejected the pod or raised.
+_PASSING: Final = (Skip, Hold, PluginError)
 
 
 class Stage(Enum):
@@ -224,7 +227,8 @@ def is_accepted(profile: Profile, pod: PodInfo, snapshot: Snapshot, row: int) ->
     if any(one.refused[row] for one in _before_filter(profile, asked, None, snapshot)):
         return False
     node = snapshot.nodes.at(row)
-    return not any(_filtered(step, asked, pod, node).refuses_any for step in profile.at("filter"))
+    steps = (step for step in profile.at("filter") if not isinstance(asked.get(step.name), _PASSING))
+    return all(_lets_in(step, _state_of(step, asked, pod), node) for step in steps)
 
 
 def engine_view(
@@ -302,14 +306,31 @@ def _error(step: Step, error: PluginError) -> Status:
 def _filtered(step: Step, asked: Mapping[str, Any], pod: PodInfo, nodes: NodeView) -> Judgement:
     """Run one Filter plugin alone over a view. It passes them all if its PreFilter skipped, rejected the pod or raised."""
     answer = asked.get(step.name)
-    if isinstance(answer, (Skip, Hold, PluginError)):
+    if isinstance(answer, _PASSING):
         return Judgement(step.name, Stage.FILTER, nodes, step.plugin, skips=isinstance(answer, Skip))
     state = answer.state if isinstance(answer, Narrow) else answer
     try:
-        rejects = drained(step, state if step.name in asked else pod, nodes)
+        rejects = drained(step, _state_of(step, asked, pod), nodes)
     except PluginError as error:
         return _on_all(step, Stage.FILTER, _error(step, error), nodes.snapshot, state)
     return Judgement(step.name, Stage.FILTER, nodes, step.plugin, state, rejects=rejects)
+
+
+def _state_of(step: Step, asked: Mapping[str, Any], pod: PodInfo) -> Any:
+    """Return what a plugin's Filter receives: the state of its PreFilter; the pod if it has none."""
+    answer = asked.get(step.name, pod)
+    return answer.state if isinstance(answer, Narrow) else answer
+
+
+def _lets_in(step: Step, state: Any, node: NodeView) -> bool:
+    """Return whether one plugin accepts the node of a view with a single row."""
+    hold = told_alone(step, state, node.first)
+    if hold is not UNTOLD:
+        return hold is None
+    try:
+        return not any(one.rows[0] for one in drained(step, state, node))
+    except PluginError:
+        return False
 
 
 def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -> Judgement | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import moorage
-from moorage.laboratory.change_sets import combined, covers
+from moorage.laboratory.change_sets import combined, covers, weakened
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.least_change import find_least_change
@@ -118,6 +118,12 @@ def test_few_probes_leave_the_answer_unproven():
     objects = [a_node(f"n{i}", allocatable=AMOUNTS) for i in range(3)]
     found = answers(*objects, asking("new", "8", nodeSelector={"a": "b", "c": "d"}), probes=4)
     assert (found.proof, found.runs <= 12) == ("bounded", True)
+
+
+def test_numbers_are_weakened_in_the_order_of_their_texts():
+    texts = [f"node/n{at} allocatable.cpu=3" for at in range(9)]
+    weaker = list(weakened(frozenset(map(parse_edit, reversed(texts)))))
+    assert [[one.target for one in some if one.new == 2999] for some in weaker] == [[f"node/n{at}"] for at in range(9)]
 
 
 def test_sets_of_changes_combine_by_field():

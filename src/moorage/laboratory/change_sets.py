@@ -85,13 +85,12 @@ def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:
 
 
 def weakened(changes: ChangeSet) -> Iterator[ChangeSet]:
-    """Yield the set with each numeric change one unit weaker."""
-    for change in changes:
-        if is_numeric(change):
-            assert isinstance(change.new, int)
-            weaker = replace(change, new=change.new + _WEAKER[change.verb])
-            if weaker.new != change.old:
-                yield (changes - {change}) | {weaker}
+    """Yield the set with each numeric change one unit weaker, in the order of the changes' texts."""
+    for change in sorted(filter(is_numeric, changes), key=_words_and_number):
+        assert isinstance(change.new, int)
+        weaker = replace(change, new=change.new + _WEAKER[change.verb])
+        if weaker.new != change.old:
+            yield (changes - {change}) | {weaker}
 
 
 def sort_key(changes: ChangeSet) -> tuple[int, tuple[tuple[str, int], ...]]:

@@ -6,7 +6,7 @@ A dump is rarely complete, and the result for an incomplete one is easily misrea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
@@ -50,7 +50,7 @@ def find_missing(cluster: ClusterInput) -> tuple[MissingReference, ...]:
     }
     referrers: dict[tuple[str, str], dict[str, None]] = {}
     targets: dict[tuple[str, str], set[str]] = {}
-    for kind, referrer, target_kind, target in _references(cluster):
+    for kind, referrer, target_kind, target in _references(cluster, known["Node"]):
         if target not in known[target_kind]:
             referrers.setdefault((kind, target_kind), {})[referrer] = None
             targets.setdefault((kind, target_kind), set()).add(target)
@@ -60,10 +60,17 @@ def find_missing(cluster: ClusterInput) -> tuple[MissingReference, ...]:
     )
 
 
-def _references(cluster: ClusterInput) -> Iterator[tuple[str, str, str, str]]:
-    """Yield references: kind and name of the referring object, kind and name of the target."""
+def _references(cluster: ClusterInput, nodes: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield references: kind and name of the referring object, kind and name of the target.
+
+    Pods that refer to nothing but one of these nodes are left out.
+    """
     for pod in cluster.pods:
-        if pod.status.phase not in ENDED_PHASES:
+        spec, status = pod.spec, pod.status
+        if status.phase in ENDED_PHASES:
+            continue
+        refers = spec.volumes or spec.priority_class_name or spec.resource_claims or status.resource_claim_statuses
+        if refers or (spec.node_name and spec.node_name not in nodes):
             for target_kind, target in _of_pod(pod):
                 yield "Pod", pod.key, target_kind, target
     yield from _of_storage(cluster)

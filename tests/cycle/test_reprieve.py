@@ -215,14 +215,6 @@ def test_batched_nodes_equal_single_nodes(crowd, facts, limits, data):
             assert select_victims(pod, one, Budgets(limits)) == answer
 
 
-@given(crowds, st.sets(st.integers(0, 5)))
-def test_priorities_are_those_of_the_pods_on_the_rows(crowd, asked):
-    table, ranking = built(crowd).table, Ranking()
-    rows = [row for row in range(len(crowd)) if row in asked]
-    ranking.of(table, rows[::2])  # the ranking knows some rows and not others
-    assert ranking.priorities(table, rows) == {pod.priority for row in rows for pod in table.pods[row].values()}
-
-
 waiting = st.dictionaries(st.integers(0, 5), st.lists(requests, min_size=1, max_size=3), max_size=6)
 
 

@@ -1,8 +1,9 @@
 """A profile: the plugins of one ``schedulerName``, in the order they run at each extension point.
 
-Building a profile resolves each plugin once: its methods become steps, its promises a ``Reuse``. No other module looks up the
-members of a plugin. Plugins that judge one node at a time are wrapped here to judge a view of many nodes, so that the runner of
-a profile handles columns only. Until the next release, plugins may declare promises by their old names (``_OLD_NAMES``).
+Building a profile resolves each plugin once: its methods become steps, its promises a ``Reuse``. Apart from ``explaining``, no
+other module looks up the members of a plugin. Plugins that judge one node at a time are wrapped here to judge a view of many
+nodes, so that the runner of a profile handles columns only. Until the next release, plugins may declare promises by their old
+names (``_OLD_NAMES``).
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""``Cluster.capacity``: how many instances of a pod fit."""
+"""``Cluster.capacity``: how many instances of a pod fit. What counts them is imported when that is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.api.meta import Object
 from moorage.errors import InputError
-from moorage.laboratory.capacity import CapacityQuestion, capacity_of
-from moorage.laboratory.capacity_templates import CapacityTemplate, TemplateSource, read_template
 from moorage.laboratory.objects import ObjectLike
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.answer import AnswerRequest
-from moorage.report.capacity import Capacity
 from moorage.report.outcome import InputNote
 from moorage.simulator.simulate import Options
+
+if TYPE_CHECKING:
+    from moorage.laboratory.capacity_templates import CapacityTemplate, TemplateSource
+    from moorage.report.capacity import Capacity
 
 __all__ = ["AskedCluster", "CapacityQuestions", "templates_of"]
 
@@ -43,6 +44,8 @@ def templates_of(
     ``given``: a template in any form, or ``{name: template}`` or ``{name: (template, number)}`` for a mix.
     Raises  InputError
     """
+    from moorage.laboratory.capacity_templates import CapacityTemplate, TemplateSource, read_template
+
     source = TemplateSource(cluster.get, cluster.objects)
     if isinstance(given, Mapping) and not {"kind", "metadata", "spec"} & set(given):
         return tuple(_part(str(name), one, source) for name, one in given.items())
@@ -50,6 +53,8 @@ def templates_of(
 
 
 def _part(name: str, given: Any, source: TemplateSource) -> tuple[CapacityTemplate, int]:
+    from moorage.laboratory.capacity_templates import read_template
+
     template, number = given if isinstance(given, tuple | list) else (given, 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError(f"{name}: {number!r} pods of a template; give a whole number from 1")
@@ -85,6 +90,8 @@ class CapacityQuestions:
 
         Raises  InputError
         """
+        from moorage.laboratory.capacity import CapacityQuestion, capacity_of
+
         if pending not in {"first", "ignore"}:
             raise InputError(f"pending: {pending!r} is neither 'first' nor 'ignore'")
         asked = tuple(seeds) or (self.options.seed,)

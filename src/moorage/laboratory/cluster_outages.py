@@ -1,4 +1,7 @@
-"""Questions that a cluster answers about nodes that are drained or lost. Nothing changes: each is asked in a transaction."""
+"""Questions that a cluster answers about nodes that are drained or lost. Nothing changes: each is asked in a transaction.
+
+What answers a question is imported when it is asked.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,31 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.errors import InputError
-from moorage.laboratory.cordon_question import cordon_report
-from moorage.laboratory.drain_question import drain_report
-from moorage.laboratory.drain_rules import DrainFlags, leaving_for
-from moorage.laboratory.drain_run import DrainPlan
-from moorage.laboratory.draining import EvictionRules
-from moorage.laboratory.failures import FailureMode
-from moorage.laboratory.survival_question import SurvivalAsked, SurvivingCluster, failure_report, survival_report
 from moorage.report.answer import AnswerRequest
-from moorage.report.drain_report import DrainReport
-from moorage.report.outage_values import NodeLoss
-from moorage.report.outcome import InputNote
-from moorage.report.survival_report import FailureReport, Survival
-from moorage.simulator.simulate import Options
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from moorage.laboratory.failures import FailureMode
+    from moorage.laboratory.survival_question import SurvivingCluster
+    from moorage.report.drain_report import DrainReport
+    from moorage.report.outage_values import NodeLoss
+    from moorage.report.outcome import InputNote
+    from moorage.report.survival_report import FailureReport, Survival
+    from moorage.simulator.simulate import Options
+
+    class _AskedCluster(SurvivingCluster, Protocol):
+        options: Options
+        notes: tuple[InputNote, ...]
+
+        def digest(self) -> str: ...
+
 
 __all__ = ["OutageQuestions"]
-
-
-class _AskedCluster(SurvivingCluster, Protocol):
-    options: Options
-    notes: tuple[InputNote, ...]
-
-    def digest(self) -> str: ...
 
 
 class OutageQuestions:
@@ -68,6 +70,11 @@ class OutageQuestions:
 
         Raises  InputError for a node that is not there, or a selector that cannot be read
         """
+        from moorage.laboratory.drain_question import drain_report
+        from moorage.laboratory.drain_rules import DrainFlags, leaving_for
+        from moorage.laboratory.drain_run import DrainPlan
+        from moorage.laboratory.draining import EvictionRules
+
         try:
             pods = parse_selector(pod_selector)
         except SelectorError as error:
@@ -85,6 +92,8 @@ class OutageQuestions:
 
         Raises  InputError for a node that is not there
         """
+        from moorage.laboratory.cordon_question import cordon_report
+
         return cordon_report(self, _request(self, {"cordon": list(nodes)}), nodes)
 
     def fail(self: _AskedCluster, *nodes: str, mode: FailureMode = "deleted") -> FailureReport:
@@ -95,6 +104,8 @@ class OutageQuestions:
 
         Raises  InputError for a node that is not there
         """
+        from moorage.laboratory.survival_question import failure_report
+
         return failure_report(self, _request(self, {"fail": list(nodes), "mode": mode}), nodes, mode)
 
     def survive(
@@ -122,6 +133,8 @@ class OutageQuestions:
 
         Raises  InputError for a label or a node that is not there
         """
+        from moorage.laboratory.survival_question import SurvivalAsked, survival_report
+
         asked = SurvivalAsked(over, depth, fix_probes, spare, processes=processes, executor=executor)
         return survival_report(self, _request(self, {"survive": over, "depth": depth}), asked, on_loss)
 

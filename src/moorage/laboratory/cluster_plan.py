@@ -1,4 +1,7 @@
-"""``Cluster.plan`` and ``Cluster.consolidate``: which nodes to buy, and which to remove."""
+"""``Cluster.plan`` and ``Cluster.consolidate``: which nodes to buy, and which to remove.
+
+What answers a question is imported when it is asked: most programs that make a cluster ask few kinds of questions.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,27 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from os import PathLike
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from moorage.api.core import Pod
 from moorage.errors import InputError
-from moorage.laboratory.cluster_capacity import AskedCluster
-from moorage.laboratory.consolidation import ConsolidatedCluster, ConsolidationQuestion, consolidation_of
-from moorage.laboratory.drain_rules import DrainFlags
-from moorage.laboratory.draining import EvictionRules
-from moorage.laboratory.node_types import NodeType, read_types
-from moorage.laboratory.plan import PlanQuestion, plan_of
 from moorage.report.answer import AnswerRequest
-from moorage.report.plan import NodePlan
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from moorage.laboratory.cluster_capacity import AskedCluster
+    from moorage.laboratory.consolidation import ConsolidatedCluster
+    from moorage.laboratory.node_types import NodeType
+    from moorage.report.plan import NodePlan
+
+    class PlannableCluster(AskedCluster, ConsolidatedCluster, Protocol):
+        """The methods of a cluster that these questions need."""
+
+        def pod(self, ref: str | Pod) -> Pod: ...
+
 
 __all__ = ["PlanQuestions", "planned_pods"]
-
-
-class PlannableCluster(AskedCluster, ConsolidatedCluster, Protocol):
-    """The methods of a cluster that these questions need."""
-
-    def pod(self, ref: str | Pod) -> Pod: ...
 
 
 def planned_pods(cluster: PlannableCluster, pods: Iterable[str | Pod] | None) -> tuple[Pod, ...]:
@@ -62,6 +66,9 @@ class PlanQuestions:
         The bound and the packing are sharper with HiGHS installed, the extra ``plan``.
         Raises  InputError
         """
+        from moorage.laboratory.node_types import read_types
+        from moorage.laboratory.plan import PlanQuestion, plan_of
+
         if objective not in {"price", "nodes"}:
             raise InputError(f"objective: {objective!r} is neither 'price' nor 'nodes'")
         found = tuple(read_types(types))
@@ -94,6 +101,11 @@ class PlanQuestions:
 
         Raises  InputError
         """
+        from moorage.laboratory.consolidation import ConsolidationQuestion, consolidation_of
+        from moorage.laboratory.drain_rules import DrainFlags
+        from moorage.laboratory.draining import EvictionRules
+        from moorage.laboratory.node_types import read_types
+
         found = tuple(read_types(types)) if isinstance(types, str | PathLike) or types else ()
         request = AnswerRequest(
             release=self.simulation.scheduler.gates.release, seeds=(self.options.seed,), digest=self.digest(),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -141,10 +142,12 @@ class LiveCopy:
     def _begin(self, assumed: Mapping[str, str]) -> Cluster:
         self._drop()
         objects = [obj for known in self._known for obj in known.values()]
-        pods = [obj for obj in objects if isinstance(obj, Pod) and obj.metadata.uid in assumed and not obj.spec.node_name]
-        self._assumed = {pod.metadata.uid: (pod, _on(pod, assumed[pod.metadata.uid])) for pod in pods}
+        pods = (obj for obj in objects if isinstance(obj, Pod) and obj.metadata.uid in assumed and not obj.spec.node_name)
+        self._assumed = {pod.metadata.uid: (pod, _on(pod, assumed[pod.metadata.uid])) for pod in pods} if assumed else {}
         instead = {id(pod): placed for pod, placed in self._assumed.values()}
-        held = [instead.get(id(obj), obj) for obj in objects if is_simulated(obj)]
+        held = list(chain.from_iterable(some for kind, some in groupby(objects, type) if is_simulated(kind)))
+        if instead:
+            held = [instead.get(id(obj), obj) for obj in held]
         self._cluster = Cluster(cluster_input(held), self._options)
         self._note_missing(held)
         self._made += 1
@@ -165,14 +168,14 @@ class LiveCopy:
         """
         if isinstance(obj, Node):
             return obj.metadata.name not in self._lost
-        return isinstance(obj, _FOLLOWED) or not is_simulated(obj)
+        return isinstance(obj, _FOLLOWED) or not is_simulated(type(obj))
 
     def _changes(self, fresh: Iterable[Object], gone: Iterable[Object]) -> Iterator[Seen | Gone]:
         """Yield what happened to objects: deletions, then new and changed ones, of these pods last."""
-        simulated = [obj for obj in fresh if is_simulated(obj)]
+        simulated = [obj for obj in fresh if is_simulated(type(obj))]
         still = {(type(obj), obj.key, obj.metadata.uid) for obj in simulated}
         for obj in gone:
-            if is_simulated(obj) and (type(obj), obj.key, obj.metadata.uid) not in still:
+            if is_simulated(type(obj)) and (type(obj), obj.key, obj.metadata.uid) not in still:
                 held = self._assumed.get(obj.metadata.uid)
                 yield Gone(obj if held is None else held[1])
                 if isinstance(obj, Node):

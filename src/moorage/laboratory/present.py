@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 from moorage.api.core import Namespace, Node, Pod
@@ -16,15 +17,15 @@ from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["ASIDE", "aside_of", "cluster_input", "is_simulated", "present_objects"]
 
-_SLOTS = {kind.type: kind.slot for kind in KINDS}
+_SLOTS: Mapping[type, str] = {kind.type: kind.slot for kind in KINDS}
 _ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
 #: Kinds that the scheduler does not read: workloads, and kinds that admission reads.
 ASIDE = frozenset(_SLOTS) - {type(obj) for obj in objects_of(ClusterInput(**_ONE_OF_EACH))}
 
 
-def is_simulated(obj: Object) -> bool:
+def is_simulated(kind: type[Object]) -> bool:
     """Return whether simulations read objects of this kind."""
-    return isinstance(obj, CustomObject) or type(obj) in _SLOTS
+    return issubclass(kind, CustomObject) or kind in _SLOTS
 
 
 def aside_of(cluster: ClusterInput) -> dict[str, Object]:
@@ -49,7 +50,7 @@ def present_objects(aside: Mapping[str, Object], simulation: SimulatedCluster) -
 def cluster_input(objects: Iterable[Object]) -> ClusterInput:
     """Return objects by kind."""
     held: dict[str, list[Any]] = {}
-    for obj in objects:
-        held.setdefault("custom" if isinstance(obj, CustomObject) else _SLOTS[type(obj)], []).append(obj)
+    for kind, some in groupby(objects, type):
+        held.setdefault("custom" if issubclass(kind, CustomObject) else _SLOTS[kind], []).extend(some)
     slots: dict[str, Any] = {slot: tuple(some) for slot, some in held.items()}
     return ClusterInput(**slots)

@@ -95,6 +95,8 @@ class LostPods:
 
         ``after``: ``before`` with its workloads expanded.
         """
+        if not self.pods:
+            return self
         there = {pod.key for pod in before.pods}
         workloads = _Workloads(after)
         made: dict[_WorkloadKey | None, list[str]] = {}

@@ -83,4 +83,4 @@ class PodFactory:
 
 def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:
     """Return the namespaces and names of pods."""
-    return {(pod.namespace, pod.name) for pod in pods}
+    return {(its.namespace, its.name) for its in [pod.metadata for pod in pods]}

@@ -184,7 +184,7 @@ def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: B
         many = attempt.what_ifs(together) if len(together) > 1 else None
         answers: EvictionAnswers | None = None
         if many is not None:
-            ranked = ranking.of(attempt.snapshot.table, together.tolist())
+            ranked = ranking.of(attempt.snapshot.table, together)
             with many as nodes:
                 answers = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
         yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import by_importance
-from moorage.cycle.row_importance import RankedPods
+from moorage.cycle.row_importance import RankedRows
 from moorage.framework.points import WhatIf, WhatIfs
 from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray, IntArray
@@ -107,13 +107,13 @@ class EvictionAnswers:
 
 
 def select_victims_everywhere(
-    pod: PodInfo, nodes: WhatIfs, ranked: Sequence[RankedPods], rows: _Indices, budgets: Budgets
+    pod: PodInfo, nodes: WhatIfs, ranked: RankedRows, rows: _Indices, budgets: Budgets
 ) -> EvictionAnswers:
     """Return the answers of ``select_victims`` for several nodes, whose pods are given as ``ranked``.
 
-    Shapes  ranked and rows: one for each node of ``nodes``
+    Shapes  rows (n,), those of ``ranked``: one for each node of ``nodes``
     """
-    numbers: _Indices = np.ones(len(ranked), dtype=np.intp)
+    numbers: _Indices = np.ones(len(rows), dtype=np.intp)
     lesser = _Lesser(pod.priority, ranked)
     if not len(lesser.node):
         return EvictionAnswers(numbers, (None, NOBODY_LESSER), {})
@@ -139,13 +139,12 @@ class _Lesser:
     Shapes  node (pods,); amounts (pods, 1 + resources); first and end (nodes,)
     """
 
-    def __init__(self, priority: int, ranked: Sequence[RankedPods]) -> None:
-        counts = np.array([len(held.pods) for held in ranked])
-        facts = np.concatenate([held.facts for held in ranked])
-        lower = facts[:, 0] < priority
-        self.node: _Indices = np.repeat(np.arange(len(ranked)), counts)[lower]
-        self.amounts: IntArray = facts[lower, 1:]
-        here = np.bincount(self.node, minlength=len(ranked))
+    def __init__(self, priority: int, ranked: RankedRows) -> None:
+        lower = ranked.facts[:, 0] < priority
+        nodes = len(ranked.counts)
+        self.node: _Indices = np.repeat(np.arange(nodes), ranked.counts)[lower]
+        self.amounts: IntArray = ranked.facts[lower, 1:]
+        here = np.bincount(self.node, minlength=nodes)
         self._ranked, self._here = ranked, here
         self.there: _Indices = np.flatnonzero(here)
         self.end: _Indices = np.cumsum(here)
@@ -153,8 +152,8 @@ class _Lesser:
 
     @cached_property
     def pods(self) -> list[PodInfo]:
-        parts = zip(self._ranked, self._here.tolist(), strict=True)
-        return list(chain.from_iterable(held.pods[len(held.pods) - n :] for held, n in parts if n))
+        counts = self._here[self.there].tolist()
+        return list(chain.from_iterable(self._ranked.pods(at)[-n:] for at, n in zip(self.there.tolist(), counts, strict=True)))
 
     def sums(self) -> IntArray:
         """Return the sums over the pods of each node in ``there``; shape (len(there), 1 + resources)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from operator import is_not
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +14,32 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["RankedPods", "Ranking"]
+__all__ = ["RankedRows", "Ranking"]
 
+_Rows: TypeAlias = npt.NDArray[np.intp]
 
 #: The lowest priority of a row without pods.
 _NO_PODS: Final = 2**63 - 1
 
 
-class RankedPods(NamedTuple):
-    """Pods of one row, the most important first.
+class RankedRows:
+    """The pods of some rows, row after row, the most important pod of each row first.
 
-    ``facts`` has one row per pod: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod count,
-    and its request of each resource.
+    ``facts`` has an entry for each pod: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod
+    count, and its request of each resource.
+
+    Shapes  counts (rows,): the number of pods of each row; facts (pods, 2 + resources)
     """
 
-    pods: tuple[PodInfo, ...]
-    facts: IntArray
+    __slots__ = ("_pods", "_rows", "counts", "facts")
+
+    def __init__(self, counts: IntArray, facts: IntArray, pods: Mapping[int, tuple[PodInfo, ...]], rows: Sequence[int]) -> None:
+        self.counts, self.facts = counts, facts
+        self._pods, self._rows = pods, rows
+
+    def pods(self, at: int) -> tuple[PodInfo, ...]:
+        """Return the pods of one of the rows, by its position. Call this before the table changes."""
+        return self._pods[self._rows[at]]
 
 
 class Ranking:
@@ -40,28 +50,62 @@ class Ranking:
         self._resources: tuple[str, ...] = ()
         self._layout = 0
         self._position = 0
-        self._kept: dict[int, RankedPods] = {}
+        self._pods: dict[int, tuple[PodInfo, ...]] = {}
+        #: The facts of ranked rows, with gaps, up to ``_used``; and for each row where its facts start and their number, -1 for
+        #: a row that is not ranked.
+        self._pool: IntArray = np.zeros((0, 2), dtype=np.int64)
+        self._used = 0
+        self._starts: IntArray = np.zeros(0, dtype=np.int64)
+        self._counts: IntArray = np.zeros(0, dtype=np.int64)
         #: The lowest priority of the pods on each row; and the mapping of each row's pods, to detect rows that moved.
         self._lowest: IntArray = np.zeros(0, dtype=np.int64)
         self._held: list[dict[str, PodInfo]] = []
 
-    def have_lesser(self, table: NodeTable, rows: npt.NDArray[np.intp], priority: int) -> BoolArray:
+    def have_lesser(self, table: NodeTable, rows: _Rows, priority: int) -> BoolArray:
         """Return for each row whether it has a pod of lower priority."""
         self._follow(table)
         lesser: BoolArray = self._lowest[rows] < priority
         return lesser
 
-    def of(self, table: NodeTable, rows: Iterable[int]) -> list[RankedPods]:
-        """Return the ranked pods of each row."""
+    def of(self, table: NodeTable, rows: _Rows) -> RankedRows:
+        """Return the ranked pods of these rows."""
         self._follow(table)
-        kept = self._kept
-        ranked: list[RankedPods] = []
-        for row in rows:
-            known = kept.get(row)
-            if known is None:
-                known = kept[row] = _ranked(table, row, self._resources)
-            ranked.append(known)
-        return ranked
+        unknown = rows[self._counts[rows] < 0]
+        if len(unknown):
+            self._rank(table, np.unique(unknown))
+        counts = self._counts[rows]
+        ends = counts.cumsum()
+        places = np.repeat(self._starts[rows] + counts - ends, counts) + np.arange(counts.sum())
+        return RankedRows(counts, self._pool[places], self._pods, rows.tolist())
+
+    def _rank(self, table: NodeTable, rows: _Rows) -> None:
+        """Rank the pods of rows, each listed once."""
+        facts: list[tuple[int, ...]] = []
+        for row in rows.tolist():
+            pods = self._pods[row] = tuple(by_importance(table.pods[row].values()))
+            facts += [(pod.priority, 1, *(pod.requests.get(name, 0) for name in self._resources)) for pod in pods]
+        counts = np.array([len(self._pods[row]) for row in rows.tolist()], dtype=np.int64)
+        if self._used + len(facts) > len(self._pool):
+            self._make_room(len(facts))
+        self._counts[rows] = counts
+        self._starts[rows] = self._used + counts.cumsum() - counts
+        self._pool[self._used : self._used + len(facts)] = np.array(facts, dtype=np.int64).reshape(len(facts), self._width)
+        self._used += len(facts)
+
+    @property
+    def _width(self) -> int:
+        return 2 + len(self._resources)
+
+    def _make_room(self, more: int) -> None:
+        """Close the gaps between facts, and make the pool at least twice as large as they and ``more`` entries need."""
+        rows = np.flatnonzero(self._counts > 0)
+        counts = self._counts[rows]
+        ends = counts.cumsum()
+        held = self._pool[np.repeat(self._starts[rows] + counts - ends, counts) + np.arange(counts.sum())]
+        self._starts[rows] = ends - counts
+        self._used = len(held)
+        self._pool = np.zeros((2 * (len(held) + more), self._width), dtype=np.int64)
+        self._pool[: len(held)] = held
 
     def _follow(self, table: NodeTable) -> None:
         """Drop the rows that changed since the last call."""
@@ -69,32 +113,31 @@ class Ranking:
         resources = table.resources_requested
         changed = changes.since(self._position) if table is self._table else None
         if changed is None or resources != self._resources:
-            self._kept.clear()
+            self._pods.clear()
+            self._counts[:] = -1
+            self._resources, self._used = resources, 0
+            self._pool = np.zeros((0, self._width), dtype=np.int64)
         if changed is None:
             self._held, self._lowest = [], np.zeros(0, dtype=np.int64)
         if changed is None or changes.layout != self._layout:
             changed = [*(changed or ()), *self._moved(table)]
         for row in dict.fromkeys(changed):
-            self._kept.pop(row, None)
+            self._pods.pop(row, None)
             if row < len(table):
+                self._counts[row] = -1
                 self._lowest[row] = _lowest(table.pods[row])
-        self._table, self._resources = table, resources
-        self._layout, self._position = changes.layout, changes.position
+        self._table, self._layout, self._position = table, changes.layout, changes.position
 
     def _moved(self, table: NodeTable) -> list[int]:
         """Resize the arrays to the rows of the table. Return the rows that are new or belong to another node than before."""
         held, self._held = self._held, table.pods.copy()
-        kept = min(len(held), len(table))
-        self._lowest = np.concatenate([self._lowest[:kept], np.zeros(len(table) - kept, dtype=np.int64)])
+        kept, more = min(len(held), len(table)), np.full(max(0, len(table) - len(held)), -1, dtype=np.int64)
+        self._lowest = np.concatenate([self._lowest[:kept], more])
+        self._starts = np.concatenate([self._starts[:kept], more])
+        self._counts = np.concatenate([self._counts[:kept], more])
         moved = np.flatnonzero(np.fromiter(map(is_not, table.pods, held), dtype=bool, count=kept))
         return [*moved.tolist(), *range(kept, len(table))]
 
 
 def _lowest(pods: Mapping[str, PodInfo]) -> int:
     return min([pod.priority for pod in pods.values()], default=_NO_PODS)
-
-
-def _ranked(table: NodeTable, row: int, resources: tuple[str, ...]) -> RankedPods:
-    pods = by_importance(table.pods[row].values())
-    facts = [(pod.priority, 1, *(pod.requests.get(name, 0) for name in resources)) for pod in pods]
-    return RankedPods(tuple(pods), np.array(facts, dtype=np.int64).reshape(len(pods), 2 + len(resources)))

@@ -6,8 +6,8 @@ Several searches go through the same offers, each with the changes of other owne
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from itertools import compress, groupby, islice, permutations, product
-from math import prod
+from itertools import groupby, islice, product
+from math import inf, prod
 from typing import Final, NamedTuple, TypeAlias
 
 from moorage.framework.changes import Change, Owner
@@ -15,7 +15,7 @@ from moorage.laboratory.change_sets import combined, field_of, is_numeric
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.offers import ChangeSet, NodeOffers
 
-__all__ = ["Choices", "NodeChoices", "all_are_minimal", "combinations", "least_cost"]
+__all__ = ["Choices", "LeastCosts", "NodeChoices", "all_are_minimal", "combinations"]
 
 #: Maximum number of combinations to queue for one node.
 _MOST_SETS: Final = 512
@@ -87,31 +87,67 @@ def all_are_minimal(choices: Choices) -> bool:
 
     That is so if the constraints share no field, no set changes a field twice, and no set of a constraint contains another.
     """
-    fields = [[set(map(field_of, one)) for one in sets] for sets in choices]
-    of_constraints = [set().union(*some) for some in fields]
-    return (
-        prod(map(len, choices)) <= _MOST_SETS
-        and sum(map(len, of_constraints)) == len(set().union(*of_constraints))
-        and all(map(_have_equal_lengths, fields, choices))
-        and not any(one < other for sets in choices for one, other in permutations(map(frozenset, sets), 2))
-    )
+    if prod(map(len, choices)) > _MOST_SETS:
+        return False
+    fields = [[frozenset(map(field_of, one)) for one in sets] for sets in choices]
+    of_constraints = [frozenset().union(*some) for some in fields]
+    if sum(map(len, of_constraints)) != len(frozenset().union(*of_constraints)):
+        return False
+    for sets, some, together in zip(choices, fields, of_constraints, strict=True):
+        if sum(map(len, some)) != len(together) and _has_nested(sets):
+            return False
+        if any(len(one) != len(of_one) for one, of_one in zip(sets, some, strict=True)):
+            return False
+    return True
 
 
-def _have_equal_lengths(some: Iterable[Collection[object]], others: Iterable[Collection[object]]) -> bool:
-    return [*map(len, some)] == [*map(len, others)]
+def _has_nested(sets: Iterable[Iterable[Change]]) -> bool:
+    """Return whether one of some sets contains another one."""
+    found = sorted(map(frozenset, sets), key=len)
+    return any(any(map(one.issuperset, found[:at])) for at, one in enumerate(found))
 
 
-def least_cost(choices: Choices, costs: Costs) -> float:
-    """Return a lower bound for the cost of every combination.
+class LeastCosts:
+    """Lower bounds for the cost of some changes together with a combination of choices, if pods may move.
 
-    It holds as well for a combination that evicts pods, without its numbers.
+    A bound holds as well for what is left of them without numbers, if pods are evicted and this is not just the changes again.
     """
-    whole = sum(min(map(costs.least_of, sets)) for sets in choices)
-    evicts = [[any(change.verb == "evict" for change in one) for one in sets] for sets in choices]
-    if not any(map(any, evicts)):
-        return whole
-    bare = [[costs.least_of([change for change in one if not is_numeric(change)]) for one in sets] for sets in choices]
-    further = min(
-        min(compress(prices, chosen)) - min(prices) for prices, chosen in zip(bare, evicts, strict=True) if any(chosen)
-    )
-    return min(whole, sum(map(min, bare)) + further)
+
+    def __init__(self, costs: Costs, changes: ChangeSet) -> None:
+        self._costs = costs
+        self._changes = changes
+        #: A change of one of these fields may cost nothing more.
+        self._fields = frozenset(map(field_of, changes))
+        bare = [change for change in changes if not is_numeric(change)]
+        self._whole, self._bare = costs.least_of(changes), costs.least_of(bare)
+        self._evicts = any(change.verb == "evict" for change in changes)
+        self._has_numbers = len(bare) < len(changes)
+
+    def of(self, choices: Choices) -> float:
+        """Return a bound for every combination."""
+        whole, bare = self._whole, self._bare
+        further = 0.0 if self._evicts and self._has_numbers else inf
+        for sets in choices:
+            prices = [self._prices(one) for one in sets]
+            whole += min([price for price, _, _ in prices])
+            least = min([price for _, price, _ in prices])
+            bare += least
+            further = min([further, *(price - least for _, price, matters in prices if matters)])
+        return min(whole, bare + further)
+
+    def _prices(self, changes: Iterable[Change]) -> tuple[float, float, bool]:
+        """Return the least cost of changes of other fields, and the same without numbers.
+
+        The third value tells whether sets without numbers are tried because of these changes: they evict pods, or if pods are
+        evicted anyway, they are more than numbers.
+        """
+        whole = bare = 0.0
+        matters = False
+        for change in changes:
+            numeric = is_numeric(change)
+            matters |= (not numeric and change not in self._changes) if self._evicts else change.verb == "evict"
+            if field_of(change) not in self._fields:
+                price = self._costs.least_of_one(change)
+                whole += price
+                bare += 0.0 if numeric else price
+        return whole, bare, matters

@@ -67,6 +67,10 @@ class Costs:
         """Return the sum of the costs of changes, without the extra costs of evictions."""
         return round(sum(map(self.cost_of, changes)), 6)
 
+    def least_of_one(self, change: Change) -> float:
+        """Return the least cost of one change if a pod may move instead of being evicted."""
+        return min(self.table["evict"], self.table["move"]) if change.verb == "evict" else self.cost_of(change)
+
     def least_of(self, changes: Collection[Change]) -> float:
         """Return the least cost of changes if pods may move instead of being evicted."""
         saved = max(0.0, self.table["evict"] - self.table["move"])

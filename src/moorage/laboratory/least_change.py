@@ -28,7 +28,7 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
-from moorage.laboratory.combinations import Choices, NodeChoices, all_are_minimal, combinations, least_cost
+from moorage.laboratory.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.surroundings import ListedObjects, Surroundings
@@ -167,10 +167,11 @@ class ChangeSearch:
         self, changes: ChangeSet, offers: Offers, owners: Collection[Owner], below: float = float("inf")
     ) -> Iterator[ChangeSet]:
         """Yield the sets that extend one that does not work, for each node; some that cost ``below`` or more are left out."""
+        allowed, bound = frozenset(owners), LeastCosts(self.costs, changes) if below < float("inf") else None
         for node in self._choices_of(offers):
             self.is_complete &= node.is_complete
-            choices = node.of(frozenset(owners))
-            if not changes and self._cost_too_much(choices, below):
+            choices = node.of(allowed)
+            if bound is not None and bound.of(choices) >= below + _ROUNDING and all_are_minimal(choices):
                 self.considered.update(change for sets in choices for one in sets for change in one)
                 continue
             for offered in combinations(choices):
@@ -191,10 +192,6 @@ class ChangeSearch:
         if choices is None:
             choices = self._choices[offers] = [NodeChoices(node, self.verbs) for node in offers.nodes]
         return choices
-
-    def _cost_too_much(self, choices: Choices, below: float) -> bool:
-        """Return True only if all combinations cost ``below`` or more, and all choices are part of some combination."""
-        return below < float("inf") and least_cost(choices, self.costs) >= below + _ROUNDING and all_are_minimal(choices)
 
 
 class SearchFront:

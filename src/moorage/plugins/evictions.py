@@ -24,9 +24,11 @@ FEW: Final = 8
 
 def can_be_evicted(pod: PodInfo) -> bool:
     """Return False for terminating pods, and for mirror pods and DaemonSet pods, which return to their node at once."""
-    if pod.terminating or _MIRROR in pod.metadata.annotations:
+    meta = pod.pod.metadata
+    if meta.deletion_timestamp is not None or _MIRROR in meta.annotations:
         return False
-    return not any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    owners = meta.owner_references
+    return not owners or not any(owner.controller and owner.kind == "DaemonSet" for owner in owners)
 
 
 def evict(pod: PodInfo, node: str, term: str = "") -> Change:
@@ -76,13 +78,16 @@ def _enough(freeing: Sequence[tuple[PodInfo, int]], need: int) -> Iterator[list[
 def _greedy(freeing: Sequence[tuple[PodInfo, int]], need: int) -> list[PodInfo]:
     """Take the largest until there is enough, then put back what is not needed."""
     chosen: list[tuple[PodInfo, int]] = []
+    total = 0
     for one in freeing:
-        if sum(amount for _, amount in chosen) >= need:
+        if total >= need:
             break
         chosen.append(one)
+        total += one[1]
     for one in list(chosen):
-        if sum(amount for _, amount in chosen) - one[1] >= need:
+        if total - one[1] >= need:
             chosen.remove(one)
+            total -= one[1]
     return [pod for pod, _ in chosen]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, islice
 from math import comb
+from operator import itemgetter
 from typing import Final
 
 from moorage.framework.changes import Change, Remedies
@@ -20,6 +21,7 @@ MOST: Final = 24
 MOST_ALONE: Final = 3
 #: For up to this many pods, every minimal set is found.
 FEW: Final = 8
+_amount = itemgetter(1)
 
 
 def can_be_evicted(pod: PodInfo) -> bool:
@@ -57,21 +59,22 @@ def evict_any(held: Sequence[tuple[PodInfo, str]], count: int, term: str = "") -
 def evict_enough(held: Iterable[tuple[PodInfo, int]], need: int, node: str, term: str = "") -> Iterator[Remedies]:
     """Offer sets of pods that free ``need`` together; no smaller part of a set would. ``held``: pods with what each frees."""
     freeing = sorted(((pod, amount) for pod, amount in held if amount > 0 and can_be_evicted(pod)), key=lambda one: -one[1])
-    if sum(amount for _, amount in freeing) < need:
+    if sum(map(_amount, freeing)) < need:
         return
     for some in islice(_enough(freeing, need), MOST):
         yield tuple(evict(pod, node, term) for pod in some)
 
 
 def _enough(freeing: Sequence[tuple[PodInfo, int]], need: int) -> Iterator[list[PodInfo]]:
+    """Yield sets of pods, given with the largest amount first."""
     if len(freeing) > FEW:
         alone = [[pod] for pod, amount in reversed(freeing) if amount >= need]
         yield from alone[:MOST_ALONE] or [_greedy(freeing, need)]
         return
     for size in range(1, len(freeing) + 1):
         for some in combinations(freeing, size):
-            total = sum(amount for _, amount in some)
-            if total >= need and total - min(amount for _, amount in some) < need:
+            total = sum(map(_amount, some))
+            if total >= need > total - some[-1][1]:
                 yield [pod for pod, _ in some]
 
 

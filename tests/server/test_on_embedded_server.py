@@ -202,9 +202,15 @@ def test_a_running_scheduler_explains_its_pods():
                 for name in ("stuck", "low", "theirs", "none")
             ]
             crowd = await asyncio.gather(*(explainer.answer({"pod": "stuck", "changes": "0"}) for _ in range(12)))
-            return early, whole, searched, pages, crowd
+            await make_node(rest, "n2", cpu="6")
 
-    early, whole, searched, (stuck, low, theirs, missing), crowd = asyncio.run(main())
+            async def followed():
+                document = json.loads((await explainer.answer({"pod": "stuck"})).body)
+                return document if document["answer"]["nodes"] == ["n1", "n2"] else None
+
+            return early, whole, searched, pages, crowd, await until(followed, rest.reports)
+
+    early, whole, searched, (stuck, low, theirs, missing), crowd, later = asyncio.run(main())
     assert early.status in {404, 503}
     document = json.loads(whole.body)
     assert (whole.media, document["kind"], document["answer"]["outcome"]) == ("application/json", "Explanation", "pending")
@@ -231,6 +237,8 @@ def test_a_running_scheduler_explains_its_pods():
     assert theirs.body.startswith("default/theirs is not scheduled here")
     assert missing.status == 404
     assert {page.status for page in crowd} == {200, 429}
+    (requested,) = later["answer"]["changes"][0]["atoms"]
+    assert (requested["path"], requested["new"], later["answer"]["changes"][0]["nodes"]) == ("requests.cpu", 6000, [1])
 
 
 @pytest.mark.parametrize(("query", "text"), [

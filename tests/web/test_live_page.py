@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.ports import reserve_port
 from tests.web.clusters import large, node_fields, pod_fields, snapshot
 from tests.web.lab_server import LabServer
 from tests.web.reports import document
@@ -72,7 +73,7 @@ def test_a_delta_moves_a_pod_from_the_tray_to_its_node(lab, visit):
 
 
 def test_a_server_that_goes_and_comes_back_is_seen(lab, visit):
-    server = lab()
+    server = lab(port=reserve_port())
     with visit.page(server.url, allow=NETWORK) as page:
         page.get_by_text("live", exact=True).wait_for()
         server.close()

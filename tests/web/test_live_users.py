@@ -11,6 +11,7 @@ from moorage.apiserver.http.serve import serving
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.users import User
 from moorage.web.embedded_site import EmbeddedSite
+from tests.ports import reserve_port
 from tests.web.test_site import ADMIN, NAMESPACES, NODES, PODS, a_store, bind, pod
 
 pytestmark = pytest.mark.slow
@@ -101,7 +102,7 @@ def test_each_user_sees_and_changes_what_their_rights_allow(visit, text_of):
 
 def test_a_killed_server_is_seen_and_a_new_one_asks_for_a_link(visit):
     store = a_cluster()
-    server = RunningServer(store)
+    server = RunningServer(store, reserve_port())
     with visit.page(server.link(ADMIN), allow=("Failed to load resource",)) as page:
         page.get_by_text("live", exact=True).wait_for()
         server.kill()

@@ -220,7 +220,7 @@ def test_a_view_hides_the_pods_of_other_namespaces(monkeypatch):
 
 def test_nothing_is_followed_while_no_browser_is_connected(monkeypatch):
     monkeypatch.setattr(hub_module, "FRAME_S", 0.001)
-    monkeypatch.setattr(hub_module, "IDLE_S", 0.02)
+    monkeypatch.setattr(hub_module, "IDLE_S", 0.2)
 
     async def test():
         source = Objects([a_node("n")])

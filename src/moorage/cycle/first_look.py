@@ -27,20 +27,14 @@ _MANY_ROWS: Final = 8192
 
 
 class _RoomLook(NamedTuple):
-    """The distinct rooms: the score of each, how many rows have it, and how many rows are feasible.
+    """A mark for each distinct room with the highest score, and how many rows are feasible; shape of the marks (rooms,)."""
 
-    Shapes  worths, held (rooms,)
-    """
-
-    worths: IntArray
-    held: IntArray
+    marked: BoolArray
     feasible: int
 
     def best(self, snapshot: Snapshot, start: int) -> int:
         """Return the row with the highest score; where several share it, the first at or after ``start`` on the ring."""
-        some_unused = self.held.item(self.held.argmin()) == 0
-        worths = np.where(self.held > 0, self.worths, REFUSED_ROOM) if some_unused else self.worths
-        return snapshot.table.distinct_rooms.first(worths == worths.item(worths.argmax()), start)
+        return snapshot.table.distinct_rooms.first(self.marked, start)
 
 
 class _RowLook(NamedTuple):
@@ -55,18 +49,7 @@ class _RowLook(NamedTuple):
         return first_from(snapshot.table, (worths == worths.item(worths.argmax())).nonzero()[0], start)
 
 
-class _KnownLook(NamedTuple):
-    """A mark for each distinct room with the highest score, and how many rows are feasible."""
-
-    marked: BoolArray
-    feasible: int
-
-    def best(self, snapshot: Snapshot, start: int) -> int:
-        """Return the row with the highest score; where several share it, the first at or after ``start`` on the ring."""
-        return snapshot.table.distinct_rooms.first(self.marked, start)
-
-
-Look = _RoomLook | _RowLook | _KnownLook
+Look = _RoomLook | _RowLook
 
 
 def look_again(judge: RowJudge, scores: DistinctScores, pod: PodInfo, snapshot: Snapshot, most: int) -> Look | None:
@@ -91,7 +74,7 @@ def look_again(judge: RowJudge, scores: DistinctScores, pod: PodInfo, snapshot: 
     if not unsigned.item(unsigned.argmin()):
         distinct = table.distinct_rooms.find()
         refused = 0 if distinct is None else int(distinct.held[found == 0].sum())
-    return _KnownLook(found == highest, len(table) - refused)
+    return _RoomLook(found == highest, len(table) - refused)
 
 
 def first_look(
@@ -123,6 +106,9 @@ def look_at(judge: RowJudge, part: NodePart, pod: PodInfo, snapshot: Snapshot) -
     if distinct is not None:
         worths, refused = judge.judged(FewRows(snapshot, distinct.rows), pod)
         held = distinct.held
-        return _RoomLook(worths, held, len(snapshot.table) - (0 if refused is None else int(held[refused].sum())))
+        if held.item(held.argmin()) == 0:  # no row has some of the rooms
+            worths = np.where(held > 0, worths, REFUSED_ROOM)
+        feasible = len(snapshot.table) - (0 if refused is None else int(held[refused].sum()))
+        return _RoomLook(worths == worths.item(worths.argmax()), feasible)
     worths, refused = judge.judged(snapshot.nodes, pod)
     return _RowLook(worths, len(worths) - (0 if refused is None else int(np.count_nonzero(refused))))

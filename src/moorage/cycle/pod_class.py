@@ -182,11 +182,8 @@ class CachedClass:
             return None
         made = CachedClass.__new__(CachedClass)
         made.__dict__.update(self.__dict__)
-        made._part, made._nodes_seen, made._arrangement = (
-            part,
-            -1,
-            changes.arrangement,
-        )  # so plugins are asked before they judge
+        made._part, made._arrangement = part, changes.arrangement
+        made._nodes_seen = -1  # so plugins are asked before they judge
         made._position, made._updates_seen = changes.position, changes.updates.position
         made.allowed, made._nodes_allow = rows.of(self.allowed), part.allowed
         made._nodes_allow_cells, made._allowed_cells = made._nodes_allow.data, made.allowed.data

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.importance import by_importance
-from moorage.state.columns import BoolArray, IntArray
+from moorage.state.columns import BoolArray, IntArray, ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
@@ -74,9 +74,7 @@ class Ranking:
         if len(unknown):
             self._rank(table, np.unique(unknown))
         counts = self._counts[rows]
-        ends = counts.cumsum()
-        places = np.repeat(self._starts[rows] + counts - ends, counts) + np.arange(counts.sum())
-        return RankedRows(counts, self._pool[places], self._pods, rows.tolist())
+        return RankedRows(counts, self._pool[ranges(self._starts[rows], counts)], self._pods, rows.tolist())
 
     def _rank(self, table: NodeTable, rows: _Rows) -> None:
         """Rank the pods of rows, each listed once."""
@@ -100,9 +98,8 @@ class Ranking:
         """Close the gaps between facts, and make the pool at least twice as large as they and ``more`` entries need."""
         rows = np.flatnonzero(self._counts > 0)
         counts = self._counts[rows]
-        ends = counts.cumsum()
-        held = self._pool[np.repeat(self._starts[rows] + counts - ends, counts) + np.arange(counts.sum())]
-        self._starts[rows] = ends - counts
+        held = self._pool[ranges(self._starts[rows], counts)]
+        self._starts[rows] = counts.cumsum() - counts
         self._used = len(held)
         self._pool = np.zeros((2 * (len(held) + more), self._width), dtype=np.int64)
         self._pool[: len(held)] = held

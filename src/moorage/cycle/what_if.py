@@ -121,13 +121,15 @@ class OneNode:
         if self._crowded(lambda node: not node.fits()):
             return False
         profile = self._summing if self._fitted and self._summing is not None else self._profile
+        node = self.node
         for step in profile.at("filter"):
             if step.name not in self._found.skipped:
                 state = self._found.state_of(step, self._pod)
-                hold = told_alone(step, state, self.node)
-                if hold is UNTOLD and not any(one.rows[0] for one in drained(step, state, self._view)):
-                    hold = None
-                if hold is not None:
+                hold = told_alone(step, state, node)
+                if hold is UNTOLD:
+                    if any(one.rows[0] for one in drained(step, state, self._view)):
+                        return False
+                elif hold is not None:
                     return False
         self._fitted = True
         return True

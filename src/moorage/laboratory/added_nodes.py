@@ -22,7 +22,7 @@ __all__ = ["FurtherNodes", "NodeKinds", "judging_nodes_alone"]
 _HOST: Final = "kubernetes.io/hostname"
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 #: Maximum number of groups for which one more node is offered.
-MOST_GROUPS: Final = 32
+_MOST_GROUPS: Final = 32
 
 
 class NodeKinds:
@@ -81,10 +81,10 @@ class FurtherNodes:
     """
 
     def __init__(self, table: NodeTable, like: Sequence[str]) -> None:
-        self.is_complete = len(like) <= MOST_GROUPS
+        self.is_complete = len(like) <= _MOST_GROUPS
         self.nodes: list[tuple[Change, Node]] = []
         state = ClusterState()
-        for name in like[:MOST_GROUPS]:
+        for name in like[:_MOST_GROUPS]:
             change = Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")
             if f"{name}-new" not in table.row_of:
                 *_, node = apply([table.nodes[table.row_of[name]]], change)

@@ -107,31 +107,25 @@ def _candidates(
     changed: Collection[int] | None,
 ) -> set[int] | None:  # fmt: skip
     """Return the rows on which one plugin may help; None if that is not known."""
+    verdicts = Verdicts(len(scheduler.snapshot.table))
+    attempt = FailedAttempt(profile, known.found, pod, scheduler.snapshot, verdicts, scheduler.queue.nominated)
     try:
-        if _is_ineligible(plugin, scheduler, pod, profile, known):
+        if _is_ineligible(plugin, attempt, profile):
             return set()
         if changed is None:
             return None if plugin.has_lesser(pod, scheduler.snapshot) else set()
-        attempt = _attempt(scheduler, pod, profile, known)
-        return {row for row in changed if row < len(attempt.verdicts) and _has_room_without_lesser(attempt, row)}
+        return {row for row in changed if row < len(verdicts) and _has_room_without_lesser(attempt, row)}
     except MoorageError:  # the attempt reports it
         return None
 
 
-def _is_ineligible(plugin: DefaultPreemption, scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible) -> bool:
+def _is_ineligible(plugin: DefaultPreemption, attempt: Any, profile: Profile) -> bool:
     """Return whether the pod may not preempt now: by its policy, or because its victims are still there."""
-    attempt: Any = _attempt(scheduler, pod, profile, known)
-    row = scheduler.snapshot.table.row_of.get(pod.status.nominated_node_name)
+    pod, snapshot = attempt.pod, attempt.snapshot
+    row = snapshot.table.row_of.get(pod.status.nominated_node_name)
     if row is not None:
-        view = NodeView(scheduler.snapshot, np.array([row], dtype=np.intp))
-        run_filter(profile, known.found, pod, view, attempt.verdicts)
+        run_filter(profile, attempt.found, pod, NodeView(snapshot, np.array([row], dtype=np.intp)), attempt.verdicts)
     return bool(plugin.ineligible(pod, attempt))
-
-
-def _attempt(scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible) -> FailedAttempt:
-    """Return an attempt in which Filter has judged no node yet."""
-    verdicts = Verdicts(len(scheduler.snapshot.table))
-    return FailedAttempt(profile, known.found, pod, scheduler.snapshot, verdicts, scheduler.queue.nominated)
 
 
 def _has_room_without_lesser(attempt: FailedAttempt, row: int) -> bool:

@@ -19,6 +19,7 @@ from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.history import scope_of
 from moorage.laboratory.placements import Feasibility
 from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
@@ -88,8 +89,8 @@ def _refusals(verdicts: Verdicts, table: NodeTable, rows: npt.NDArray[np.intp]) 
     counts = np.array([len(reasons) for reasons in said])
     ids = verdicts.ids[rows]
     each = counts[ids]
-    # For each line of the frame: which of the row's lines it is, after the first one of the row's status.
-    at = np.arange(each.sum()) + np.repeat((counts.cumsum() - counts)[ids] - (each.cumsum() - each), each)
+    # For each line of the frame: which of ``lines`` it is.
+    at = ranges((counts.cumsum() - counts)[ids], each)
     if not lines:
         return frame_of(_NAMES, ())
     plugins, reasons, resolvable = frame_of(_NAMES[1:], lines).columns().values()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.changes import Change, Remedies
+from moorage.framework.explaining import has_shortfall
 from moorage.framework.profile import Profile
 from moorage.laboratory.added_nodes import NodeKinds, judging_nodes_alone
 from moorage.laboratory.verdicts import Stage, judgements_of
@@ -174,10 +175,9 @@ def _rows_to_look_at(
         return []
     short = np.zeros(len(kinds))
     for refusal in refusals:
-        shortfall = getattr(refusal.instance, "shortfall", None)
-        if shortfall is not None:
+        if has_shortfall(refusal.instance):
             with suppress(Exception):  # an explanation must not fail where the decision did not
-                short += np.where(refusal.rows, shortfall(refusal.state, pod, snapshot.nodes), 0.0)
+                short += np.where(refusal.rows, refusal.instance.shortfall(refusal.state, pod, snapshot.nodes), 0.0)
     found: list[int] = []
     for kind in np.unique(kinds[kinds > 0]):
         rows = np.flatnonzero(kinds == kind)

@@ -17,6 +17,7 @@ from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.trace_amounts import RESOURCES, capacity_of, requests_of, trace_warnings
 from moorage.simulator.trace_arrivals import Arrival, ArrivalColumns, Floats, Ints, PodTemplate
+from moorage.state.columns import ranges
 
 __all__ = ["Arrival", "ArrivalColumns", "PodTemplate", "Trace"]
 
@@ -165,9 +166,8 @@ def _occurrence(rows: Ints) -> Ints:
     """Return for each entry the number of times its row has occurred so far, itself included; shape of ``rows``."""
     order = np.argsort(rows, kind="stable")
     starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
-    counts = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
     found = np.empty(len(rows), dtype=np.int64)
-    found[order] = counts + 1
+    found[order] = ranges(np.ones_like(starts), np.diff(np.append(starts, len(rows))))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "add_at", "has_any"]
+__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "add_at", "has_any", "ranges"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -23,6 +23,11 @@ BoolArray = npt.NDArray[np.bool_]
 def has_any(values: npt.NDArray[Any]) -> bool:
     """Return whether a value, none of which is negative, is above zero. Several times faster than ``any()``."""
     return len(values) > 0 and bool(values.item(values.argmax()))
+
+
+def ranges(starts: IntArray, counts: IntArray) -> IntArray:
+    """Return the numbers from each start on, as many as its count, range after range; shape (sum of the counts,)."""
+    return np.repeat(starts + counts - counts.cumsum(), counts) + np.arange(counts.sum())
 
 
 #: From so many rows on, NumPy adds to them faster than a loop.

@@ -8,6 +8,7 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
+from moorage.framework.changes import Change
 from moorage.laboratory import cluster_trials
 from moorage.laboratory.dry_run import Nominated, quick_decision
 from tests.laboratory.random_world import HOST, ZONE
@@ -93,6 +94,32 @@ def test_what_the_tests_rule_out_fails_in_an_attempt(monkeypatch, spec):
         cluster.least_change("new", probes=60)
     assert any(changed for changed in bounded), "no trial was answered by the changed rows"
     assert alone
+
+
+LIMITED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: DefaultPreemption
+    args: {minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: %d}
+"""
+
+
+@pytest.mark.parametrize("absolute", [0, 1])
+def test_the_only_candidate_of_many_nodes_is_found_whatever_the_limits(absolute):
+    """A tenth of one node is none, but a tenth of all refused nodes is more than one."""
+    nodes = [node(f"n{at}", 4) for at in range(20)]
+    placed = [
+        pod(f"{name}{at}", cpu, priority, nodeName=f"n{at}")
+        for at in range(20)
+        for name, cpu, priority in (("low", 1000, 0), ("high", 2000, 100))
+    ]
+    cluster = moorage.Cluster.from_objects(nodes, placed, pod("new", 3000, 10), config=LIMITED % absolute)
+    trials = cluster_trials.ClusterTrials(cluster, "default/new")
+    assert not trials.attempt(frozenset()).node
+    found = trials.attempt(frozenset([Change("node", "allocatable", "node/n3", "allocatable.cpu", 4000, 5500)]))
+    assert (found.node, found.displaced) == ("n3", ("default/low3",))
 
 
 @pytest.mark.slow

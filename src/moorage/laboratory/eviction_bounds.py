@@ -114,7 +114,8 @@ def _candidates(
             return set()
         if changed is None:
             return None if plugin.has_lesser(pod, scheduler.snapshot) else set()
-        return {row for row in changed if row < len(verdicts) and _has_room_without_lesser(attempt, row)}
+        rows = {row for row in changed if row < len(verdicts) and _has_room_without_lesser(attempt, row)}
+        return rows if not rows or plugin.always_wants_a_candidate else None
     except MoorageError:  # the attempt reports it
         return None
 

@@ -47,11 +47,11 @@ recordings: $(VENV)/.ready-to-test  ## compare the verdicts of all plugins with 
 SEEDS ?= 200
 .PHONY: simtest
 simtest: $(VENV)/.ready-to-test  ## run schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' repeats one
-	@$(BIN)/python -m moorage.testing.simtest --seeds $(SEEDS) $(ARGS)
+	@$(BIN)/python -m tools.simtest --seeds $(SEEDS) $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' repeats one
-	@$(BIN)/python -m moorage.testing.attacks --rounds $(ROUNDS) $(ARGS)
+	@$(BIN)/python -m tools.attacks --rounds $(ROUNDS) $(ARGS)
 
 .PHONY: least-change
 least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and preemption with brute force; CLUSTERS=2000 random clusters, FIRST=0 the first seed

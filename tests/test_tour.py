@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from moorage.api.core import Pod
-from moorage.testing.simtest.stage import on_stage
+from tools.simtest.stage import on_stage
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "tour.md"
 STEP = re.compile(r"^## (\d+)\. .+\n\n`src/(\S+)\.py` · `(\w+)\.(\w+)`$", re.MULTILINE)

@@ -9,7 +9,7 @@ from moorage.apiserver.access.review_selectors import selector_errors, selector_
 from moorage.apiserver.storage.store import DeleteOptions, Store
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.testing.attacks.objects import valid_object
+from tools.attacks.objects import valid_object
 
 CLAIMS = served("resourceclaims", "resource.k8s.io")
 PODS, NODES, NAMESPACES = served("pods"), served("nodes"), served("namespaces")

@@ -20,8 +20,8 @@ from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.apiserver.vocabulary.users import User
 from moorage.framework.features import FeatureGates
-from moorage.testing.attacks.differences import masked
-from moorage.testing.attacks.objects import valid_object
+from tools.attacks.differences import masked
+from tools.attacks.objects import valid_object
 
 CASES = json.loads((Path(__file__).parent / "rejected_objects.json").read_text(encoding="utf-8"))
 BY_KIND = {name: [case for case in CASES if case[0] == name] for name in dict.fromkeys(case[0] for case in CASES)}

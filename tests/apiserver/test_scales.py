@@ -15,7 +15,7 @@ from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.apiserver.vocabulary.users import User
-from moorage.testing.attacks.objects import valid_object
+from tools.attacks.objects import valid_object
 
 DEPLOYMENTS = served("deployments", "apps")
 

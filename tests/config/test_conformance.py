@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.testing.config_answers import answer
+from tools.recordings.config_answers import answer
 
 RECORDED = Path(__file__).parents[1] / "data" / "conformance" / "config" / "v1.36.jsonl"
 DOCUMENTS = {document["name"]: document for document in map(json.loads, RECORDED.read_text().splitlines())}

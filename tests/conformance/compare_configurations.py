@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from moorage.testing.answers import answer
 from tests.conformance.compare_random import comparison_parser, record
 from tests.conformance.random_configurations import document
+from tools.recordings.answers import answer
 
 Document = dict[str, Any]
 

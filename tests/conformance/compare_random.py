@@ -24,9 +24,9 @@ from functools import partial
 from typing import Any
 
 from moorage.errors import MoorageError
-from moorage.testing.answers import answer
 from tests.conformance.random_clusters import Variation, cluster
 from tests.conformance.test_recorded import differing
+from tools.recordings.answers import answer
 
 AGAIN = 8
 BATCH = 50

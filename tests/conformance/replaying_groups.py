@@ -31,8 +31,8 @@ from moorage.framework.placements import run_placement_generate
 from moorage.framework.verdict_table import fit_error
 from moorage.queue import QueuePlace
 from moorage.state.pod_info import PodInfo
-from moorage.testing.scenarios import known_kinds
 from tests.engine.driving import Outputs
+from tools.recordings.scenarios import known_kinds
 
 __all__ = ["differences"]
 

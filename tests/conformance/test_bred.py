@@ -12,12 +12,12 @@ import random
 import pytest
 
 from moorage.releases import CURRENT, RELEASES, find_release
-from moorage.testing.answers import answer
 from tests.conformance.compare_configurations import differences
 from tests.conformance.compare_random import differences as decided_otherwise
 from tests.conformance.random_clusters import Variation, cluster
 from tests.conformance.random_configurations import configuration
 from tests.conformance.test_recorded import BUNDLED, documents
+from tools.recordings.answers import answer
 
 PATHS = sorted((BUNDLED / "bred").glob("v*.jsonl.gz"))
 CONFIGURATIONS = documents(BUNDLED / "bred" / "configurations.jsonl.gz")

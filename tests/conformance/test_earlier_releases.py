@@ -17,9 +17,9 @@ from moorage.cycle.cycle import Cycle
 from moorage.framework import features
 from moorage.plugins.releases import VARIANTS
 from moorage.releases import CURRENT, EARLIER, LATER, RELEASES
-from moorage.testing.answers import answer
-from moorage.testing.scenarios import load_scenario
 from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
+from tools.recordings.answers import answer
+from tools.recordings.scenarios import load_scenario
 
 FOLDER = BUNDLED / "releases"
 NEWEST_FIRST = [CURRENT, *EARLIER]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from moorage.cycle.cycle import Cycle
-from moorage.testing.answers import answer, reserve, without_post_filter
-from moorage.testing.scenarios import load_scenario
+from tools.recordings.answers import answer, reserve, without_post_filter
+from tools.recordings.scenarios import load_scenario
 
 FOLDER = Path(__file__).parent.parent / "data" / "conformance" / "generated"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from moorage.cycle.cycle import Cycle
-from moorage.testing.answers import answer
-from moorage.testing.scenarios import load_scenario
+from tools.recordings.answers import answer
+from tools.recordings.scenarios import load_scenario
 
 HERE = Path(__file__).parent.parent
 BUNDLED = HERE / "data" / "conformance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.testing.answers import answer
+from tools.recordings.answers import answer
 
 GIB = 1 << 30
 

@@ -12,10 +12,10 @@ from unittest import mock
 import pytest
 
 from moorage.releases import RELEASES
-from moorage.testing.answers import answer
 from tests.conformance.compare_random import differences as decided_otherwise
 from tests.conformance.test_earlier_releases import ELSEWHERE, UNSEEN, newer_rule, nothing_resolved
 from tests.conformance.test_recorded import BUNDLED, documents
+from tools.recordings.answers import answer
 
 RECORDED = documents(BUNDLED / "bred" / "rules.jsonl.gz")
 

@@ -19,7 +19,7 @@ from moorage.engine.queueing_hints import ERRORS
 from moorage.engine.scheduler import Scheduler
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.state.pod_info import PodInfo
-from moorage.testing.scenarios import known_kinds, recorded_release
+from tools.recordings.scenarios import known_kinds, recorded_release
 
 Document = Mapping[str, Any]
 #: Pod → the plugins that reject it.

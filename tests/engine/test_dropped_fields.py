@@ -8,8 +8,8 @@ from moorage.engine.dropped_fields import ignored_fields_note, pod_reader
 from moorage.framework.features import FeatureGates
 from moorage.releases import find_release
 from moorage.state.pod_info import PodInfo
-from moorage.testing.answers import answer
 from moorage.testing.builders import a_pod
+from tools.recordings.answers import answer
 
 LEVEL = "PodLevelResources"
 RESIZED = "InPlacePodLevelResourcesVerticalScaling"

@@ -17,12 +17,12 @@ from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold
 from moorage.laboratory.refusals import funnel, groups
 from moorage.laboratory.verdicts import Stage, engine_view, is_accepted, verdicts_of_all
-from moorage.testing.answers import reserve, without_post_filter
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.scenarios import load_scenario
 from tests.conformance.test_recorded import BUNDLED, FAMILIES, by_reason, documents
 from tests.cycle.test_pod_classes import default_profile
 from tests.strategies import clusters, pods
+from tools.recordings.answers import reserve, without_post_filter
+from tools.recordings.scenarios import load_scenario
 
 PROFILE = default_profile()
 #: All recordings take minutes: run them with ``make recordings``.

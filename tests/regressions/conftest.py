@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from moorage.testing.simtest import stage
 from tests.regressions.real_ground import NAMED, RealApi, run_hurriedly
+from tools.simtest import stage
 
 
 def pytest_generate_tests(metafunc):

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving, write_kubeconfig
-from moorage.testing.simtest import oracle_rules
-from moorage.testing.simtest.recording import WriteRecord
-from moorage.testing.simtest.virtual_api import VirtualApi
-from moorage.testing.simtest.world import World
+from tools.simtest import oracle_rules
+from tools.simtest.recording import WriteRecord
+from tools.simtest.virtual_api import VirtualApi
+from tools.simtest.world import World
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 #: A busy machine may keep a leader from its processor for three seconds, and it still leads.

@@ -27,8 +27,8 @@ from moorage.client.endpoint import tls_context
 from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
-from moorage.testing.simtest.network import Sent
-from moorage.testing.simtest.virtual_api import VirtualApi
+from tools.simtest.network import Sent
+from tools.simtest.virtual_api import VirtualApi
 
 #: Not the variable that other tests look at: here all nodes and pods are deleted, also those of others.
 NAMED = "MOORAGE_TEST_SPARE_KUBECONFIG"

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.stage import on_stage
+from tools.simtest.stage import on_stage
 
 LIMITS, CLASSES = "/api/v1/namespaces/default/limitranges", "/apis/scheduling.k8s.io/v1/priorityclasses"
 SETS = "/apis/apps/v1/namespaces/default/replicasets"

@@ -13,11 +13,11 @@ import pytest
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
-from moorage.testing.simtest.recording import WriteRecord
 from tests.ports import reserve_port
 from tests.regressions.leaking import TRACE, leaks
 from tests.regressions.processes import START_S, in_place
 from tests.regressions.test_process_faults import DEADLY, configured
+from tools.simtest.recording import WriteRecord
 
 TOKEN, WRONG, PASSWORD, ENV = "planted-token", "planted-wrong-token", "planted-password", "planted-env"
 SECRETS = (TOKEN, WRONG, PASSWORD, ENV)

@@ -12,9 +12,9 @@ import asyncio
 import pytest
 
 from moorage.errors import ClusterError
-from moorage.testing.simtest.network import Rule
-from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
+from tools.simtest.network import Rule
+from tools.simtest.stage import LOST, on_stage
 
 # -- watches and lists -------------------------------------------------------------------------------------------------
 

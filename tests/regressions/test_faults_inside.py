@@ -15,12 +15,12 @@ from moorage.framework.effects import Call
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code, Hold, Wait
 from moorage.testing.memory_cluster import MemoryCluster
-from moorage.testing.simtest.recording import AttemptRecord
-from moorage.testing.simtest.stage import on_stage
-from moorage.testing.simtest.unruly_plugin import RAISED
 from moorage.testing.virtual_time import run_virtually
 from tests.runtime.test_asking import Scripted, everything
 from tests.runtime.test_loop import node, placed, pod, running
+from tools.simtest.recording import AttemptRecord
+from tools.simtest.stage import on_stage
+from tools.simtest.unruly_plugin import RAISED
 
 # -- the cluster changes under one's hands -----------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
+from tools.simtest.stage import LOST, on_stage
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 

@@ -12,8 +12,8 @@ import pytest
 from moorage.api.devices import ResourceClaim
 from moorage.api.meta import ObjectMeta
 from moorage.framework.effects import Call, Delete, Write
-from moorage.testing.simtest.recording import WriteRecord
-from moorage.testing.simtest.stage import on_stage
+from tools.simtest.recording import WriteRecord
+from tools.simtest.stage import on_stage
 
 
 def claim_of(pod):

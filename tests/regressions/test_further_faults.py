@@ -7,8 +7,8 @@ import pytest
 from moorage.errors import ClusterError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
-from moorage.testing.simtest.network import Rule
-from moorage.testing.simtest.stage import on_stage
+from tools.simtest.network import Rule
+from tools.simtest.stage import on_stage
 
 TOO_NEW = ClusterError("Timeout: Too large resource version: 99, current: 9", 504, "Timeout")
 

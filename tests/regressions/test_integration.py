@@ -11,9 +11,9 @@ import pytest
 
 from moorage.framework.effects import BindPod
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Wait
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import on_stage
-from moorage.testing.simtest.world import NODES, PODS
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import on_stage
+from tools.simtest.world import NODES, PODS
 
 MERGE = "application/merge-patch+json"
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
+from tools.simtest.stage import on_stage
 
 ZONE, HOST = "zone", "node"
 

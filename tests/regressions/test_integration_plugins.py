@@ -12,9 +12,9 @@ from moorage.framework.effects import BindPod, Call
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import SKIP, Code, Hold, Wait
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import on_stage
 
 NO = Hold.because("not now")
 

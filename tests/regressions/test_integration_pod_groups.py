@@ -7,9 +7,9 @@ import pytest
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code
 from moorage.queue.queued_pod import QueuePlace
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import on_stage
 
 PODS, GROUPS = on.PODS, f"{on.GROUPS}/podgroups"
 GATES = {"GenericWorkload": True, "GangScheduling": True}

@@ -10,10 +10,10 @@ import pytest
 
 from moorage.framework.effects import Call
 from moorage.framework.verdicts import Hold, Wait
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 from tests.regressions.test_integration_plugins import plugin, profile
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import on_stage
 
 BOTH_WAYS = pytest.mark.parametrize("at_once", [True, False], ids=["asynchronous", "in the attempt"])
 HOST = "kubernetes.io/hostname"

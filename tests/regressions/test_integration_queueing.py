@@ -13,11 +13,11 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import Hold, Wait
 from moorage.queue.queued_pod import QueuePlace
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.recording import AttemptRecord
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 from tests.regressions.test_integration_plugins import plugin, profile
+from tools.simtest.oracle import Terms
+from tools.simtest.recording import AttemptRecord
+from tools.simtest.stage import on_stage
 
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_RELABELLED = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)

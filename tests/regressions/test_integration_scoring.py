@@ -8,9 +8,9 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import on_stage
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 TWO = (("n1", "a"), ("n2", "b"))

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from moorage.testing.simtest.device_world import DEVICE_CLAIMS, Gadgets
-from moorage.testing.simtest.device_world import using as holding
-from moorage.testing.simtest.stage import LOST, on_stage
-from moorage.testing.simtest.storage_world import Disks, using
 from tests.regressions.test_lost_writes import dies
+from tools.simtest.device_world import DEVICE_CLAIMS, Gadgets
+from tools.simtest.device_world import using as holding
+from tools.simtest.stage import LOST, on_stage
+from tools.simtest.storage_world import Disks, using
 
 
 def with_disks(stage):

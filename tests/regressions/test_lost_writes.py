@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.stage import LOST, on_stage
+from tools.simtest.stage import LOST, on_stage
 
 
 async def dies(stage, then, version, down_s=1.0):

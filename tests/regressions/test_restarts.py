@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.stage import on_stage
+from tools.simtest.stage import on_stage
 
 PODS = 12
 

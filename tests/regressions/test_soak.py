@@ -9,10 +9,10 @@ import os
 import pytest
 
 from moorage.api import pod_decoding
-from moorage.testing.simtest import memory_weights
-from moorage.testing.simtest.recording import MemoryRecord
-from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
+from tools.simtest import memory_weights
+from tools.simtest.recording import MemoryRecord
+from tools.simtest.stage import LOST, on_stage
 
 MINUTES = 60 if os.environ.get("MOORAGE_LONG_TESTS") else 24
 

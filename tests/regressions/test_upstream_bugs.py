@@ -15,13 +15,13 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
 from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.memory_cluster import MemoryCluster
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import LOST, on_stage
-from moorage.testing.simtest.world import NODES
 from moorage.testing.virtual_time import run_virtually
 from tests.regressions.holding import Holds
 from tests.runtime.test_asking import Scripted
 from tests.runtime.test_loop import binds, node, pod, running
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import LOST, on_stage
+from tools.simtest.world import NODES
 
 GATEWAY = ClusterError("504 Gateway Timeout", 504, "Timeout")
 

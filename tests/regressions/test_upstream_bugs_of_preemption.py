@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from moorage.errors import ClusterError
-from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.holding import Holds
+from tools.simtest.stage import LOST, on_stage
 
 
 @pytest.mark.parametrize("phase", ["permit", "prebind"])

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moorage.queue.queued_pod import QueuePlace
-from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
+from tools.simtest.oracle import Terms
+from tools.simtest.stage import on_stage
 
 #: Longer than any backoff, so that a pod that is woken is ready at once.
 PAST_BACKOFF_S = 12.0

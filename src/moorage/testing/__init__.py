@@ -1,1 +1,1 @@
-"""Test helpers for users: object builders, plugin checks, and answers to recorded scenarios."""
+"""Test helpers for users: object builders, plugin checks, a cluster in memory and virtual time."""

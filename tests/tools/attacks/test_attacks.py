@@ -1,0 +1,95 @@
+"""Attacks over every route: the server keeps its promises, and one that is broken on purpose is found out."""
+
+import contextlib
+import random
+from unittest import mock
+
+import pytest
+
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.admission import strategy
+from moorage.apiserver.http import requests
+from moorage.apiserver.schema import openapi
+from moorage.apiserver.storage import store as storing
+from moorage.apiserver.storage.store import DeletionResult, Store
+from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
+from moorage.apiserver.vocabulary.served_kinds import KINDS, REVIEWS
+from moorage.apiserver.vocabulary.statuses import ApiError
+from tools.attacks.attack_run import run
+from tools.attacks.making import make
+from tools.attacks.objects import valid_object
+from tools.attacks.routes import OPEN, SEEDED, combinations, routes
+
+
+@pytest.mark.slow
+def test_invariants_hold():
+    result = run(20_000, attacks=500)
+    assert result.broken == []
+    assert result.codes[200] + result.codes[201] > 35, "hardly anything got through"
+
+
+def test_the_same_seed_makes_the_same_attacks():
+    drawn = [[str(make(random.Random(f"7/{i}"), i, what)) for i, what in enumerate(combinations()[:200])] for _ in range(2)]
+    assert drawn[0] == drawn[1]
+
+
+def test_every_documented_path_is_attacked():
+    attacked = {
+        route.path.replace(f"/{OPEN}/", "/{namespace}/").replace(f"/{route.name or SEEDED}", "/{name}") for route in routes()
+    }
+    documented = {
+        path
+        for place in openapi.index(ALL_KINDS)["paths"]
+        for path in openapi.document_of(place, ALL_KINDS)["paths"]
+        if "/namespaces/{name}" not in path
+    }
+    assert documented - {path.rstrip("/") for path in attacked} - attacked == set()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified)
+def test_every_kind_has_a_valid_object(kind):
+    if "create" in kind.verbs:
+        assert valid_object(kind, "open", "x")["kind"] == kind.kind
+
+
+def breaks(*_, **__):
+    raise KeyError("inside")
+
+
+def writes_first(write):
+    def changed(store, *arguments):
+        store.version += 1
+        return write(store, *arguments)
+
+    return changed
+
+
+def unchecked(*arguments):
+    with contextlib.suppress(ApiError):
+        strategy.prepare_create(*arguments)
+
+
+def stays(_store, _kind, record, _document):
+    return DeletionResult(record, True)
+
+
+#: What is broken, and what the attacks say of it.
+MUTANTS = {
+    "all clients may do all": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
+    "a bug in the handler": (mock.patch.object(requests, "_list", breaks), "logged: moorage.apiserver.http"),
+    "new objects are not checked": (mock.patch.object(storing, "prepare_create", unchecked), "is not valid by"),
+    "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was rejected"),
+    "nothing is deleted": (mock.patch.object(Store, "_remove", stays), "still there"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("broken", "said"), MUTANTS.values(), ids=MUTANTS)
+def test_a_broken_server_is_detected(broken, said):
+    with broken:
+        found = run(20_002, attacks=250).broken
+    assert any(said in fault for fault in found), found[:3]
+
+
+def test_reviews_are_attacked_too():
+    assert {review.resource for review in REVIEWS} <= {route.about.resource for route in routes() if route.about is not None}

@@ -1,0 +1,1 @@
+"""Check that an API server behaves as kube-apiserver does."""

@@ -1,0 +1,1 @@
+"""Answer what kube-scheduler was recorded to answer: scenarios and configurations."""

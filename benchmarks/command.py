@@ -23,6 +23,7 @@ from benchmarks.live import LIVE
 from benchmarks.live import measure as measure_live
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.million import million as measure_million
+from benchmarks.production_dump import write_production_dump
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.shard_scheduler import SHARINGS
@@ -184,6 +185,18 @@ def what_ifs(nodes: int, pods: int, times: int) -> None:
     ):
         for figures in measured:
             click.echo(json.dumps(figures))
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--nodes", default=300, help="Number of nodes.")
+@click.option("--pods", default=6000, help="Number of pods, of which 32 stay pending for a dozen reasons.")
+@click.option("--seed", default=0, help="Seed of sizes and places.")
+@click.option("--lean", is_flag=True, help="Leave out what scheduling does not read, which is most of the bytes.")
+def dump(file: Path, nodes: int, pods: int, seed: int, lean: bool) -> None:
+    """Write FILE, a dump as of a production cluster: 90 MB of JSON with what real clusters have."""
+    write_production_dump(file, nodes, pods, seed, lean=lean)
+    click.echo(f"wrote {file}: {file.stat().st_size / 1e6:.0f} MB")
 
 
 @main.command("yaml")

@@ -3,7 +3,7 @@
 Node groups in three zones with a provider's labels and long names; cordoned, full and dead nodes; Deployments, StatefulSets,
 DaemonSets and Jobs with owners, images, probes, volumes, spreading, affinity, disruption budgets, quotas, gates; pending pods
 of a dozen causes, some of them typing errors; and what scheduling does not read, which is most of the bytes: Secrets,
-ConfigMaps, Events, managed fields, environments. Equal arguments make equal bytes.
+ConfigMaps, Events, environments. Equal arguments make equal bytes.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class _App(NamedTuple):
 
 
 def write_production_dump(path: Path, nodes: int, pods: int, seed: int = 0, *, lean: bool = False) -> None:
-    """Write a List in JSON. ``lean`` leaves out Secrets, ConfigMaps, Events, managed fields and environments."""
-    items = production_objects(nodes, pods, seed, lean=lean)
-    encode = msgspec.json.Encoder().encode
+    """Write a List in JSON. ``lean`` leaves out Secrets, ConfigMaps, Events and environments."""
+    encode = msgspec.json.Encoder(order="sorted").encode
     with path.open("wb") as file:
-        file.write(b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":[\n')
-        for at, item in enumerate(items):
-            file.write((b",\n" if at else b"") + encode(item))
-        file.write(b"\n]}\n")
+        file.write(b'{\n    "apiVersion": "v1",\n    "items": [\n')
+        for at, item in enumerate(production_objects(nodes, pods, seed, lean=lean)):
+            text = msgspec.json.format(encode(item), indent=4).replace(b"\n", b"\n        ")
+            file.write((b",\n        " if at else b"        ") + text)
+        file.write(b'\n    ],\n    "kind": "List",\n    "metadata": {\n        "resourceVersion": ""\n    }\n}\n')
 
 
 def production_objects(nodes: int, pods: int, seed: int = 0, *, lean: bool = False) -> Iterator[_Object]:
@@ -96,7 +96,7 @@ def production_objects(nodes: int, pods: int, seed: int = 0, *, lean: bool = Fal
     table = list(_nodes(nodes))
     yield from _cluster_objects()
     for at, node in enumerate(table):
-        yield _node_object(at, node, lean)
+        yield _node_object(at, node)
         yield {**_head("storage.k8s.io/v1", "CSINode", node.name), "spec": {"drivers": [_csi_driver(node)]}}
     daemons = list(_daemons())
     apps = list(_apps(draw, pods - len(table) * len(daemons) - len(_PENDING)))
@@ -114,7 +114,7 @@ def production_objects(nodes: int, pods: int, seed: int = 0, *, lean: bool = Fal
         for at in range(app.replicas):
             yield from _pod_with_claim(app, at, placed.node_for(app), draw, lean)
     for name, spec in _PENDING.items():
-        yield _pending_pod(name, spec, lean)
+        yield _pending_pod(name, spec)
     if not lean:
         yield from _unread_objects(nodes, pods, draw)
 
@@ -130,7 +130,7 @@ def _nodes(count: int) -> Iterator[_Node]:
         yield _Node(name, _ZONES[at % 3], group, [group.cpu_milli, group.memory_mi, group.gpus, 110])
 
 
-def _node_object(at: int, node: _Node, lean: bool) -> _Object:
+def _node_object(at: int, node: _Node) -> _Object:
     group = node.group
     labels = {
         _HOST: node.name, _ZONE: node.zone, "topology.kubernetes.io/region": "eu-west-1", _POOL: group.name,
@@ -166,7 +166,7 @@ def _node_object(at: int, node: _Node, lean: bool) -> _Object:
         for n, (team, noun) in enumerate(zip(_TEAMS * 2, _NOUNS * 2, strict=True))
         if (at + n) % 3
     ]  # fmt: skip
-    made = _head("v1", "Node", node.name, labels=labels, lean=lean)
+    made = _head("v1", "Node", node.name, labels=labels)
     made["spec"] = {
         "providerID": f"aws:///{node.zone}/i-{at:017x}",
         "taints": taints,
@@ -367,7 +367,7 @@ def _pod_with_claim(app: _App, at: int, node: _Node | None, draw: random.Random,
 
 def _pod_object(app: _App, suffix: str, node: str, draw: random.Random, lean: bool) -> _Object:
     stem = f"{app.name}-7d9f8b6c5d" if app.kind == "Deployment" else app.name
-    made = _head("v1", "Pod", f"{stem}-{suffix}", app.namespace, labels=_labels(app), lean=lean, part=app.name)
+    made = _head("v1", "Pod", f"{stem}-{suffix}", app.namespace, labels=_labels(app))
     kind = "ReplicaSet" if app.kind == "Deployment" else app.kind
     made["metadata"]["ownerReferences"] = [_owner(kind, stem, "batch/v1" if kind == "Job" else "apps/v1", app.namespace)]
     spec = _pod_spec(app, lean=lean)
@@ -431,7 +431,7 @@ _PENDING: Final[dict[str, _Object]] = {
 }  # fmt: skip
 
 
-def _pending_pod(name: str, given: _Object, lean: bool) -> _Object:
+def _pending_pod(name: str, given: _Object) -> _Object:
     spec = dict(given)
     amounts = {"cpu": spec.pop("cpu", "500m"), "memory": spec.pop("memory", "512Mi"), **spec.pop("extra", {})}
     if gpus := spec.pop("gpus", ""):
@@ -443,7 +443,7 @@ def _pending_pod(name: str, given: _Object, lean: bool) -> _Object:
     }  # fmt: skip
     if port:
         container["ports"] = [{"containerPort": port, "hostPort": port}]
-    made = _head("v1", "Pod", name, "platform", labels={"app": name}, lean=lean, part=name)
+    made = _head("v1", "Pod", name, "platform", labels={"app": name})
     made["spec"] = {"containers": [container], "schedulerName": "default-scheduler", **spec}
     made["status"] = {"phase": "Pending"}
     return made
@@ -499,7 +499,7 @@ def _unread_objects(nodes: int, pods: int, draw: random.Random) -> Iterator[_Obj
     for at in range(pods):
         team = _TEAMS[at % len(_TEAMS)]
         involved = {"kind": "Pod", "namespace": team, "name": f"{team}-api-7d9f8b6c5d-{at:05x}", "apiVersion": "v1"}
-        event = _head("v1", "Event", f"{team}-api-{at:016x}", team, lean=False, part=team)
+        event = _head("v1", "Event", f"{team}-api-{at:016x}", team)
         yield event | {
             "involvedObject": involved,
             "reason": "Pulled",
@@ -532,20 +532,7 @@ def _head(
         metadata["namespace"] = namespace
     if labels:
         metadata["labels"] = labels
-    if not lean:
-        metadata["managedFields"] = _managed_fields(part or name)
     return {"apiVersion": version, "kind": kind, "metadata": metadata}
-
-
-def _managed_fields(part: str) -> list[_Object]:
-    paths = {f"f:field-{n}": {".": {}, "f:name": {}, f'k:{{"name":"{part}-{n}"}}': {"f:value": {}}} for n in range(22)}
-    return [
-        {
-            "manager": manager, "operation": "Update", "apiVersion": "v1", "time": _CREATED, "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:spec": paths},
-        }
-        for manager in ("kube-controller-manager", "kubelet")
-    ]  # fmt: skip
 
 
 def _owner(kind: str, name: str, version: str, namespace: str) -> _Object:

@@ -356,7 +356,8 @@ def _pod_spec(app: _App, *, lean: bool) -> _Object:
 
 def _pod_with_claim(app: _App, at: int, node: _Node | None, draw: random.Random, lean: bool) -> Iterator[_Object]:
     """Yield a pod; before it the claim and the volume of a StatefulSet's pod, which is in the zone of its node."""
-    suffix = str(at) if app.kind == "StatefulSet" else f"{draw.getrandbits(24):05x}"[:5]
+    # The multiplier is odd, so no two of an app's pods get the same name.
+    suffix = str(at) if app.kind == "StatefulSet" else f"{(at + 7) * 700_001 % 16**5:05x}"
     pod = _pod_object(app, suffix, node.name if node else "", draw, lean)
     if app.kind == "StatefulSet":
         claim = f"data-{app.name}-{at}"
@@ -512,22 +513,9 @@ def _unread_objects(nodes: int, pods: int, draw: random.Random) -> Iterator[_Obj
         yield lease | {"spec": {"holderIdentity": f"lease-{at}", "leaseDurationSeconds": 40, "renewTime": _CREATED}}
 
 
-def _head(
-    version: str,
-    kind: str,
-    name: str,
-    namespace: str = "",
-    *,
-    labels: dict[str, str] | None = None,
-    lean: bool = True,
-    part: str = "",
-) -> _Object:
-    metadata: _Object = {
-        "name": name,
-        "uid": _uid(kind, name, namespace),
-        "resourceVersion": "912345678",
-        "creationTimestamp": _CREATED,
-    }
+def _head(version: str, kind: str, name: str, namespace: str = "", *, labels: dict[str, str] | None = None) -> _Object:
+    uid = _uid(kind, name, namespace)
+    metadata: _Object = {"name": name, "uid": uid, "resourceVersion": "912345678", "creationTimestamp": _CREATED}
     if namespace:
         metadata["namespace"] = namespace
     if labels:

@@ -1,39 +1,43 @@
 """Switch off what makes decisions fast, one mechanism at a time, to measure what it earns. Decisions stay the same.
 
-A mechanism is switched off for the whole process: each run of a workload has its own.
+A mechanism is switched off for the whole process: each run of a workload has its own. The table names classes as text, so that it
+can be read without them.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from moorage.cycle.cached_scores import KeptScores
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.domain_verdicts import ByDomain
-from moorage.cycle.joined_rooms import JoinedRooms
-from moorage.cycle.narrowed_nodes import NarrowLook
-from moorage.cycle.pinned_pods import PinnedPods
-from moorage.cycle.pod_classes import ClassCache
-from moorage.cycle.pod_signatures import Signer
-from moorage.cycle.top_places import TopPlaces
-from moorage.engine.fast_lane import FastLane
-from moorage.state.distinct_rooms import DistinctRooms
-from moorage.state.view import AllRows
+if TYPE_CHECKING:
+    from moorage.cycle.pod_classes import ClassCache
 
-__all__ = ["MECHANISMS", "Replacement"]
+__all__ = ["MECHANISMS", "Replacement", "switch_off"]
 
 
 class Replacement:
-    """Replaces methods of a class when it is called."""
+    """Replaces methods of a class, given as ``module:Class``, when it is called. ``replaced`` with the name is the former method."""
 
-    def __init__(self, cls: type, **methods: Callable[..., object]) -> None:
-        assert all(hasattr(cls, name) for name in methods), f"{cls.__name__} has not all of {', '.join(methods)}"
-        self.cls, self.methods = cls, methods
+    def __init__(self, where: str, **methods: Callable[..., object]) -> None:
+        self.where, self.methods = where, methods
+
+    @property
+    def cls(self) -> type:
+        """The class.
+
+        Raises  ImportError, AttributeError if the engine has no such class any more
+        """
+        module, _, name = self.where.partition(":")
+        found: type = getattr(importlib.import_module(f"moorage.{module}"), name)
+        return found
 
     def __call__(self) -> None:
+        cls = self.cls
+        assert all(hasattr(cls, name) for name in self.methods), f"{cls.__name__} has not all of {', '.join(self.methods)}"
         for name, method in self.methods.items():
-            setattr(self.cls, name, method)
+            setattr(cls, f"replaced{name}", getattr(cls, name))
+            setattr(cls, name, method)
 
 
 def _none(*_: object) -> None:
@@ -44,28 +48,30 @@ def _decide_by_signature(cache: ClassCache, pod: object, snapshot: object, seed:
     return cache.decide(pod, snapshot, {}, seed)  # type: ignore[arg-type]
 
 
-_sign_for: Final = Signer.__init__
-
-
-def _sign_without_idle(signer: Signer, *given: object) -> None:
-    _sign_for(signer, *given)  # type: ignore[arg-type]
+def _sign_without_idle(signer: Any, *given: object) -> None:
+    signer.replaced__init__(*given)
     signer._may_idle = []
 
 
 #: The mechanism → what switches it off.
 MECHANISMS: Final[Mapping[str, Replacement]] = {
-    "fast-lane": Replacement(FastLane, find=_none),
-    "classes": Replacement(Cycle, decide_fast=_none, _by_class=_none),
-    "runs": Replacement(Cycle, route_of=_none),
-    "shape-routes": Replacement(ClassCache, decide_known=_decide_by_signature, route_of=_none),
-    "counted-places": Replacement(KeptScores, counted_places=_none),
-    "summed-places": Replacement(KeptScores, summed_places=_none),
-    "tied-places": Replacement(TopPlaces, _find=_none),
-    "domains": Replacement(ByDomain, closed=_none),
-    "narrowing": Replacement(NarrowLook, concerns=_none),
-    "pinned-pods": Replacement(PinnedPods, decide=_none),
-    "joined-rooms": Replacement(JoinedRooms, learn=_none),
-    "usage": Replacement(AllRows, usage=_none),
-    "distinct-rooms": Replacement(DistinctRooms, find=_none),
-    "idle-plugins": Replacement(Signer, __init__=_sign_without_idle),
+    "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
+    "classes": Replacement("cycle.cycle:Cycle", decide_fast=_none, _by_class=_none),
+    "runs": Replacement("cycle.cycle:Cycle", route_of=_none),
+    "shape-routes": Replacement("cycle.pod_classes:ClassCache", decide_known=_decide_by_signature, route_of=_none),
+    "counted-places": Replacement("cycle.cached_scores:KeptScores", counted_places=_none),
+    "summed-places": Replacement("cycle.cached_scores:KeptScores", summed_places=_none),
+    "tied-places": Replacement("cycle.top_places:TopPlaces", _find=_none),
+    "domains": Replacement("cycle.domain_verdicts:ByDomain", closed=_none),
+    "narrowing": Replacement("cycle.narrowed_nodes:NarrowLook", concerns=_none),
+    "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", decide=_none),
+    "joined-rooms": Replacement("cycle.joined_rooms:JoinedRooms", learn=_none),
+    "usage": Replacement("state.view:AllRows", usage=_none),
+    "distinct-rooms": Replacement("state.distinct_rooms:DistinctRooms", find=_none),
+    "idle-plugins": Replacement("cycle.pod_signatures:Signer", __init__=_sign_without_idle),
 }
+
+
+def switch_off(mechanism: str) -> None:
+    """Switch off a mechanism for good in this process."""
+    MECHANISMS[mechanism]()

@@ -23,6 +23,7 @@ from benchmarks.live import LIVE
 from benchmarks.live import measure as measure_live
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.million import million as measure_million
+from benchmarks.mix_command import mix
 from benchmarks.production_dump import write_production_dump
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
@@ -58,6 +59,9 @@ _COLUMNS = (
 @click.group()
 def main() -> None:
     """Measure how fast Moorage schedules."""
+
+
+main.add_command(mix)
 
 
 @main.command("list")

@@ -1,7 +1,7 @@
 """Switch off what makes decisions fast, one mechanism at a time, to measure what it earns. Decisions stay the same.
 
-A mechanism is switched off for the whole process: each run of a workload has its own. The table names classes as text, so that it
-can be read without them.
+A mechanism is switched off for the whole process: each run of a workload has its own. The table names classes as text, so that
+it can be read without them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["MECHANISMS", "Replacement", "switch_off"]
 
 
 class Replacement:
-    """Replaces methods of a class, given as ``module:Class``, when it is called. ``replaced`` with the name is the former method."""
+    """Replaces methods of a class, given as ``module:Class``, when it is called. ``replaced`` + name is the former method."""
 
     def __init__(self, where: str, **methods: Callable[..., object]) -> None:
         self.where, self.methods = where, methods

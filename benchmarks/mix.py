@@ -1,7 +1,7 @@
 """The real mix: what does a pod cost on clusters and in orders that people have?
 
-A mechanism that earns its keep on one workload may cost more than it saves on another. So each version, and each mechanism, is judged
-by all of these together. A workload is written to a folder once; each run is a process that plays it.
+A mechanism that earns its keep on one workload may cost more than it saves on another. So each version, and each mechanism, is
+judged by all of these together. A workload is written to a folder once; each run is a process that plays it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Final
 
 from benchmarks.mix_clusters import classes_in_turn, rollouts, unlike, week
-from benchmarks.mix_events import Mix, creations, manifest, write_mix
+from benchmarks.mix_events import Manifest, Mix, arrivals, creations, manifest, write_mix
 from benchmarks.mix_traces import alibaba, azure, borg, openb
+from benchmarks.production_dump import production_objects
 from benchmarks.workloads import WORKLOADS, Sizes
+from moorage.api.meta import Object
 
 __all__ = ["MIX", "TRACES", "Version", "measure", "rounds_of", "summary", "write_workload"]
 
@@ -43,7 +46,8 @@ def _old(name: str, quick: bool) -> Mix:
     init, pods, few = _OLD[name]
     made = WORKLOADS[name][0](Sizes(_NODES, init, few if quick else pods), Random(0))
     later = [manifest(pod) for pod in made.measured]
-    return Mix([manifest(obj) for obj in (*made.objects, *made.init)], later, [creations(later)])
+    start = [manifest(obj) for obj in (*made.objects, *made.init) if isinstance(obj, Object)]
+    return Mix(start, later, [creations(later)])
 
 
 def _openb(quick: bool) -> Mix:
@@ -52,18 +56,36 @@ def _openb(quick: bool) -> Mix:
     return openb(TRACES, 2000 if quick else 8152)
 
 
+def _dump(quick: bool) -> Mix:
+    """A production-like cluster: a third of the pods of its workloads arrive again, in random order."""
+    start: list[Manifest] = []
+    later: list[Manifest] = []
+    random = Random(0)
+    for obj in production_objects(300, 6000, lean=True):
+        is_pod = obj["kind"] == "Pod" and obj["spec"].get("nodeName") and obj["status"]["phase"] == "Running"
+        owned = is_pod and obj["metadata"].get("ownerReferences", [{"kind": ""}])[0]["kind"] != "DaemonSet"
+        if owned and random.random() < (0.1 if quick else 0.35):
+            spec = {key: value for key, value in obj["spec"].items() if key != "nodeName"}
+            later.append({**obj, "spec": spec, "status": {"phase": "Pending"}})
+        else:
+            start.append(obj)
+    random.shuffle(later)
+    return Mix(start, later, arrivals((1.0 + at, pod, None) for at, pod in enumerate(later)))
+
+
 #: Name → the workload, at its usual size or, if the argument is true, a small one.
 MIX: Final[Mapping[str, Callable[[bool], Mix]]] = {
     "openb": _openb,
     "azure": lambda quick: azure(1000, 2000 if quick else 10_000),
     "alibaba": lambda quick: alibaba(4000, 3000 if quick else 10_000),
     "borg": lambda quick: borg(5000, 3000 if quick else 10_000),
+    "dump": _dump,
     "rollouts": lambda quick: rollouts(1000, 80, 40) if quick else rollouts(1000, 80, 400),
     "unlike-1000": lambda quick: unlike(_NODES, 3000 if quick else 10_000, 1000),
     "unlike-10000": lambda quick: unlike(_NODES, 1500, 1500) if quick else unlike(_NODES, 10_000, 10_000),
     "classes-160": lambda quick: classes_in_turn(_NODES, 2000 if quick else 10_000, 160),
     "week": lambda quick: week(200, 2000, 10) if quick else week(300, 15_000, 60),
-    **{name: lambda quick, name=name: _old(name, quick) for name in _OLD},
+    **{name: partial(_old, name) for name in _OLD},
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
-"""Clusters as people run them: pools of unlike nodes, teams, and apps that differ in requests, labels, selectors, tolerations and images.
+"""Clusters as people run them: pools of unlike nodes, teams, and apps that differ.
 
+Apps differ in requests, labels, selectors, tolerations and images.
 All is drawn from a seeded generator: equal arguments give equal objects.
 """
 
@@ -42,7 +43,7 @@ def _image(number: int) -> str:
 
 
 def _nodes(count: int, random: Random) -> list[dict[str, Any]]:
-    """Return nodes of some pools in three zones, each with images that its pods pulled; three in a hundred are cordoned or tainted."""
+    """Return nodes of some pools in three zones, each with images that its pods pulled; a few are cordoned or tainted."""
     return [_node(at, random) for at in range(count)]
 
 
@@ -58,9 +59,14 @@ def _node(at: int, random: Random) -> dict[str, Any]:
     if random.random() < 0.02:
         taints.append({"key": "example.com/spot", "value": "true", "effect": "PreferNoSchedule"})
     unschedulable = {"unschedulable": True} if random.random() < 0.01 else {}
-    offered = {"cpu": f"{1000 * cores - 80}m", "memory": f"{gib * 1024 * 1024 - 700_000 - 4 * random.randrange(2000)}Ki", "pods": "110"}
+    offered = {
+        "cpu": f"{1000 * cores - 80}m",
+        "memory": f"{gib * 1024 * 1024 - 700_000 - 4 * random.randrange(2000)}Ki",
+        "pods": "110",
+    }
     images = [
-        {"names": [_image(number)], "sizeBytes": (20 + number * 37 % 900) << 20} for number in sorted(random.sample(range(_IMAGES), 12))
+        {"names": [_image(number)], "sizeBytes": (20 + number * 37 % 900) << 20}
+        for number in sorted(random.sample(range(_IMAGES), 12))
     ]
     return {
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "labels": labels},
@@ -96,8 +102,8 @@ def _app(number: int, random: Random, *, most_milli: int = 4000) -> _App:
             {"name": "proxy", "image": _image(7), "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}
         )
     labels = {
-        "app.kubernetes.io/name": f"app-{number}", "app.kubernetes.io/version": f"1.{number % 17}", "team": f"team-{number % _TEAMS}",
-        "pod-template-hash": f"{random.getrandbits(40):010x}",
+        "app.kubernetes.io/name": f"app-{number}", "app.kubernetes.io/version": f"1.{number % 17}",
+        "team": f"team-{number % _TEAMS}", "pod-template-hash": f"{random.getrandbits(40):010x}",
     }  # fmt: skip
     return _App(f"app-{number}", f"team-{number % _TEAMS}", labels, spec)
 
@@ -111,9 +117,7 @@ def _placement(random: Random) -> dict[str, Any]:
     placement: dict[str, Any] = {"tolerations": tolerations}
     pool = random.randrange(_POOLS)
     if _is_dedicated(pool):
-        tolerations.append(
-            {"key": "example.com/dedicated", "operator": "Equal", "value": _pool(pool), "effect": "NoSchedule"}
-        )
+        tolerations.append({"key": "example.com/dedicated", "operator": "Equal", "value": _pool(pool), "effect": "NoSchedule"})
     drawn = random.random()
     if drawn < 0.1:
         placement["nodeSelector"] = {_POOL: _pool(pool)} if _is_dedicated(pool) else {_ARCH: "amd64"}
@@ -126,7 +130,9 @@ def _placement(random: Random) -> dict[str, Any]:
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}
         }
     elif drawn < 0.4:
-        preferred = [{"weight": 50, "preference": {"matchExpressions": [{"key": _ARCH, "operator": "In", "values": ["arm64"]}]}}]
+        preferred = [
+            {"weight": 50, "preference": {"matchExpressions": [{"key": _ARCH, "operator": "In", "values": ["arm64"]}]}}
+        ]
         placement["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     return placement
 
@@ -143,9 +149,10 @@ def _pod(app: _App, name: str, node: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _namespaces() -> list[dict[str, Any]]:
+def _namespaces() -> list[Manifest]:
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{at}", "uid": f"team-{at}"}} for at in range(_TEAMS)
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{at}", "uid": f"team-{at}"}}
+        for at in range(_TEAMS)
     ]
 
 
@@ -160,11 +167,11 @@ def unlike(nodes: int, pods: int, keys: int, seed: int = 0) -> Mix:
     """Pods of so many apps in random order, none of them like those of another app, on nodes that run as many pods."""
     random = Random(seed)
     machines = _nodes(nodes, random)
-    start = [*_namespaces(), *machines, *_running(nodes, machines, random)]
+    start: list[Manifest] = [*_namespaces(), *machines, *_running(nodes, machines, random)]
     apps = [_app(at, random) for at in range(keys)]
     order = [apps[at % keys] for at in range(pods)]
     random.shuffle(order)
-    later = [_pod(app, f"{app.name}-{at}") for at, app in enumerate(order)]
+    later: list[Manifest] = [_pod(app, f"{app.name}-{at}") for at, app in enumerate(order)]
     return Mix(start, later, [creations(later)])
 
 
@@ -192,7 +199,11 @@ def _constraint(app: _App, number: int) -> dict[str, Any]:
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     match number % 8:
         case 0:
-            return {"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", **selector}]}
+            return {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", **selector}
+                ]
+            }
         case 1:
             keys = (ZONE, HOSTNAME)
             return {
@@ -204,12 +215,25 @@ def _constraint(app: _App, number: int) -> dict[str, Any]:
             term = {"topologyKey": HOSTNAME, **selector}
             return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
         case 3:
-            return {"affinity": {"podAntiAffinity": {preferred: [{"weight": 100, "podAffinityTerm": {"topologyKey": HOSTNAME, **selector}}]}}}
+            return {
+                "affinity": {
+                    "podAntiAffinity": {preferred: [{"weight": 100, "podAffinityTerm": {"topologyKey": HOSTNAME, **selector}}]}
+                }
+            }
     return {}
 
 
+def _service(app: _App) -> Manifest:
+    metadata = {"name": app.name, "namespace": app.team, "uid": f"service-{app.name}"}
+    selector = {"app.kubernetes.io/name": app.name}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": selector}}
+
+
 def rollouts(nodes: int, apps: int, most: int, seed: int = 0) -> Mix:
-    """Deployments with services roll out in turn, a quarter of their pods at a time; each turn two pods in a hundred are replaced."""
+    """Deployments with services roll out in turn, a quarter of their pods at a time.
+
+    Each turn, two in a hundred pods of the others are replaced by equal ones.
+    """
     random = Random(seed)
     machines = _nodes(nodes, random)
     every, services = [], []
@@ -219,18 +243,15 @@ def rollouts(nodes: int, apps: int, most: int, seed: int = 0) -> Mix:
         app.spec.pop("affinity", None)
         app.spec.update(_constraint(app, number))
         every.append(app)
-        services.append(
-            {
-                "apiVersion": "v1", "kind": "Service", "metadata": {"name": app.name, "namespace": app.team, "uid": f"service-{app.name}"},
-                "spec": {"selector": {"app.kubernetes.io/name": app.name}},
-            }
-        )  # fmt: skip
-    open_nodes = [one["metadata"]["name"] for one in machines if not one["spec"].get("taints") and not one["spec"].get("unschedulable")]
+        services.append(_service(app))
+    open_nodes = [
+        one["metadata"]["name"] for one in machines if not one["spec"].get("taints") and not one["spec"].get("unschedulable")
+    ]
     held: list[list[Manifest]] = []
     for app, count in zip(every, _replicas(apps, most), strict=True):
         where = random.sample(open_nodes, min(count, len(open_nodes)))
         held.append([_pod(app, f"{app.name}-{at}", where[at % len(where)]) for at in range(count)])
-    start = [*_namespaces(), *services, *machines, *(pod for pods in held for pod in pods)]
+    start: list[Manifest] = [*_namespaces(), *services, *machines, *(pod for pods in held for pod in pods)]
     later, events = _turns(every, held, random)
     return Mix(start, later, events)
 
@@ -273,7 +294,7 @@ def week(nodes: int, jobs: int, failures: int, seed: int = 0) -> Mix:
     """A week: services that stay, jobs that come by day more than by night and end, nodes that fail and come back."""
     random = Random(seed)
     machines = _nodes(nodes, random)
-    start = [*_namespaces(), *machines, *_running(8 * nodes, machines, random)]
+    start: list[Manifest] = [*_namespaces(), *machines, *_running(8 * nodes, machines, random)]
     apps = [_app(at, random) for at in range(60)]
     seconds = 7 * 86_400.0
     later: list[Manifest] = []
@@ -302,7 +323,10 @@ def _failing(machines: Sequence[Manifest], count: int, seconds: float, random: R
     """Yield what happens when nodes fail: they are tainted, their pods are replaced after 300 s, later they are back."""
     for node in random.sample(list(machines), count):
         at = random.uniform(0.0, seconds - 10_000.0)
-        taints = [*node["spec"].get("taints", ()), *({"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute"))]
+        taints = [
+            *node["spec"].get("taints", ()),
+            *({"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")),
+        ]
         yield {"at": at, "do": "update", "node": {**node, "spec": {**node["spec"], "taints": taints}}}
         yield {"at": at + 300.0, "do": "evict", "on": node["metadata"]["name"]}
         yield {"at": at + random.uniform(600.0, 9000.0), "do": "update", "node": node}

@@ -21,21 +21,27 @@ _EARNS_ON_TWO: Final = 1.15
 _EARNS_ON_ONE: Final = 2.0
 #: … and on no workload cheaper than this.
 _COSTS: Final = 0.95
-_HEAD: Final = f"{'workload':24}{'version':18}{'us a pod':>9}{'least-most':>16}{'ratio':>7}{'loop':>6}{'placed':>8}{'kB a pod':>9}"
+_HEAD: Final = (
+    f"{'workload':24}{'version':18}{'us a pod':>9}{'least-most':>16}{'ratio':>7}{'loop':>6}{'placed':>8}{'kB a pod':>9}"
+)
 
 
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--quick", is_flag=True, help="Use small sizes: some seconds for each run.")
 @click.option("--rounds", type=int, help="Number of runs of each version; default: 5 if versions are compared, otherwise 1.")
-@click.option("--without", multiple=True, type=click.Choice(list(MECHANISMS)), help="Switch off a mechanism. May be repeated.")
+@click.option(
+    "--without", multiple=True, type=click.Choice(list(MECHANISMS)), help="Measure without a mechanism, too. May be repeated."
+)
 @click.option(
     "--versus",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
     help="Another checkout, which is measured in turn with this one.",
 )
 @click.option("--ablate", is_flag=True, help="Compare this version with each mechanism switched off, and judge the mechanisms.")
-@click.option("--write", "into", type=click.Path(file_okay=False, path_type=Path), help="Write the workloads there; run nothing.")
+@click.option(
+    "--write", "into", type=click.Path(file_okay=False, path_type=Path), help="Write the workloads there; run nothing."
+)
 @click.option("--json", "out", type=click.Path(path_type=Path), help="Append each run to a file, one JSON object per line.")
 def mix(
     names: tuple[str, ...], quick: bool, rounds: int | None, without: tuple[str, ...], versus: Path | None, ablate: bool,
@@ -43,16 +49,17 @@ def mix(
 ) -> None:  # fmt: skip
     """Measure what a pod costs in the real mix: the workloads NAMES, or all.
 
-    CPU time is that of everything from the first event to the last decision, per pod that is created, scaled to a machine on which
-    sum(range(1000)) takes 9 us. Memory is what the process has grown by at the end. Ratios are those to this version. Fails if
-    versions decide differently.
+    CPU time is that of everything from the first event to the last decision, per pod that is created, scaled to a machine on
+    which sum(range(1000)) takes 9 us. Memory is what the process has grown by at the end. Ratios are those to this version.
+    Fails if versions decide differently.
     """
     if unknown := [name for name in names if name not in MIX]:
         raise click.UsageError(f"unknown workload {unknown[0]}; use one of {', '.join(MIX)}")
     if ablate and (versus or without):
         raise click.UsageError("--ablate switches off one mechanism after the other; leave out --versus and --without")
-    versions = [Version("this", without=() if versus else without)]
-    versions += [Version(str(versus.name), versus)] if versus else []
+    versions = [Version("this")]
+    versions += [Version(versus.name, versus)] if versus else []
+    versions += [Version(f"without {', '.join(without)}", without=without)] if without else []
     versions += [Version(mechanism, without=(mechanism,)) for mechanism in MECHANISMS] if ablate else []
     rounds = rounds or (5 if len(versions) > 1 else 1)
     ratios: dict[str, dict[str, float]] = {}
@@ -90,9 +97,10 @@ def _lines(name: str, found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         assert first is not None
         spread = f"{figures['least_us']:.0f}-{figures['most_us']:.0f}"
         other = "" if figures["decisions"] == first["decisions"] else "  DECIDES DIFFERENTLY"
+        ratio = figures["scaled_us"] / first["scaled_us"]
         yield (
-            f"{name:24}{version[-17:]:18}{figures['scaled_us']:9.1f}{spread:>16}{figures['scaled_us'] / first['scaled_us']:7.2f}"
-            f"{figures['loop_us']:6.1f}{figures['placed']:8}{figures['grown_b'] / 1000:9.1f}{other}"
+            f"{name:24}{version[-17:]:18}{figures['scaled_us']:9.1f}{spread:>16}{ratio:7.2f}{figures['loop_us']:6.1f}"
+            f"{figures['placed']:8}{figures['grown_b'] / 1000:9.1f}{other}"
         )
 
 

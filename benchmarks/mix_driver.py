@@ -1,4 +1,4 @@
-"""Play one workload of the mix in this process and print the figures as JSON. It also plays it with the source of another checkout.
+"""Play one workload of the mix in this process and print the figures as JSON, also with the source of another checkout.
 
 So it names few modules of Moorage and nothing else of the benchmarks, unless a mechanism is switched off. CPU time is that of
 everything from the first event to the last decision; reading the files and filling the cluster come before. Every few hundred
@@ -72,7 +72,7 @@ class _Player:
         self._key_of = {uid: key for key, uid in self.uid_of.items()}
 
     def events(self, folder: Path) -> int:
-        """Schedule the events of a folder. Return the number of pods that they create; copies of evicted ones are not among them."""
+        """Schedule the events of a folder. Return the number of pods that they create, without copies of evicted ones."""
         created = 0
         for line in (folder / "events.jsonl").read_bytes().splitlines():
             event = msgspec.json.decode(line)
@@ -186,11 +186,11 @@ def _resident() -> int:
 
 def _main(folder: str, *without: str) -> None:
     if without:
-        from benchmarks.mechanisms import switch_off  # noqa: PLC0415 (another checkout may lack it)
+        from benchmarks.mechanisms import switch_off
 
         for mechanism in without:
             switch_off(mechanism)
-    print(json.dumps(play(Path(folder))))  # noqa: T201
+    print(json.dumps(play(Path(folder))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A workload of the mix: what exists at the start, and what happens then. It is written to a folder, and any scheduler can play it.
+"""A workload of the mix: what exists at the start, and what happens then, as files that any scheduler can play.
 
 ``start.json``    a List of what exists when the measurement begins: nodes, running pods, services and the like
 ``later.json``    a List of the pods that are created later, by ``namespace/name``
@@ -54,7 +54,7 @@ def creations(pods: Sequence[Manifest], at: float = 0.0) -> Manifest:
 
 
 def arrivals(timed: Iterable[tuple[float, Manifest, float | None]]) -> list[Manifest]:
-    """Return the events of pods that are created at a time and deleted when they have lasted so many seconds; None: they stay."""
+    """Return the events of pods: the time, the pod, and after how many seconds it is deleted; None: it stays."""
     happens: list[tuple[float, int, str, str]] = []
     for at, pod, lasts in timed:
         happens.append((at, 1, "create", key_of(pod)))
@@ -62,7 +62,8 @@ def arrivals(timed: Iterable[tuple[float, Manifest, float | None]]) -> list[Mani
             happens.append((at + max(lasts, 1e-3), 0, "delete", key_of(pod)))
     happens.sort(key=lambda one: one[:2])
     return [
-        {"at": at, "do": do, "pods": [key for *_, key in group]} for (at, _, do), group in groupby(happens, key=lambda one: one[:3])
+        {"at": at, "do": do, "pods": [key for *_, key in group]}
+        for (at, _, do), group in groupby(happens, key=lambda one: one[:3])
     ]
 
 

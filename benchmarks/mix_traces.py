@@ -1,10 +1,10 @@
-"""Arrivals of four clusters in their own order: openb as it was published; Azure, Alibaba and Borg made up in the trace's format.
+"""Arrivals of four clusters in their own order: openb as it was published; Azure, Alibaba and Borg made up in its format.
 
-The files of Azure 2019, Alibaba 2018 and Borg 2019 are too large to ship. What is made here has their columns, and the proportions
-that the papers about them state, in round numbers: it is no sample of the trace. It is read by the reader of the format.
+The files of Azure 2019, Alibaba 2018 and Borg 2019 are too large to ship. What is made here has their columns, and proportions
+like those in the papers about them, in round numbers: it is no sample of the trace. It is read by the reader of the format.
 
-Azure    two thirds of the machines have 2 cores and more than half of them 4 GB or less; machines of one deployment come together
-         and are equal, two in five are alone and one in five are more than five; nine in ten last less than a day
+Azure    two thirds of the machines have 2 cores and more than half of them 4 GB or less; machines of one deployment come
+         together and are equal, two in five are alone and one in five are more than five; nine in ten last less than a day
          (Cortez et al., Resource Central, SOSP 2017)
 Alibaba  4,000 machines of 96 cores; jobs are graphs of tasks that mostly plan a half or one core and less than one percent of a
          machine's memory; half of the tasks have one instance, some have hundreds; most last less than some minutes
@@ -34,7 +34,7 @@ _DAY = 86_400.0
 
 
 def _mix_of(trace: Any, pods: int, nodes: list[Manifest], *, times: bool = True) -> Mix:
-    """Return the first arrivals of a trace. Pods of one time arrive in order; without ``times`` each stays, a second after the other."""
+    """Return the first arrivals of a trace; without ``times`` they come a second after the other, and stay."""
     later, timed = [], []
     for at, one in enumerate(islice(trace.arrivals, pods)):
         pod = manifest(one.pod)
@@ -43,7 +43,7 @@ def _mix_of(trace: Any, pods: int, nodes: list[Manifest], *, times: bool = True)
     return Mix(nodes, later, arrivals(timed))
 
 
-def _read(name: str, rows: Iterator[bytes], machines: Iterator[bytes] = iter(())) -> Any:
+def _read(name: str, rows: Iterator[bytes], machines: Iterator[bytes]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / file) for file in ("pods", "nodes")]
         for path, lines in zip(paths, (rows, machines), strict=True):
@@ -54,7 +54,9 @@ def _read(name: str, rows: Iterator[bytes], machines: Iterator[bytes] = iter(())
 
 def openb(folder: Path, pods: int) -> Mix:
     """Alibaba's GPU cluster of 2023: 1,523 nodes, tasks that ask for parts of GPUs, in order, each of which stays."""
-    trace = moorage.read_trace("openb", str(folder / "openb_pod_list_default.csv"), str(folder / "openb_node_list_all_node.csv"))
+    trace = moorage.read_trace(
+        "openb", str(folder / "openb_pod_list_default.csv"), str(folder / "openb_node_list_all_node.csv")
+    )
     return _mix_of(trace, pods, [manifest(node) for node in trace.nodes], times=False)
 
 
@@ -63,7 +65,7 @@ def openb(folder: Path, pods: int) -> Mix:
 
 def azure(nodes: int, pods: int, seed: int = 0) -> Mix:
     """Virtual machines: deployments of equal ones come together, most of them small and short."""
-    trace = _read("azure-2019", _virtual_machines(pods, Random(seed)))
+    trace = _read("azure-2019", _virtual_machines(pods, Random(seed)), iter(()))
     return _mix_of(trace, pods, [_host(at, 48, 384) for at in range(nodes)])
 
 
@@ -72,7 +74,17 @@ def _virtual_machines(pods: int, random: Random) -> Iterator[bytes]:
     while made < pods:
         at += random.expovariate(1 / 300.0)
         cores, memory = random.choices(
-            [("2", "2"), ("2", "4"), ("2", "8"), ("4", "8"), ("4", "32"), ("8", "32"), ("8", "64"), ("24", ">64"), (">24", ">64")],
+            [
+                ("2", "2"),
+                ("2", "4"),
+                ("2", "8"),
+                ("4", "8"),
+                ("4", "32"),
+                ("8", "32"),
+                ("8", "64"),
+                ("24", ">64"),
+                (">24", ">64"),
+            ],
             [15, 24, 26, 12, 9, 6, 3, 3, 2],
         )[0]
         kind = random.choices(["Delay-insensitive", "Interactive", "Unknown"], [30, 10, 60])[0]
@@ -90,7 +102,13 @@ def _host(at: int, cores: int, gib: int) -> Manifest:
     offered = {"cpu": str(cores), "memory": f"{gib}Gi", "pods": "110"}
     labels = {HOSTNAME: name, ZONE: f"zone-{at % 3}"}
     status = {"allocatable": offered, "capacity": offered, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {},
+        "status": status,
+    }
 
 
 # -- Alibaba -----------------------------------------------------------------------------------------------------------------
@@ -142,9 +160,8 @@ def _instance_events(pods: int, random: Random) -> Iterator[bytes]:
         at += random.expovariate(1 / 6.0)
         count = min(int(random.paretovariate(0.69)), 2000)
         lasts = random.lognormvariate(6.5, 1.8)
-        requests = {
-            "cpus": round(min(random.lognormvariate(-4.6, 1.0), 0.5), 6), "memory": round(min(random.lognormvariate(-5.0, 1.1), 0.5), 6),
-        }  # fmt: skip
+        cpus, memory = min(random.lognormvariate(-4.6, 1.0), 0.5), min(random.lognormvariate(-5.0, 1.1), 0.5)
+        requests = {"cpus": round(cpus, 6), "memory": round(memory, 6)}
         priority = random.choices([25, 103, 112, 117, 200, 360], [10, 15, 25, 10, 38, 2])[0]
         for index in range(count):
             of = {"collection_id": str(job), "instance_index": str(index), "collection_type": "0", "priority": str(priority)}
@@ -161,9 +178,13 @@ def _event(at: float, kind: str, of: dict[str, Any]) -> bytes:
 
 
 def _machine_events(nodes: int, random: Random) -> Iterator[bytes]:
-    shapes = [(cpu, memory) for cpu in (0.25, 0.388, 0.5, 0.59, 0.708, 0.958, 1.0) for memory in (0.167, 0.25, 0.334, 0.5, 1.0)][:21]
+    shapes = [
+        (cpu, memory) for cpu in (0.25, 0.388, 0.5, 0.59, 0.708, 0.958, 1.0) for memory in (0.167, 0.25, 0.334, 0.5, 1.0)
+    ][:21]
     weights = [1.0 / (1 + at) for at in range(len(shapes))]
     random.shuffle(weights)
     for at in range(nodes):
         cpu, memory = random.choices(shapes, weights)[0]
-        yield _event(0.0, "ADD", {"machine_id": str(at + 1), "switch_id": f"sw{at // 40}", "capacity": {"cpus": cpu, "memory": memory}})
+        yield _event(
+            0.0, "ADD", {"machine_id": str(at + 1), "switch_id": f"sw{at // 40}", "capacity": {"cpus": cpu, "memory": memory}}
+        )

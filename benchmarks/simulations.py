@@ -27,7 +27,6 @@ from moorage.dynamics import (
     Simulation,
     StateRecorder,
 )
-from moorage.learning import PlacementEnv
 from moorage.simulator.simulate import Options, simulate
 from moorage.testing.builders import a_node, a_pod
 
@@ -110,7 +109,9 @@ def small_cluster(kinds: int = 1, nodes: int = 10, pods: int = 50, times: int = 
 
 
 def placement(nodes: int = 1000, pods: int = 4000, episodes: int = 1, rounds: int = 3, least: int = 10_000) -> dict[str, Any]:
-    """Run episodes of a learning environment with an agent that takes the first open node."""
+    """Run episodes of a learning environment with an agent that takes the first open node. Needs Gymnasium."""
+    from moorage.learning import PlacementEnv
+
     arrivals = [_pod(f"p-{at}", f"{250 * (1 + at % 5)}m", f"{1 + at % 5}Gi") for at in range(pods)]
     env = PlacementEnv([_node(at) for at in range(nodes)], arrivals)
     steps = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -94,6 +96,21 @@ def test_writes_are_measured_in_memory_and_in_a_file(tmp_path):
     assert memory > 0
     assert kept > 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_only_learning_needs_gymnasium():
+    program = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "from benchmarks.command import main; from benchmarks.simulations import placement, small_cluster\n"
+        "small_cluster(times=1, rounds=1)\n"
+        "try: placement(2, 2, 1, 1)\n"
+        "except Exception as error: print(error)\n"
+        "main(['list'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "moorage.learning needs Gymnasium: pip install 'moorage[gym]'"
+    assert "basic" in done.stdout
 
 
 @pytest.mark.slow

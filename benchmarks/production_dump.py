@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
+from zlib import crc32
 
 import msgspec
 
@@ -327,7 +328,7 @@ def _pod_spec(app: _App, *, lean: bool) -> _Object:
     container: _Object = {
         "name": noun, "image": f"registry.example.com/{app.namespace}/{noun}:v1.{len(app.name) % 12}",
         "imagePullPolicy": "IfNotPresent", "resources": {"requests": amounts, "limits": limits},
-        "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
+        "ports": [{"containerPort": 8000 + crc32(app.name.encode()) % 2000, "name": "http", "protocol": "TCP"}],
     }  # fmt: skip
     if not lean:
         container |= {

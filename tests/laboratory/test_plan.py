@@ -90,12 +90,45 @@ def test_like_a_group():
 
 def test_impossible():
     found = plan(cluster_of(*pods(3), pod("giant", cpu="64")), [kind("small")])
-    assert (found.status, found.holds, found.nodes) == ("impossible", False, {"small": 1})
+    assert (found.status, found.holds, found.nodes) == ("partial", False, {"small": 1})
+    assert found.text().startswith("Buy 1 small, which places 3 of 4 pods; 1 pod stays pending.\n")
     (one,) = found.unplaceable
     assert one.pods == ("default/giant",)
     assert [(why.type, why.plugin, why.reason) for why in one.why] == [("small", "NodeResourcesFit", "Insufficient cpu")]
-    limited = plan(cluster_of(*pods(9)), [kind("small", max=2)])
-    assert (limited.status, limited.nodes) == ("impossible", {})
+    alone = plan(cluster_of(pod("giant", cpu="64")), [kind("small")])
+    assert (alone.status, alone.holds, alone.nodes) == ("impossible", False, {})
+    assert alone.text().startswith("Buy nothing: no number of nodes of these types places any of 1 pod.\n")
+
+
+ZONAL = {"topologySpreadConstraints": [{**SPREAD[0], "topologyKey": "topology.kubernetes.io/zone"}]}
+#: The pods and types of a partial plan; the nodes, how many pods are left, and why.
+PARTIAL = {
+    "a limit": (pods(20, cpu="2"), [kind("small", max=5)], {}, {"small": 5}, 10, "small: its max of 5 is reached"),
+    "limits of two types": (
+        pods(20, cpu="2"), [kind("small", max=2), kind("large", cpu=8, price=1.5, max=2)], {}, {"small": 2, "large": 2}, 8,
+        "large: its max of 2 is reached",
+    ),
+    "a budget": (
+        pods(9), [kind("small", price=2.0)], {"budget": 5.0}, {"small": 2}, 1,
+        "small: one more would cost more than the budget of 5",
+    ),
+    "a budget below the cheapest node": (
+        pods(2), [kind("small", price=2.0)], {"budget": 1.0}, {}, 2, "small: one more would cost more than the budget of 1",
+    ),
+    "spread over two zones of which one is full": (
+        [node("b0", cpu=1, **{"topology.kubernetes.io/zone": "b"}), *pods(12, labels=APP, **ZONAL)], [kind("a", zones=["a"])],
+        {}, {"a": 1}, 9,
+        "more nodes of a place no other pod",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("waiting", "types", "more", "nodes", "left", "why"), PARTIAL.values(), ids=PARTIAL)
+def test_a_partial_plan(waiting, types, more, nodes, left, why):
+    found = plan(cluster_of(*waiting), types, **more)
+    assert (found.nodes, found.staying) == (nodes, left)
+    assert not left or found.status in {"partial", "impossible"}
+    assert not why or any(line.startswith(why) for one in found.left for line in one.why)
 
 
 def test_a_search_that_ends_early_is_undecided():

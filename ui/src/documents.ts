@@ -267,7 +267,7 @@ export interface PlanAnswer {
   readonly lowerBound: number | null;
   readonly verified: Readonly<Record<string, number | null>>;
   readonly gap: number | null;
-  readonly status: "optimal" | "gap" | "impossible" | "undecided";
+  readonly status: "optimal" | "gap" | "partial" | "impossible" | "undecided";
   readonly remove: readonly string[];
   readonly moved: readonly { readonly pod: string; readonly source: string; readonly to: string }[];
   readonly blocked: Readonly<
@@ -287,7 +287,7 @@ export interface PlanAnswer {
   readonly used?: Readonly<Record<string, { readonly requested: number; readonly allocatable: number }>>;
   readonly preempted?: readonly string[];
   readonly pods?: number;
-  readonly left?: readonly string[];
+  readonly left?: readonly { readonly pods: readonly string[]; readonly why: readonly string[]; readonly message: string }[];
 }
 
 export type NodePlan = Envelope<"NodePlan", PlanAnswer>;

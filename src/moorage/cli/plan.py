@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
@@ -46,6 +47,7 @@ The file of types, and how the answer is found: moorage help plan
 @click.option("--force", is_flag=True, help="With --consolidate: evict pods without a controller, too.")
 @click.option("--objective", type=click.Choice(["price", "nodes"]), default="price", show_default=True,
               help="What to minimise.")  # fmt: skip
+@click.option("--budget", type=click.FloatRange(0), metavar="COST", help="What the nodes may cost at most.")
 @click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
 @click.option("--time-limit", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to look for a cheaper set.")  # fmt: skip
@@ -78,6 +80,8 @@ def _check(given: Mapping[str, Any]) -> None:
         raise click.UsageError(f"--{of_removals[0].replace('_', '-')} needs --consolidate")
     if given["consolidate"] and (given["dask"] or given["processes"] > 1):
         raise click.UsageError("--consolidate tries one node after the other: give neither --processes nor --dask")
+    if given["consolidate"] and given["budget"] is not None:
+        raise click.UsageError("--consolidate and --budget exclude each other")
     if given["consolidate"] and given["pods"]:
         raise click.UsageError("--consolidate and --pods exclude each other")
     if not given["types"] and (not given["consolidate"] or given["buy"]):
@@ -105,11 +109,13 @@ def _plan(
     request = asked.request({
         "plan": [one.name for one in types], "objective": given["objective"], "timeLimitSeconds": given["time_limit"],
         **({"pods": list(given["pods"])} if given["pods"] else {}),
+        **({} if given["budget"] is None else {"budget": given["budget"]}),
     })  # fmt: skip
     named = _added(cluster, given["pods"]) if given["pods"] else None
     question = PlanQuestion(
         planned_pods(cluster, named), types, time.monotonic, given["objective"], given["time_limit"], given["unit"],
         whole_queue=named is None, executor=executor, progress=progress.say,
+        budget=math.inf if given["budget"] is None else given["budget"],
     )  # fmt: skip
     return plan_of(cluster, request, question)
 

@@ -5,6 +5,7 @@ What answers a question is imported when it is asked: most programs that make a 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -54,14 +55,18 @@ class PlanQuestions:
         unit: str = "",
         clock: Callable[[], float] = time.monotonic,
         executor: Executor | None = None,
+        budget: float | None = None,
     ) -> NodePlan:
         """Return which nodes to buy so that kube-scheduler places all pods, and a lower bound of the cost. Nothing changes.
+
+        If that is impossible, the nodes that place the most pods are returned, with the reasons why the others stay pending.
 
         ``types``      the types to buy: ``NodeType`` or ``{name, node | like, price, max, zones}``, a list, YAML or a path
         ``pods``       None: all pending pods
         ``objective``  ``price``, or ``nodes`` to buy as few as possible
         ``unit``       of the prices, for the text: ``per hour``
         ``executor``   tries several sets of nodes at once: any executor of concurrent.futures
+        ``budget``     what the nodes may cost at most, in the unit of the prices
 
         The bound and the packing are sharper with HiGHS installed, the extra ``plan``.
         Raises  InputError
@@ -77,7 +82,15 @@ class PlanQuestions:
             notes=tuple(note.text for note in self.notes), question={"plan": [one.name for one in found]},
         )  # fmt: skip
         question = PlanQuestion(
-            planned_pods(self, pods), found, clock, objective, time_limit_s, unit, whole_queue=pods is None, executor=executor
+            planned_pods(self, pods),
+            found,
+            clock,
+            objective,
+            time_limit_s,
+            unit,
+            whole_queue=pods is None,
+            executor=executor,
+            budget=math.inf if budget is None else budget,
         )
         return plan_of(self, request, question)
 

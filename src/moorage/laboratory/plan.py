@@ -6,8 +6,9 @@ verified by runs of the engine. They differ, because kube-scheduler places one p
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
@@ -25,11 +26,12 @@ from moorage.laboratory.plan_trials import ORDERS, NodeTrials
 from moorage.laboratory.spread_trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.plan import NodePlan
-from moorage.report.plan_values import NodeSet, UnplaceablePods, WhyNot
+from moorage.report.plan_values import LeftPods, NodeSet, UnplaceablePods, WhyNot
 
 __all__ = ["PlanQuestion", "plan_of"]
 
 _EPSILON: Final = 1e-9
+_OTHERS: Final = "pods of the new nodes' DaemonSets, or evicted for pods of higher priority"
 #: Shares of the time limit for the bound, the packing, and the search.
 _BOUND, _PACKING, _SEARCH = 0.15, 0.35, 0.8
 
@@ -44,6 +46,7 @@ class PlanQuestion:
 
     ``pods``   the pods to place, in order; ``whole_queue``: they are all pending pods
     ``types``  the types to buy; ``objective`` is ``price`` or ``nodes``
+    ``budget`` what the nodes may cost at most
     ``clock``  returns seconds, for the time limit
     ``executor``  tries several sets of nodes at once; with enough time, the answer is the same
     """
@@ -57,6 +60,7 @@ class PlanQuestion:
     whole_queue: bool = True
     executor: Executor | None = None
     progress: Callable[[str], None] = field(default=_silent)
+    budget: float = math.inf
 
 
 def plan_of(cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> NodePlan:
@@ -90,7 +94,7 @@ class _Planning:
         question = self.question
         question.progress("bounding the cost …")
         bound = cost_bound(self.problem, self.prices, self._until(_BOUND))
-        packing = None if bound.cost is None else self._packed()
+        packing = None if bound.cost is None or bound.cost > question.budget + _EPSILON else self._packed()
         wanted = [pod for shape in self.problem.shapes for pod in shape.pods]
         uids = {pod.metadata.uid for pod in wanted}
         pods = [pod for pod in question.pods if pod.metadata.uid in uids]
@@ -98,18 +102,21 @@ class _Planning:
         search = SetSearch(
             self.problem, trials, self.prices, bound.cost or 0.0, least_count(self.problem), question.clock,
             self.begin + _SEARCH * question.time_limit_s, self.begin + question.time_limit_s, question.progress,
-            spread=self._spread(pods),
+            question.budget, spread=self._spread(pods),
         )  # fmt: skip
         found = None if packing is None else search.find(packing.counts, bound.counts)
+        in_time = packing is None or not search.is_over
+        if found is None or found.cost > question.budget + _EPSILON:
+            found = search.best_part()
         plan = NodePlan(
             request=self.request, summary="", unit=question.unit, pods=len(question.pods),
             priced=question.objective == "price" and any(one.price != 1.0 for one in question.types),
             lower_bound=bound.cost, bound_kind=bound.kind, unplaceable=tuple(self.unplaceable),
-            assumptions=tuple(self._assumptions()), status=self._status(bound, packing, found),
+            assumptions=tuple(self._assumptions()), status=self._status(bound, found, in_time=in_time),
         )  # fmt: skip
-        fields = {"left": _left(search)} if found is None else self._found(found, bound, search)
+        fields = self._found(found, bound, search)
         fields |= {} if packing is None else {"packing": self._set(packing.counts, search), "packing_proven": packing.proven}
-        proof = Proof("bound" if fields.get("gap") == 0 else "exhaustive" if found is not None and found.least else "run")
+        proof = Proof("bound" if fields.get("gap") == 0 else "exhaustive" if found.least else "run")
         others = search.spread
         runs, probes = (
             (trials.runs, trials.probes) if others is None else (trials.runs + others.runs, trials.probes + others.probes)
@@ -130,22 +137,24 @@ class _Planning:
             return NodePacking((0,) * len(self.problem.offers), 0.0, proven=True)
         return packing
 
-    def _status(self, bound: CostBound, packing: NodePacking | None, found: FoundSet | None) -> str:
-        if self.unplaceable or bound.cost is None or packing is None:
-            return "impossible"
-        if found is None:
+    def _status(self, bound: CostBound, found: FoundSet, *, in_time: bool) -> str:
+        asked = {pod.key for pod in self.question.pods}
+        stays = len(asked.intersection(found.left)) + sum(len(one.pods) for one in self.unplaceable)
+        if found.left and not in_time and not self.unplaceable:
             return "undecided"
-        return "optimal" if found.least or found.cost <= bound.cost + _EPSILON else "gap"
+        if stays or found.left:
+            return "partial" if stays < len(asked) else "impossible"
+        return "optimal" if found.least or found.cost <= (bound.cost or 0.0) + _EPSILON else "gap"
 
     # -- what was found --------------------------------------------------------------------------------------------------
 
     def _found(self, found: FoundSet, bound: CostBound, search: SetSearch) -> dict[str, Any]:
-        if search.trials.pending(found.counts):
-            raise AssertionError("a verified set fails when it is run again")
-        used, evicted = search.trials.used, search.trials.evicted
+        if search.trials.verified(found.counts) != found.left:
+            raise AssertionError("a verified set has another outcome when it is run again")
+        used, evicted, left = search.trials.used, search.trials.evicted, self._left(found, search)
         search.end_s = self.begin + self.question.time_limit_s
         sets = {"asGiven": self._set(found.counts, search)}
-        for order in ORDERS[1:]:
+        for order in () if found.left else ORDERS[1:]:
             also = found.counts if not search.pending(found.counts, order) else search.repaired(found.counts, order)
             if also is not None:
                 sets[order] = self._set(also, search)
@@ -156,10 +165,45 @@ class _Planning:
             "cost": found.cost,
             "verified": {order: sets[order].cost if order in sets else None for order in ORDERS},
             "sets": sets,
-            "gap": round(found.cost / least - 1, 6) if least > _EPSILON else (0.0 if found.cost <= _EPSILON else None),
+            "gap": None
+            if found.left
+            else round(found.cost / least - 1, 6)
+            if least > _EPSILON
+            else (0.0 if found.cost <= _EPSILON else None),
+            "left": left,
             "used": used,
             "preempted": evicted,
         }
+
+    def _left(self, found: FoundSet, search: SetSearch) -> tuple[LeftPods, ...]:
+        """Return the pods that stay pending with a set, by what prevents more nodes from placing them."""
+        shapes = {pod.key: s for s, shape in enumerate(self.problem.shapes) for pod in shape.pods}
+        groups: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        for key in found.left:
+            why = tuple(self._limits(shapes[key], found, search)) if key in shapes else (_OTHERS,)
+            groups.setdefault((why, search.trials.messages.get(key, "")), []).append(key)
+        return tuple(LeftPods(tuple(pods), why, message) for (why, message), pods in groups.items())
+
+    def _limits(self, s: int, found: FoundSet, search: SetSearch) -> Iterator[str]:
+        """Yield why no more nodes are bought for a shape."""
+        limited: Counter[str] = Counter()
+        for offer, count in zip(self.problem.offers, found.counts, strict=True):
+            limited[offer.type.name] += count
+        useful = {offer.type.name: (offer.type.max, price) for offer, price, fits
+                  in zip(self.problem.offers, self.prices, self.problem.fits, strict=True) if fits[s]}  # fmt: skip
+        useless = []
+        for name, (most, price) in useful.items():
+            if most is not None and limited[name] >= most:
+                yield f"{name}: its max of {most} is reached"
+            elif found.cost + price > self.question.budget + _EPSILON:
+                yield f"{name}: one more would cost more than the budget of {self.question.budget:g}"
+            else:
+                useless.append(name)
+        if useless:
+            tried = max(sum(counts) for counts, _ in search.tried)
+            yield f"more nodes of {', '.join(useless)} place no other pod; tried with up to {tried} new nodes"
+        if not useful:
+            yield "no type offers what they need"
 
     def _set(self, counts: Sequence[int], search: SetSearch) -> NodeSet:
         nodes: Counter[str] = Counter()
@@ -183,11 +227,6 @@ class _Planning:
         if not has_solver():
             found.append(Assumption("solver", "none installed (the extra 'plan'): the bound is that of single resources"))
         return found
-
-
-def _left(search: SetSearch) -> tuple[str, ...]:
-    """Return the pods that stay pending with the set that leaves the fewest."""
-    return min((left for (_, order), left in search.tried.items() if order == "asGiven"), key=len, default=())
 
 
 def _unplaceable(problem: PlanProblem, s: int) -> UnplaceablePods:

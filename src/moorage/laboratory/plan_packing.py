@@ -7,6 +7,7 @@ Without a solver: nodes are bought one at a time, each the best used one for its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -184,15 +185,18 @@ def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None
 
 
 def best_offer(
-    problem: PlanProblem, prices: Sequence[float], left: Sequence[int], counts: Sequence[int]
+    problem: PlanProblem, prices: Sequence[float], left: Sequence[int], counts: Sequence[int], budget: float = math.inf
 ) -> tuple[int, Pattern] | None:
-    """Return the offer whose node takes the most of the remaining pods for its price, and the pods that it takes."""
+    """Return the offer whose node takes the most of the remaining pods for its price, and the pods that it takes.
+
+    ``budget``: what the node may cost at most
+    """
     size = shares(problem)
     best: tuple[float, int, Pattern] | None = None
     for o, offer in enumerate(problem.offers):
         bought = sum(n for n, one in zip(counts, problem.offers, strict=True) if one.type.name == offer.type.name)
         pattern = fill(problem, o, left)
-        if not any(pattern) or (offer.type.max is not None and bought >= offer.type.max):
+        if not any(pattern) or (offer.type.max is not None and bought >= offer.type.max) or prices[o] > budget:
             continue
         used = sum(count * share for count, share in zip(pattern, size, strict=True))
         rate = (prices[o] or 1e-9) / used

@@ -6,6 +6,7 @@ monotone, so with one more node, a pod may stay pending that was placed before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -22,17 +23,23 @@ Counts = tuple[int, ...]
 #: Maximum number of sets to generate when searching for those that may be enough.
 _MOST: Final = 200_000
 _EPSILON: Final = 1e-9
+#: How often nodes are added in vain before they count as useless for the pending pods.
+_IDLE: Final = 3
 #: How many sets a search looks ahead.
 _AHEAD: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """A verified set. ``least``: every cheaper set that could be enough was tried, and left a pod pending."""
+    """A verified set. ``least``: every cheaper set that could be enough was tried, and left a pod pending.
+
+    ``left``: the pods that stay pending even so
+    """
 
     counts: Counts
     cost: float
     least: bool
+    left: tuple[str, ...] = ()
 
 
 @dataclass
@@ -49,6 +56,8 @@ class SetSearch:
     #: The time limit of repairs, without which there is no answer.
     repairs_end_s: float
     progress: Callable[[str], None] = lambda text: None
+    #: What a set may cost at most.
+    budget: float = math.inf
     tried: dict[tuple[Counts, str], tuple[str, ...]] = field(default_factory=dict)
     #: Tries several sets at once; None: they are tried one after the other.
     spread: SpreadTrials | None = None
@@ -100,6 +109,37 @@ class SetSearch:
             counts = cheaper
         return self._proven(counts)
 
+    # -- when not all pods can be placed ---------------------------------------------------------------------------------
+
+    def best_part(self) -> FoundSet:
+        """Return the set with which the fewest pods stay pending, of those the cheapest that was found.
+
+        Nodes are added for pending pods until the types' limits or the budget are reached, or until more nodes place no more.
+        """
+        counts, fewest, idle = (0,) * len(self.problem.offers), math.inf, 0
+        while left := self.pending(counts):
+            missed = self._missed(left)
+            idle = 0 if missed < fewest else idle + 1
+            fewest = min(fewest, missed)
+            more = self._for(left, counts)
+            if more is None or idle >= _IDLE or self.is_over:
+                break
+            counts = more
+        within = [one for one, order in self.tried if order == "asGiven" and self.cost(one) <= self.budget + _EPSILON]
+        counts = min(within, key=lambda one: (self._missed(self.pending(one)), self.cost(one), one))
+        most = self._missed(self.pending(counts))
+        for o in sorted(range(len(counts)), key=lambda at: -self.prices[at]):
+            while counts[o] and not self.is_over:
+                fewer = (*counts[:o], counts[o] - 1, *counts[o + 1 :])
+                if self._missed(self.pending(fewer)) > most:
+                    break
+                counts = fewer
+        return FoundSet(counts, self.cost(counts), least=False, left=self.trials.verified(counts))
+
+    def _missed(self, left: Iterable[str]) -> int:
+        """Return how many of the pods to place are among those that stay pending."""
+        return len({pod.key for shape in self.problem.shapes for pod in shape.pods}.intersection(left))
+
     # -- one type --------------------------------------------------------------------------------------------------------
 
     def _scan(self) -> FoundSet | None:
@@ -108,11 +148,16 @@ class SetSearch:
         by_cost = int(-(-(self.bound - _EPSILON) // price)) if price else 0
         first = max(self.least_nodes, by_cost, 0)
         most = offer.type.max if offer.type.max is not None else first + sum(shape.count for shape in self.problem.shapes)
+        fewest, idle = math.inf, 0
         for number in range(first, most + 1):
             self._try_ahead([(count,) for count in range(number, min(most, number + _AHEAD) + 1)])
-            if not self.pending((number,)):
+            left = self.pending((number,))
+            if not left:
                 return FoundSet((number,), self.cost((number,)), least=True)
-            if self.is_over:
+            idle = 0 if len(left) < fewest else idle + 1
+            fewest = min(fewest, len(left))
+            stuck = idle == _IDLE + len(offer.zones) and len(self.pending((min(most, number + len(left)),))) >= fewest
+            if self.is_over or stuck:
                 return None
         return None
 
@@ -140,7 +185,7 @@ class SetSearch:
             left = [1] * len(left)
         wider = list(counts)
         while any(left):
-            found = best_offer(self.problem, self.prices, left, wider)
+            found = best_offer(self.problem, self.prices, left, wider, self.budget - self.cost(wider) + _EPSILON)
             if found is None:
                 break
             wider[found[0]] += 1

@@ -42,9 +42,10 @@ class NodeTrials:
         self, cluster: TrialCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object], *, whole_queue: bool
     ) -> None:
         self.runs = self.probes = 0
-        #: Results of the last run that placed all pods: the use of the new nodes, and evicted pods that are not replaced.
+        #: Results of the last run: the use of the new nodes, evicted pods that are not replaced, and why pods are pending.
         self.used: dict[str, tuple[int, int]] = {}
         self.evicted: tuple[str, ...] = ()
+        self.messages: dict[str, str] = {}
         self._cluster = cluster
         self._problem = problem
         self._policies = policies
@@ -57,7 +58,7 @@ class NodeTrials:
     def pending(self, counts: Sequence[int], order: str = "asGiven") -> tuple[str, ...]:
         """Return the pods that stay pending with these nodes, by offer; empty only after a run of the engine."""
         left = self._count(counts, order) if self._quick else None
-        return left or self._run(counts, order)
+        return left or self.verified(counts, order)
 
     def nodes(self, counts: Sequence[int]) -> list[tuple[Node, list[Pod]]]:
         """Return the nodes, each with its DaemonSet pods."""
@@ -106,7 +107,8 @@ class NodeTrials:
 
     # -- by the engine ---------------------------------------------------------------------------------------------------
 
-    def _run(self, counts: Sequence[int], order: str) -> tuple[str, ...]:
+    def verified(self, counts: Sequence[int], order: str = "asGiven") -> tuple[str, ...]:
+        """Return the pods that stay pending with these nodes in a run of the engine."""
         self.runs += 1
         with self._cluster.transaction():
             simulation = self._cluster.simulation
@@ -120,14 +122,13 @@ class NodeTrials:
                         simulation.attempt(now)
             if self._whole_queue or simulation.victims:
                 simulation.run()
-            left = [
-                one.pod.key for uid, one in simulation.records.items()
+            self.messages = {
+                one.pod.key: one.message for uid, one in simulation.records.items()
                 if one.state == State.PENDING and (uid in asked or uid not in before)
-            ]  # fmt: skip
-            if not left:
-                self.used = _usage(simulation, [node.name for node, _ in self.nodes(counts)])
-                self.evicted = tuple(one.pod.key for one in simulation.victims.values() if not one.replaced)
-        return tuple(left)
+            }  # fmt: skip
+            self.used = _usage(simulation, [node.name for node, _ in self.nodes(counts)])
+            self.evicted = tuple(one.pod.key for one in simulation.victims.values() if not one.replaced)
+        return tuple(self.messages)
 
 
 def _by_size(problem: PlanProblem, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:

@@ -24,16 +24,21 @@ def plan_summary(plan: NodePlanValues) -> str:
     """Return the answer in one sentence."""
     if plan.consolidates:
         return _consolidation(plan)
-    if plan.unplaceable:
-        pods = sum(len(one.pods) for one in plan.unplaceable)
-        return f"Impossible: {counted(pods, 'pod')} of {plan.pods} fit on no node of any type."
-    if plan.status == "impossible":
-        return "Impossible: no number of nodes within the limits of these types takes all pods."
-    if plan.status == "undecided":
-        return f"Undecided: no set of nodes was found with which all {plan.pods} pods are placed."
+    if plan.status in {"partial", "impossible", "undecided"}:
+        return _part(plan)
     if not plan.nodes:
         return "Buy nothing: every pod has a node." if plan.pods else "Buy nothing: no pod is pending."
     return f"Buy {_bought(plan.nodes)}{_price(plan)}{_above(plan)}."
+
+
+def _part(plan: NodePlanValues) -> str:
+    """Return what a plan does that does not place all pods."""
+    stays = counted(plan.staying, "pod")
+    if plan.status == "impossible":
+        return f"Buy nothing: no number of nodes of these types places any of {counted(plan.pods, 'pod')}."
+    least = "" if plan.status == "partial" else " A longer search may find nodes for all of them."
+    bought = f"Buy {_bought(plan.nodes)}{_price(plan)}, which places" if plan.nodes else "Buy nothing: the existing nodes take"
+    return f"{bought} {plan.pods - plan.staying} of {plan.pods} pods; {stays} stay{'s' * (plan.staying == 1)} pending.{least}"
 
 
 def _bought(nodes: Mapping[str, int]) -> str:
@@ -78,6 +83,10 @@ def _missing(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
             by_reason.setdefault(f"{why.plugin}: {why.reason}", []).append(why.type)
         for reason, types in by_reason.items():
             yield paragraph(one_line(f"{reason} on {some(types)}"), indent="      ", hanging="        ")
+    for left in plan.left if wide else plan.left[:_LISTED]:
+        yield paragraph(one_line(f"✗ {some(left.pods)}"), indent="  ", hanging="    ")
+        for line in (*left.why, left.message) if left.message else left.why:
+            yield paragraph(one_line(line), indent="      ", hanging="        ")
 
 
 def _requests(one: UnplaceablePods) -> str:
@@ -85,7 +94,7 @@ def _requests(one: UnplaceablePods) -> str:
 
 
 def _table(plan: NodePlanValues) -> str:
-    if plan.lower_bound is None or not (plan.sets or plan.packing):
+    if plan.lower_bound is None or plan.left or not (plan.sets or plan.packing):
         return ""
     head = ["", "PRICE" if plan.priced else "COST", "NODES", "PENDING", *_ORDERS.values()]
     rows = [head, ["lower bound", _money(plan.lower_bound), "", _KINDS.get(plan.bound_kind, ""), "", "", ""]]
@@ -116,15 +125,12 @@ def _line(row: list[str], widths: list[int]) -> str:
 
 
 def _endings(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
-    if plan.left:
-        text = f"Still pending with every set that was tried: {some(plan.left)} (see moorage explain)."
-        yield paragraph(one_line(text), indent="  ", hanging="    ")
     if plan.preempted:
         text = f"! pods of higher priority evict {some(plan.preempted)}; no controller replaces them."
         yield paragraph(one_line(text), indent="  ", hanging="    ")
     said = [f"{name} {used / there:.0%} used" for name, (used, there) in plan.used.items() if there]
     text = f"New nodes: {', '.join(said)}." if said else ""
-    if plan.packing is not None and plan.cost is not None and plan.cost > plan.packing.cost + 1e-9:
+    if not plan.left and plan.packing is not None and plan.cost is not None and plan.cost > plan.packing.cost + 1e-9:
         text += (
             f" Cost of placing one pod after the other: {_money(round(plan.cost - plan.packing.cost, 9))} {plan.unit}".rstrip()
             + "."
@@ -146,6 +152,8 @@ def _last(plan: NodePlanValues, *, wide: bool) -> str:
         return paragraph(f"Verified by {runs}; {how}.{more}")
     if not plan.sets:
         return paragraph(f"The lower bound holds for any scheduler.{more}" if plan.lower_bound else f"{runs}.{more}")
+    if plan.left:
+        return paragraph(f"Verified by {runs}; other nodes for as many pods may cost less.{more}")
     what = {"bound": "equal to the lower bound", "exhaustive": "every cheaper set leaves a pod pending"}
     return paragraph(f"Verified by {runs}; {what.get(plan.proof.kind, 'a cheaper set may exist')}.{more}")
 

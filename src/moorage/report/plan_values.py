@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moorage.report.answer import Answer, plain
 
-__all__ = ["BlockingPod", "MovedPod", "NodePlanValues", "NodeSet", "UnplaceablePods", "WhyNot"]
+__all__ = ["BlockingPod", "LeftPods", "MovedPod", "NodePlanValues", "NodeSet", "UnplaceablePods", "WhyNot"]
 
 
 class WhyNot(Struct, frozen=True, rename="camel"):
@@ -26,6 +26,14 @@ class UnplaceablePods(Struct, frozen=True, rename="camel"):
     pods: tuple[str, ...]
     requests: Mapping[str, int]
     why: tuple[WhyNot, ...]
+
+
+class LeftPods(Struct, frozen=True, rename="camel"):
+    """Pods that stay pending with the nodes of a partial plan: why more nodes do not help, and the scheduler's message."""
+
+    pods: tuple[str, ...]
+    why: tuple[str, ...]
+    message: str
 
 
 class NodeSet(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -62,8 +70,9 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     ``verified``     the cost of a verified set by order of placement: the real order, the largest and the smallest first
     ``sets``         the sets of nodes that were verified
     ``gap``          the difference between the verified cost and the bound, as a share of the bound
-    ``status``       optimal (no cheaper set works), gap, impossible or undecided (none found in time)
-    ``left``         if no set was found, the pods that stay pending with the best set that was tried
+    ``status``       optimal (no cheaper set works), gap, partial (some pods stay pending with any number of these nodes),
+                     impossible (all do) or undecided (no set for all of them was found in time)
+    ``left``         the pods that stay pending with the nodes of a partial plan
     ``preempted``    running pods that are evicted for pending ones and that no controller replaces
     ``used``         requested and allocatable amounts of the new nodes, by resource
     ``remove``       existing nodes that can be removed; ``blocked`` says why others cannot
@@ -89,7 +98,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     unit: str = ""
     priced: bool = True
     pods: int = 0
-    left: tuple[str, ...] = ()
+    left: tuple[LeftPods, ...] = ()
     remove: tuple[str, ...] = ()
     moved: tuple[MovedPod, ...] = ()
     lost: tuple[str, ...] = ()
@@ -98,11 +107,16 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     consolidates: bool = False
 
     @property
+    def staying(self) -> int:
+        """How many of the pods stay pending."""
+        return sum([len(one.pods) for one in self.unplaceable]) + sum([len(one.pods) for one in self.left])
+
+    @property
     def holds(self) -> bool | None:
         """Whether there is a set of nodes with which all pods are placed; for a consolidation, whether a node can go."""
         if self.consolidates:
             return bool(self.remove)
-        return {"impossible": False, "undecided": None}.get(self.status, True)
+        return {"impossible": False, "partial": False, "undecided": None}.get(self.status, True)
 
     def _answer(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -127,6 +141,6 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
             "unplaceable": plain(self.unplaceable),
             "used": {name: {"requested": used, "allocatable": there} for name, (used, there) in self.used.items()},
             "pods": self.pods,
-            "left": list(self.left),
+            "left": plain(self.left),
             "preempted": list(self.preempted),
         }

@@ -4,12 +4,13 @@ import { Badge, chips, Chips, Facts, Figure, Name, Section, type Tone } from "..
 import { Bar } from "../kit/bar";
 import { BeforeAfter } from "../kit/moves";
 import { NUM, PROSE, Table, TableSection } from "../kit/table";
-import { amount, amounts, count, percent, plural, visible } from "../text";
+import { amount, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
 const STATUS: Readonly<Record<PlanAnswer["status"], readonly [Tone, string]>> = {
   optimal: ["ok", "no cheaper set works"],
   gap: ["ok", "verified"],
+  partial: ["risk", "partial"],
   impossible: ["no", "impossible"],
   undecided: ["risk", "undecided"],
 };
@@ -29,7 +30,7 @@ export function PlanPage({ document }: { document: NodePlan }) {
       <div class="figures">
         {answer.cost !== null && <Figure value={price(answer.cost)} label={answer.remove.length ? "remaining cost" : "cost"} />}
         {answer.saved ? <Figure value={price(answer.saved)} label="saved" /> : null}
-        {answer.lowerBound !== null && <Figure value={price(answer.lowerBound)} label="lower bound for any scheduler" />}
+        {answer.lowerBound !== null && !answer.left?.length && <Figure value={price(answer.lowerBound)} label="lower bound for any scheduler" />}
         {answer.gap !== null && <Figure value={percent(answer.gap)} label="above the bound" />}
         {answer.pods ? <Figure value={count(answer.pods)} label="pods to place" /> : null}
       </div>
@@ -48,15 +49,10 @@ export function PlanPage({ document }: { document: NodePlan }) {
           moves={answer.moved.map((move) => ({ pod: move.pod, from: move.source, to: move.to }))}
         />
       )}
-      <Ladder answer={answer} />
+      {!answer.left?.length && <Ladder answer={answer} />}
       <Used answer={answer} />
-      <Unplaceable answer={answer} />
+      <Pending answer={answer} />
       <Blocked blocked={answer.blocked} />
-      {answer.left?.length ? (
-        <Section title="Pods that stay pending" aside="with the best set that was tried">
-          <Chips names={answer.left} first={30} />
-        </Section>
-      ) : null}
     </>
   );
 }
@@ -70,7 +66,7 @@ function Ladder({ answer }: { answer: PlanAnswer }) {
   if (rows.length < 2) return null;
   const most = Math.max(...rows.map((row) => row.cost));
   return (
-    <Section title="Cost" aside="a packing is arithmetic; a verified set was run by the engine">
+    <Section title="Cost" aside="the engine ran the verified sets">
       <Table
         label="Cost of sets of nodes"
         rows={rows}
@@ -126,16 +122,19 @@ function Used({ answer }: { answer: PlanAnswer }) {
   );
 }
 
-function Unplaceable({ answer }: { answer: PlanAnswer }) {
-  if (!answer.unplaceable?.length) return null;
+function Pending({ answer }: { answer: PlanAnswer }) {
+  const rows = [
+    ...(answer.unplaceable ?? []).map(({ pods, why }) => ({ pods, why: why.map((one) => `${one.type}: ${one.plugin} ${one.reason}`) })),
+    ...(answer.left ?? []).map(({ pods, why, message }) => ({ pods, why: [...why, message] })),
+  ];
+  if (!rows.length) return null;
   return (
     <TableSection
-      title="Pods that fit on no node"
-      rows={answer.unplaceable}
+      title="Pods that stay pending"
+      rows={rows}
       columns={[
         ["Pods", (row) => <Chips names={row.pods} first={3} />],
-        ["Requests", (row) => amounts(row.requests)],
-        ["Why", (row) => row.why.map((why) => <p class="small">{visible(`${why.type}: ${why.plugin} ${why.reason}`)}</p>), PROSE],
+        ["Why", (row) => row.why.map((line) => <p class="small">{visible(line)}</p>), PROSE],
       ]}
     />
   );

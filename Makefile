@@ -53,6 +53,13 @@ simtest: $(VENV)/.ready-to-test  ## run schedulers under faults in virtual time;
 fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' repeats one
 	@$(BIN)/python -m tools.attacks --rounds $(ROUNDS) $(ARGS)
 
+CALLS ?= 200
+SEED ?= 0
+.PHONY: hostile
+hostile: $(VENV)/.ready-to-test  ## call every function of expressions and check every keyword of schemas with hostile values; CALLS=1000 for more, SEED=1 for others
+	@MOORAGE_HOSTILE=$(CALLS) MOORAGE_HOSTILE_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --timeout 0 \
+	    tests/cel/test_hostile_values.py $(ARGS)
+
 .PHONY: least-change
 least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and preemption with brute force; CLUSTERS=2000 random clusters, FIRST=0 the first seed
 	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q --timeout 0 tests/laboratory/test_least_change_oracle.py \

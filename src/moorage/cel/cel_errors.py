@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.errors import InputError
 
-__all__ = ["CelError", "CompileError", "CostLimitError", "EvalError", "SourceError", "located"]
+__all__ = ["CelError", "CompileError", "CostLimitError", "EvalError", "SourceError", "TooLargeError", "located"]
 
 
 class CelError(InputError):
@@ -20,6 +20,10 @@ class CompileError(CelError):
 
 class EvalError(CelError):
     """The expression has no value for this device. As CEL specifies, ``&&``, ``||`` and quantifiers may absorb the error."""
+
+
+class TooLargeError(EvalError):
+    """An operand or a result is larger than one operation may handle (``bounds``)."""
 
 
 class CostLimitError(CelError):

@@ -10,8 +10,9 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
+from moorage.cel.bounds import check_parsed
 from moorage.cel.cel_errors import EvalError
-from moorage.cel.declarations import Cost
+from moorage.cel.declarations import Cheap, Cost
 from moorage.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.cel.operators import checked_int, checked_uint
 from moorage.cel.quantities import Quantity
@@ -62,6 +63,7 @@ def _to_uint(value: Value) -> UInt:
 
 def _to_double(value: Value) -> float:
     if isinstance(value, str):
+        check_parsed(value)
         if not _DOUBLE.fullmatch(value):
             raise _failed("string", "double")
         found = float(value)
@@ -162,8 +164,8 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("string", "timestamp -> string", str, None),
     ("string", "duration -> string", str, None),
     *FIELDS,
-    ("type", "A -> type<A>", _type_value, None),
-    ("dyn", "A -> dyn", _same, None),
+    ("type", "A -> type<A>", Cheap(_type_value), None),
+    ("dyn", "A -> dyn", Cheap(_same), None),
     ("bool", "bool -> bool", _to_bool, None),
     ("bool", "string -> bool", _to_bool, None),
     ("bytes", "bytes -> bytes", _to_bytes, None),
@@ -174,6 +176,6 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     *(("string", f"{source} -> string", to_string, None) for source in ("string", "bool")),
     ("string", "bytes -> string", to_string, _text_cost),
     *(("string", f"{source} -> string", to_string, None) for source in ("double", "int", "uint")),
-    *(("size", f"{source} -> int", _length, None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
-    *(("size", f"{source} . -> int", _length, None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+    *(("size", f"{source} -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+    *(("size", f"{source} . -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
 ]

@@ -19,7 +19,7 @@ from moorage.cel.times import Duration, Timestamp
 from moorage.cel.types import Type, typed
 from moorage.cel.values import Map, Optional, TypeValue, UInt, Value
 
-__all__ = ["Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]
+__all__ = ["Cheap", "Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]
 
 #: The cost of a call, given its operands and its result.
 Cost = Callable[[list[Value], Value], int]
@@ -31,8 +31,17 @@ class Metered(NamedTuple):
     run: Callable[..., Value]
 
 
+class Cheap(NamedTuple):
+    """A function whose work does not depend on the size of its operands, so that these are not checked."""
+
+    run: Callable[..., Value]
+
+
 class Overload(NamedTuple):
-    """``run`` is None for operators, which the planner implements. ``cost`` None means 1. ``metered``: see ``Metered``."""
+    """``run`` is None for operators, which the planner implements. ``cost`` None means 1. ``metered``: see ``Metered``.
+
+    ``cheap``: the work is the same for operands of any size, see ``Cheap``.
+    """
 
     name: str
     args: tuple[Type, ...]
@@ -41,6 +50,7 @@ class Overload(NamedTuple):
     run: Callable[..., Value] | None = None
     cost: Cost | None = None
     metered: bool = False
+    cheap: bool = False
 
 
 @dataclass(slots=True)
@@ -70,9 +80,9 @@ def _overload(name: str, signature: str, run: Any, cost: Cost | None) -> Overloa
     given, _, result = signature.partition("->")
     target, dot, rest = given.partition(" .")
     texts = [*([target] if dot else []), *_split(rest if dot else given)]
-    metered = isinstance(run, Metered)
-    run = run.run if isinstance(run, Metered) else run
-    return Overload(f"{name}: {signature}", tuple(map(typed, texts)), typed(result), bool(dot), run, cost, metered)
+    metered, cheap = isinstance(run, Metered), isinstance(run, Cheap)
+    run = run.run if metered or cheap else run
+    return Overload(f"{name}: {signature}", tuple(map(typed, texts)), typed(result), bool(dot), run, cost, metered, cheap)
 
 
 def _split(text: str) -> list[str]:

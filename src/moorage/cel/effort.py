@@ -8,44 +8,55 @@ from __future__ import annotations
 
 from typing import Final
 
+from moorage.cel.bounds import MAX_WORK, check_work
 from moorage.cel.frame import Frame
-from moorage.cel.values import Map, Value
+from moorage.cel.network_values import Url
+from moorage.cel.semver import Semver
+from moorage.cel.values import GrowingMap, Map, Optional, Value
 
-__all__ = ["nested_parts", "strain_of_failure", "strain_operator", "strain_search"]
+__all__ = ["CONTAINERS", "nested_parts", "strain_of_failure", "strain_of_operands", "strain_operator", "strain_search"]
 
+#: The values that hold others.
+CONTAINERS: Final = (list, tuple, Map, Optional)
 #: One unit is charged for this many copied elements, or this many compared nested elements.
 _COPIED: Final = 64
 _COMPARED: Final = 2
 #: One unit is charged for this many characters read.
 _READ: Final = 10
+#: So many characters and elements are covered by the cost of a call.
+_ORDINARY: Final = 1_000
 
 
 def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
     """Charge the work of an operator with a list or a map on its right.
 
-    Raises  CostLimitError
+    Raises  CostLimitError, TooLargeError
     """
     if name == "_+_":
         if isinstance(one, list | tuple):
             frame.strain((len(one) + len(other)) // _COPIED)
     elif name == "@in":
         strain_search(frame, [one], other)
-    elif isinstance(one, list | tuple | Map):
-        inner = min(nested_parts(one, frame.left), nested_parts(other, frame.left))
+    elif isinstance(one, CONTAINERS):
         entries = min(len(one), len(other)) if isinstance(one, Map) else 0
-        frame.strain((inner + entries) // _COMPARED)
+        _strain(frame, min(nested_parts(one), nested_parts(other)) + entries)
 
 
 def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
     """Charge for comparing each value of ``wanted`` with each of ``within``. Only lists and maps are charged.
 
-    Raises  CostLimitError
+    Raises  CostLimitError, TooLargeError
     """
     if isinstance(within, Map):
         return
-    inner = nested_parts(wanted, frame.left) * len(within)
+    inner = nested_parts(wanted) * len(within)
     if inner:
-        frame.strain(min(inner, nested_parts(within, frame.left) * len(wanted)) // _COMPARED)
+        _strain(frame, min(inner, nested_parts(within) * len(wanted)))
+
+
+def _strain(frame: Frame, compared: int) -> None:
+    check_work(compared)
+    frame.strain(compared // _COMPARED)
 
 
 def strain_of_failure(args: list[Value]) -> int:
@@ -53,20 +64,32 @@ def strain_of_failure(args: list[Value]) -> int:
     return 1 + sum([len(arg) for arg in args if isinstance(arg, str | bytes | list | tuple)]) // _READ
 
 
-def nested_parts(value: Value, enough: int) -> int:
-    """Count the elements of the lists and maps inside a value, at any depth; stop beyond ``_COMPARED * enough``.
+def strain_of_operands(args: list[Value]) -> int:
+    """Return the charge for a function of cost 1 that reads its operands, beyond those of ordinary size."""
+    return max(0, sum([_size(arg) for arg in args]) - _ORDINARY) // _READ
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, Url | Semver):
+        return len(value.text)
+    return len(value) if isinstance(value, str | bytes | list | tuple | Map) and not isinstance(value, GrowingMap) else 0
+
+
+def nested_parts(value: Value) -> int:
+    """Count the elements of the lists and maps inside a value, at any depth; stop beyond ``MAX_WORK``.
 
     A list that occurs several times counts each time, because it is compared each time.
     """
-    most = _COMPARED * max(enough, 0) + _COMPARED
-    waiting = [part for part in _parts(value) if isinstance(part, list | tuple | Map)]
+    waiting = [part for part in _parts(value) if isinstance(part, CONTAINERS)]
     count = 0
-    while waiting and count < most:
+    while waiting and count <= MAX_WORK:
         parts = _parts(waiting.pop())
         count += 1 + len(parts)
-        waiting += [part for part in parts if isinstance(part, list | tuple | Map)]
+        waiting += [part for part in parts if isinstance(part, CONTAINERS)]
     return count
 
 
 def _parts(value: Value) -> list[Value] | tuple[Value, ...]:
+    if isinstance(value, Optional):
+        return [value.held]
     return [held for _, held in value.items()] if isinstance(value, Map) else value

@@ -10,8 +10,9 @@ import math
 from typing import Any, Final
 
 from moorage.api.quantity import QuantityError
+from moorage.cel.bounds import check_parsed
 from moorage.cel.cel_errors import EvalError
-from moorage.cel.declarations import Cost, Metered
+from moorage.cel.declarations import Cheap, Cost, Metered
 from moorage.cel.effort import strain_operator, strain_search
 from moorage.cel.frame import Frame
 from moorage.cel.quantities import Quantity
@@ -47,6 +48,7 @@ def _as_integer(quantity: Quantity) -> int:
 
 
 def _semver(text: str, normalize: bool = False) -> Semver:
+    check_parsed(text)
     try:
         return parse_semver(text, normalize=normalize)
     except SemverError as error:
@@ -54,6 +56,7 @@ def _semver(text: str, normalize: bool = False) -> Semver:
 
 
 def _is_semver(text: str, normalize: bool = False) -> bool:
+    check_parsed(text)
     try:
         parse_semver(text, normalize=normalize)
     except SemverError:
@@ -139,15 +142,15 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     *(("isLessThan", f"{t} . {t} -> bool", lambda a, b: a.compare(b) < 0, None) for t in ("quantity", "semver")),
     *(("compareTo", f"{t} . {t} -> int", lambda a, b: a.compare(b), None) for t in ("quantity", "semver")),
     ("includes", "dyn . dyn -> bool", Metered(_includes), None),
-    ("optional.of", "V -> optional<V>", Optional, None),
-    ("optional.ofNonZeroValue", "V -> optional<V>", _of_non_zero, None),
+    ("optional.of", "V -> optional<V>", Cheap(Optional), None),
+    ("optional.ofNonZeroValue", "V -> optional<V>", Cheap(_of_non_zero), None),
     ("optional.none", "-> optional<V>", lambda: NONE, None),
     ("optional.unwrap", "list<optional<V>> -> list<V>", _unwrapped, None),
     ("unwrapOpt", "list<optional<V>> . -> list<V>", _unwrapped, None),
-    ("value", "optional<V> . -> V", _value, None),
-    ("hasValue", "optional<V> . -> bool", lambda o: o.has_value, None),
+    ("value", "optional<V> . -> V", Cheap(_value), None),
+    ("hasValue", "optional<V> . -> bool", Cheap(lambda o: o.has_value), None),
     ("or", "optional<V> . optional<V> -> optional<V>", None, None),
     ("orValue", "optional<V> . V -> V", None, None),
-    ("first", "list<V> . -> optional<V>", lambda values: Optional(values[0]) if values else NONE, None),
-    ("last", "list<V> . -> optional<V>", lambda values: Optional(values[-1]) if values else NONE, None),
+    ("first", "list<V> . -> optional<V>", Cheap(lambda values: Optional(values[0]) if values else NONE), None),
+    ("last", "list<V> . -> optional<V>", Cheap(lambda values: Optional(values[-1]) if values else NONE), None),
 ]

@@ -10,6 +10,7 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any, Final
 
+from moorage.cel.bounds import check_items, check_work
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost, Metered
 from moorage.cel.effort import strain_search
@@ -89,23 +90,33 @@ def _flatten(frame: Frame, values: list[Value], depth: int = 1) -> list[Value]:
     if depth < 0:
         raise EvalError("level must be non-negative")
     found: list[Value] = []
-    for value in values:
-        if isinstance(value, tuple | list) and depth > 0:
-            frame.expect(len(found) + len(value))
-            found += _flatten(frame, list(value), depth - 1)
-        else:
+    parts, waiting = 0, [(iter(values), depth)]
+    while waiting:
+        inside, left = waiting[-1]
+        for value in inside:
+            parts += 1
+            check_items(parts)
+            frame.expect(parts)
+            if isinstance(value, tuple | list) and left > 0:
+                waiting.append((iter(value), left - 1))
+                break
             found.append(value)
-        frame.expect(len(found))
+        else:
+            waiting.pop()
     return found
 
 
 def _range(frame: Frame, count: int) -> list[Value]:
     frame.expect(count)
+    check_items(count)
     return list(range(count))
 
 
 def _distinct(frame: Frame, values: list[Value]) -> list[Value]:
     frame.expect(len(values) ** 2)
+    if _are_keys(values):
+        return list(dict.fromkeys(values))
+    check_work(len(values) ** 2)
     strain_search(frame, values, values)
     found: list[Value] = []
     for value in values:
@@ -114,11 +125,27 @@ def _distinct(frame: Frame, values: list[Value]) -> list[Value]:
     return found
 
 
+def _are_keys(values: list[Value]) -> bool:
+    """Return whether all values are texts or all are ints, which can be looked up."""
+    kinds = set(map(type, values))
+    return kinds <= {str} or kinds <= {int}
+
+
+def _members(values: list[Value], wanted: list[Value]) -> Callable[[Value], bool]:
+    """Return a function that says whether one of ``wanted`` is in ``values``."""
+    if _are_keys([*values, *wanted]):
+        return frozenset(values).__contains__
+    check_work(len(values) * len(wanted))
+    return lambda value: contains(value, values)
+
+
 def _sorted(frame: Frame, values: list[Value]) -> list[Value]:
     return _sorted_by(frame, values, values)
 
 
 def _sorted_by(frame: Frame, values: list[Value], keys: list[Value]) -> list[Value]:
+    if len(values) != len(keys):
+        raise EvalError(f"a list of {len(values)} elements cannot be sorted by {len(keys)} keys")
     if not values:
         return values
     frame.expect(len(values) ** 2)
@@ -133,7 +160,7 @@ def _sorted_by(frame: Frame, values: list[Value], keys: list[Value]) -> list[Val
 
 def _sets_contains(frame: Frame, values: list[Value], wanted: list[Value]) -> bool:
     _expect_crossing(frame, values, wanted)
-    return all(contains(value, values) for value in wanted)
+    return all(map(_members(values, wanted), wanted))
 
 
 def _sets_equivalent(frame: Frame, one: list[Value], other: list[Value]) -> bool:
@@ -142,7 +169,7 @@ def _sets_equivalent(frame: Frame, one: list[Value], other: list[Value]) -> bool
 
 def _sets_intersects(frame: Frame, one: list[Value], other: list[Value]) -> bool:
     _expect_crossing(frame, one, other)
-    return any(contains(value, other) for value in one)
+    return any(map(_members(other, one), one))
 
 
 def _expect_crossing(frame: Frame, one: list[Value], other: list[Value]) -> None:
@@ -155,15 +182,13 @@ def _expect_crossing(frame: Frame, one: list[Value], other: list[Value]) -> None
 
 
 def _inserted(into: Map, key: Value, value: Value) -> Map:
-    return into.with_entry(key, value)
+    return into.with_entries(Map([(key, value)]))
 
 
 def _merged(into: Map, entries: Value) -> Map:
     if not isinstance(entries, Map):
         raise no_such_overload()
-    for key, value in entries.items():
-        into = into.with_entry(key, value)
-    return into
+    return into.with_entries(entries)
 
 
 def _reversed(values: list[Value]) -> list[Value]:
@@ -173,16 +198,14 @@ def _reversed(values: list[Value]) -> list[Value]:
 # -- costs ----------------------------------------------------------------------------------------------------------------
 
 
-#: Counting stops here, as no expression may cost more.
-_MOST: Final = 1_000_000
-
-
 def _walked(args: list[Value], result: Value) -> int:
     """Return the cost of walking through a list: one for each number and a tenth for each character, at any depth."""
     del result
-    total, waiting = 0, list(args[0])
-    while waiting and total <= _MOST:
+    total, parts, waiting = 0, 0, list(args[0])
+    while waiting:
         value = waiting.pop()
+        parts += 1
+        check_work(parts)
         if isinstance(value, str | bytes):
             total += int(len(value) * 0.1)
         elif isinstance(value, tuple | list):

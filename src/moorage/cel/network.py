@@ -20,6 +20,7 @@ from moorage.api.names import (
     check_label_value,
     check_qualified_name,
 )
+from moorage.cel.bounds import check_parsed
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost
 from moorage.cel.network_values import CelAddress, CelNetwork, Format, Url
@@ -50,6 +51,7 @@ class _UrlError(ValueError):
 def _parsed(text: str) -> Url:
     if not text:
         raise _UrlError('parse "": empty url')
+    check_parsed(text)
     shown = f'parse "{text}": '
     if any(ord(char) < 0x20 or char == "\x7f" for char in text):
         raise _UrlError(f"{shown}net/url: invalid control character in URL")

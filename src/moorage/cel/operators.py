@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from moorage.cel.bounds import check_items, check_text
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.times import Duration, Instant, Timestamp
 from moorage.cel.values import (
@@ -21,7 +22,6 @@ from moorage.cel.values import (
     Map,
     UInt,
     Value,
-    bounded,
     compare,
     equal,
     no_such_overload,
@@ -99,13 +99,13 @@ def _add(left: Value, right: Value) -> Value:
     if isinstance(left, str | bytes):
         if type(left) is not type(right):
             raise no_such_overload()
-        bounded(len(left) + len(right))
+        check_text(len(left) + len(right))
         joined: Value = left + right  # type: ignore[operator]  # both are of one type
         return joined
     if isinstance(left, tuple | list):
         if not isinstance(right, tuple | list):
             raise no_such_overload()
-        bounded(len(left) + len(right))
+        check_items(len(left) + len(right))
         if isinstance(left, Growing):
             left.extend(right)
             return left

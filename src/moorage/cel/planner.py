@@ -9,14 +9,15 @@ Source  cel-go: interpreter/planner.go, interpretable.go, runtimecost.go, decora
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from moorage.cel.attributes import Qualifier, attribute
+from moorage.cel.bounds import check_sizes
 from moorage.cel.cel_errors import EvalError, SourceError
 from moorage.cel.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.cel.declarations import Functions, Overload, accepts
-from moorage.cel.effort import strain_of_failure, strain_operator
+from moorage.cel.effort import CONTAINERS, strain_of_failure, strain_of_operands, strain_operator
 from moorage.cel.frame import Failed, Frame, Lazy, Run
 from moorage.cel.operators import BINARY, negate, negate_bool
 from moorage.cel.regex import RegexError, compile_regex
@@ -337,7 +338,8 @@ def _operator(name: str, left: Run, right: Run) -> Run:
 
     def run(frame: Frame) -> Value:
         one, other = left(frame), right(frame)
-        if isinstance(other, list | tuple | Map):
+        check_sizes((one, other))
+        if isinstance(other, CONTAINERS):
             strain_operator(frame, name, one, other)
         found = apply(one, other)
         frame.spend(_operator_cost(name, one, other))
@@ -371,11 +373,18 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
             if all(map(accepts, overload.args, args)):
                 assert overload.run is not None
                 try:
+                    if not overload.cheap:
+                        check_sizes(args)
                     found = overload.run(frame, *args) if overload.metered else overload.run(*args)
                 except EvalError:
                     frame.strain(strain_of_failure(args))
                     raise
-                frame.spend(1 if overload.cost is None else overload.cost(args, found))
+                if overload.cost is None:
+                    frame.spend(1)
+                    if not overload.cheap:
+                        frame.strain(strain_of_operands(args))
+                else:
+                    frame.spend(overload.cost(args, found))
                 return found
         raise EvalError(f"no such overload: {name}({', '.join(map(type_name, args))})")
 
@@ -429,11 +438,11 @@ def _outcome(step: Run, frame: Frame) -> Value:
         return Failed(error)
 
 
-def _elements(range_run: Value, variables: int) -> list[tuple[Value, ...]]:
+def _elements(range_run: Value, variables: int) -> Iterable[tuple[Value, ...]]:
     if isinstance(range_run, Map):
-        return list(range_run.items()) if variables == 2 else [(key,) for key in range_run]
+        return range_run.items() if variables == 2 else zip(range_run)
     if isinstance(range_run, tuple | list):
-        return list(enumerate(range_run)) if variables == 2 else [(value,) for value in range_run]
+        return enumerate(range_run) if variables == 2 else zip(range_run)
     if variables == 2:
         raise EvalError(f"unsupported comprehension range type: {go_type(range_run)}")
     raise EvalError(f"got '{go_type(range_run)}', expected iterable type")

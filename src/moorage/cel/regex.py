@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from moorage.cel.cel_errors import CostLimitError
+from moorage.cel.bounds import MAX_PARSED, MAX_PROGRAM, MAX_STEPS
+from moorage.cel.cel_errors import CostLimitError, TooLargeError
 from moorage.cel.regex_syntax import (
     Alternate,
     Assertion,
@@ -26,12 +27,6 @@ from moorage.cel.regex_syntax import (
 )
 
 __all__ = ["Regex", "RegexError", "compile_regex"]
-
-#: The maximum length of a program; Go allows more.
-MAX_PROGRAM: Final = 10_000
-
-#: The maximum number of steps of a search.
-MAX_STEPS: Final = 2_000_000
 
 _CHAR, _SPLIT, _JUMP, _ASSERT, _MATCH = range(5)
 
@@ -65,17 +60,17 @@ class Regex:
     def find(self, text: str, most: int = MAX_STEPS) -> tuple[int, int] | None:
         """Return start and end of the leftmost match, None if there is none; of several, the one Perl prefers.
 
-        Raises  CostLimitError after more than ``most`` steps
+        Raises  CostLimitError after more than ``most`` steps, TooLargeError after more than ``MAX_STEPS``
         """
-        self.steps, self._most = 0, most
+        self.steps, self._most = 0, min(most, MAX_STEPS)
         return self._find(text, 0)
 
     def find_all(self, text: str, limit: int, most: int = MAX_STEPS) -> list[str]:
         """Return the texts of non-overlapping matches, at most ``limit`` of them (below zero: all).
 
-        Raises  CostLimitError after more than ``most`` steps
+        Raises  CostLimitError after more than ``most`` steps, TooLargeError after more than ``MAX_STEPS``
         """
-        self.steps, self._most = 0, most
+        self.steps, self._most = 0, min(most, MAX_STEPS)
         found: list[str] = []
         at, last_end = 0, -1
         while limit < 0 or len(found) < limit:
@@ -101,7 +96,9 @@ class Regex:
                 break
             self.steps += len(seen) + 1
             if self.steps > self._most:
-                raise CostLimitError
+                if self._most < MAX_STEPS:
+                    raise CostLimitError
+                raise TooLargeError(f"a text of {len(text)} characters takes more than {MAX_STEPS} steps to match")
             char = text[at] if at < len(text) else ""
             following: list[tuple[int, int]] = []
             seen = set()
@@ -215,4 +212,6 @@ def compile_regex(pattern: str) -> Regex:
 
     Raises  RegexError with Go's text
     """
+    if len(pattern) > MAX_PARSED:
+        raise RegexError("expression too large", effort=MAX_PARSED)
     return Regex(parse_regex(pattern))

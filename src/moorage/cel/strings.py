@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from moorage.cel.bounds import check_items, check_text
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost, Metered
 from moorage.cel.frame import Frame
 from moorage.cel.regex import Regex, RegexError, compile_regex
 from moorage.cel.text_formats import formatted
-from moorage.cel.values import Value, bounded, show
+from moorage.cel.values import Value, show
 
 __all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
 
@@ -72,31 +73,39 @@ def _index_of(text: str, part: str, offset: int = 0) -> int:
 
 def _last_index_of(text: str, part: str, *offset: int) -> int:
     if not offset:
-        return len(text) if not part else text.rfind(part)
+        return len(text) if not part else _last(text, part)
     if offset[0] < 0:
         raise _out_of_range(offset[0])
     if not part:
         return min(offset[0], len(text))
-    return -1 if offset[0] >= len(text) else text.rfind(part, 0, offset[0] + len(part))
+    return -1 if offset[0] >= len(text) else _last(text[: offset[0] + len(part)], part)
+
+
+def _last(text: str, part: str) -> int:
+    """Return the last position of a part. ``rfind`` takes quadratic time at worst, ``find`` does not."""
+    at = text[::-1].find(part[::-1])
+    return at if at < 0 else len(text) - at - len(part)
 
 
 def _lower(text: str) -> str:
-    return "".join(char.lower() if char.isascii() else char for char in text)
+    return text.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")  # bytes change in ASCII only
 
 
 def _upper(text: str) -> str:
-    return "".join(char.upper() if char.isascii() else char for char in text)
+    return text.encode(errors="surrogatepass").upper().decode(errors="surrogatepass")
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     places = text.count(old) if old else len(text) + 1
-    bounded(len(text) + (places if count < 0 else min(count, places)) * len(new))
+    check_text(len(text) + (places if count < 0 else min(count, places)) * len(new))
     return text.replace(old, new, count if count >= 0 else -1)
 
 
 def _split(text: str, separator: str, count: int = -1) -> list[str]:
     if count == 0:
         return []
+    places = text.count(separator) if separator else len(text)
+    check_items(places if count < 0 else min(count, places))
     if not separator:
         if count < 0 or count >= len(text):
             return list(text)
@@ -128,17 +137,22 @@ def _join(parts: list[Value], separator: str = "") -> str:
     for part in parts:
         if not isinstance(part, str):
             raise EvalError(f"join: invalid input: {show(part)}")
-    bounded(sum(map(len, parts)) + len(separator) * len(parts))
+    check_text(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
 
 
+#: A backslash comes first, because the others add backslashes.
 _QUOTED: Final = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", '"': '\\"',
 }  # fmt: skip
 
 
 def _quote(text: str) -> str:
-    return '"' + "".join(_QUOTED.get(char, char) for char in text) + '"'
+    for char, quoted in _QUOTED.items():
+        text = text.replace(char, quoted)
+        check_text(len(text))
+    return f'"{text}"'
 
 
 # -- costs ----------------------------------------------------------------------------------------------------------------

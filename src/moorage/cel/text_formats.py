@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
+from moorage.cel.bounds import check_text, check_work
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.conversions import to_string
-from moorage.cel.values import Map, TypeValue, UInt, Value, bounded, type_name
+from moorage.cel.effort import nested_parts
+from moorage.cel.values import Map, TypeValue, UInt, Value, type_name
 
 __all__ = ["formatted"]
 
@@ -26,7 +29,8 @@ def formatted(text: str, args: Sequence[Value]) -> str:
     Raises  EvalError
     """
     made: list[str] = []
-    at = used = 0
+    at = used = length = 0
+    check_work(text.count("%"))
     for clause in _CLAUSE.finditer(text):
         made.append(text[at : clause.start()])
         at = clause.end()
@@ -37,20 +41,33 @@ def formatted(text: str, args: Sequence[Value]) -> str:
             raise EvalError(f'could not parse formatting clause: unrecognized formatting clause "{clause[2]}"')
         if used >= len(args):
             raise EvalError(f"index {used} out of range")
+        check_work(nested_parts([args[used]]))
         made.append(_VERBS[clause[2]](args[used], _PRECISION if clause[1] is None else int(clause[1])))
+        length += len(made[-1])
+        check_text(length)
         used += 1
     made.append(text[at:])
-    bounded(sum(map(len, made)))
-    return "".join(made)
+    return _joined(made)
+
+
+def _joined(parts: Iterable[str], separator: str = "") -> str:
+    """Join texts, and stop when the result gets too long."""
+    made: list[str] = []
+    length = 0
+    for part in parts:
+        made.append(part)
+        length += len(part) + len(separator)
+        check_text(length)
+    return separator.join(made)
 
 
 def _string(value: Value, precision: int = 0) -> str:
     del precision
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_string, value))}]"
+        return f"[{_joined(map(_string, value), ', ')}]"
     if isinstance(value, Map):
-        shown = sorted((_string(key), _string(held)) for key, held in value.items())
-        return f"{{{', '.join(f'{key}: {held}' for key, held in shown)}}}"
+        shown = sorted([(_string(key), held) for key, held in value.items()], key=itemgetter(0))
+        return f"{{{_joined((f'{key}: {_string(held)}' for key, held in shown), ', ')}}}"
     if value is None:
         return "null"
     if isinstance(value, float):

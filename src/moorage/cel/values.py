@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from moorage.cel.cel_errors import CostLimitError, EvalError
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
@@ -23,7 +23,6 @@ __all__ = [
     "EMPTY_MAP",
     "INT_MAX",
     "INT_MIN",
-    "MAX_SIZE",
     "NONE",
     "UINT_MAX",
     "Growing",
@@ -33,7 +32,6 @@ __all__ = [
     "TypeValue",
     "UInt",
     "Value",
-    "bounded",
     "compare",
     "equal",
     "go_type",
@@ -47,8 +45,6 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
 
-#: The longest text or list that an expression may build.
-MAX_SIZE: Final = 10_000_000
 #: Any value of an expression.
 Value: TypeAlias = Any
 
@@ -114,14 +110,18 @@ class Map:
             return found[1], True
         return (self.default, True) if self.default is not None else (None, False)
 
-    def with_entry(self, key: Value, value: Value) -> Map:
-        """Return a map with one more entry.
+    def with_entries(self, entries: Map) -> Map:
+        """Return a map with more entries.
 
-        Raises  EvalError if the key exists
+        Raises  EvalError if a key exists
         """
-        if key in self:
-            raise EvalError(f"insert failed: key {show(key)} already exists")
-        return Map([*self.items(), (key, value)])
+        for key in entries:
+            if key in self:
+                raise EvalError(f"insert failed: key {show(key)} already exists")
+        return self._joined(entries)
+
+    def _joined(self, entries: Map) -> Map:
+        return Map([*self.items(), *entries.items()])
 
 
 class Growing(list[Any]):
@@ -135,10 +135,8 @@ class GrowingMap(Map):
 
     __slots__ = ()
 
-    def with_entry(self, key: Value, value: Value) -> Map:
-        if key in self:
-            raise EvalError(f"insert failed: key {show(key)} already exists")
-        self._entries[_key(key)] = (key, value)
+    def _joined(self, entries: Map) -> Map:
+        self._entries.update(entries._entries)
         return self
 
 
@@ -149,15 +147,6 @@ def _key(key: Value) -> Value:
     if isinstance(key, bool):
         return (key,)
     return key if isinstance(key, int | float | str) else (type_name(key), id(key))
-
-
-def bounded(size: int) -> None:
-    """Check that a text or list that an expression is about to build is at most ``MAX_SIZE`` long.
-
-    Raises  CostLimitError
-    """
-    if size > MAX_SIZE:
-        raise CostLimitError
 
 
 def no_such_overload() -> EvalError:
@@ -274,11 +263,11 @@ def compare(one: Value, other: Value) -> int:
             raise EvalError("NaN values cannot be ordered")
         return _compare_numbers(one, other)
     if kind is its_kind and kind in {str, bytes, bool}:
-        if kind is str:
+        if kind is str and not (one.isascii() and other.isascii()):
             one, other = one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass")
         return int(one > other) - int(one < other)
     if kind is its_kind and isinstance(one, Instant):
-        return int(one > other) - int(one < other)
+        return int(one.nanos > other.nanos) - int(one.nanos < other.nanos)
     raise no_such_overload()
 
 

@@ -288,12 +288,13 @@ def test_beyond_eight_nodes_the_next_node_is_the_one_that_does_best(least):
     assert sorted(one.name for one in found.nodes) == names
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_DRAINS", 3), ("MOST_S", 0.0)])
-def test_a_search_for_an_order_ends_at_its_limit(limit, value, monkeypatch):
+@pytest.mark.parametrize(("drains", "seconds"), [(3, None), (2000, 1e-9)])
+def test_a_search_for_an_order_ends_at_its_limit(drains, seconds, monkeypatch):
     cluster, nodes = moorage.Cluster.from_objects(*orders()), ("n1", "n2", "n3")
     full = cluster.drain(*nodes, find_order=True)
-    monkeypatch.setattr(drain_order, limit, value)
-    found = cluster.drain(*nodes, find_order=True)
+    monkeypatch.setattr(drain_order, "MOST_DRAINS", drains)
+    found = cluster.drain(*nodes, find_order=True, time_limit_s=seconds)
+    assert (found.stopped is None) == (seconds is None)
     assert (full.proof.kind, found.proof.kind) == ("exhaustive", "bounded")
     assert sorted(one.name for one in found.nodes) == ["n1", "n2", "n3"]
     assert found.proof.runs <= 2 * 3 + 2 * len(nodes)

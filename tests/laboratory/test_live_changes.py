@@ -9,6 +9,7 @@ import pytest
 
 import moorage
 from moorage.laboratory import live_changes
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.live_changes import LiveCopy
 from tests.laboratory.brute_force import random_cluster
 from tests.laboratory.random_world import World
@@ -35,10 +36,10 @@ def a_copy(cluster):
     return Copy(cluster.loaded, 0)
 
 
-def found_in(cluster, pod, is_late=lambda: False, assumed=None, copy=None):
+def found_in(cluster, pod, budget=None, assumed=None, copy=None):
     without, copy = cluster.explain(pod, probes=0), copy or a_copy(cluster)
     copy.report_all(cluster.objects())
-    return copy.with_changes(without, assumed or {}, is_late)
+    return copy.with_changes(without, assumed or {}, budget or TimeBudget())
 
 
 @pytest.mark.slow
@@ -66,7 +67,7 @@ def pod(name, cpu):
 def test_a_search_that_ran_out_of_time_says_so():
     cluster = moorage.Cluster.from_objects(NODE, pod("big", 3))
     calls = count()
-    found = found_in(cluster, "big", is_late=lambda: next(calls) > 1)
+    found = found_in(cluster, "big", budget=TimeBudget(2, lambda: next(calls)))
     assert found.proof.kind == "bounded"
     assert any("time limit" in note for note in found.request.notes)
     assert not found_in(cluster, "big").request.notes
@@ -160,7 +161,7 @@ def test_a_copy_is_made_again_if_a_node_comes_back_or_a_volume_changes(made):
     (node,) = (obj for obj in objects if obj.metadata.name == "n")
     without = cluster.explain("big", probes=0)
     copy.report_all([obj for obj in objects if obj is not node])
-    copy.with_changes(without, {}, lambda: False)
+    copy.with_changes(without, {}, TimeBudget())
     assert len(made) == 1
     assert found() == (1000, 2)
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {}}

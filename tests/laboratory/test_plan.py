@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import moorage
 from moorage.errors import InputError
 from moorage.laboratory import linear_programs
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster_plan import planned_pods
 from moorage.laboratory.new_nodes import policies_of
 from moorage.laboratory.node_types import NodeType, offers_of_types, read_types
@@ -243,7 +244,7 @@ def test_the_bound_of_the_example_with_four_types():
     types = read_types(ROOT / "examples/plan/types.yaml")
     policies = policies_of(cluster.objects())
     problem = state_problem(cluster, planned_pods(cluster, None), offers_of_types(types, []), policies)
-    found = cost_bound(problem, [one.price for one in types], 30.0)
+    found = cost_bound(problem, [one.price for one in types], TimeBudget())
     assert (len(problem.shapes), len(problem.offers)) == (5, 4)
     assert found.cost == (9.424 if linear_programs.has_solver() else pytest.approx(8.357, abs=0.001))
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moorage.api.meta import LabelSelector
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector, compile_node_term
 from moorage.api.requirements import (
     LABEL_OPERATORS,
@@ -128,15 +129,26 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
     """
     if selector is None:
         return NOTHING
-    asked = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
+    labels, expressions = tuple(sorted(selector.match_labels.items())), selector.match_expressions
+    if len(labels) + sum(1 + len(one.values) for one in expressions) > _FEW:
+        return _compiled(labels, expressions)
+    return _kept(labels, expressions)
+
+
+def _compiled(labels: tuple[tuple[str, str], ...], expressions: tuple[LabelSelectorRequirement, ...]) -> Selector:
+    asked = [Requirement(key, "In", (value,)) for key, value in labels]
     for requirement in asked:
         _refuse(requirement_faults(requirement.key, "In", requirement.values))
-    for expression in selector.match_expressions:
+    for expression in expressions:
         if expression.operator not in LABEL_OPERATORS:
             raise SelectorError(f"{quoted(expression.operator)} is not a valid label selector operator")
         _refuse(requirement_faults(expression.key, expression.operator, expression.values))
         asked.append(Requirement(expression.key, expression.operator, expression.values))
     return Selector(tuple(asked))
+
+
+#: Small selectors are kept: searches compile those of all budgets again and again.
+_kept = lru_cache(1024)(_compiled)
 
 
 def selector_from_map(labels: Mapping[str, str]) -> Selector:

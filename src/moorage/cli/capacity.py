@@ -58,7 +58,7 @@ def capacity(**given: Any) -> int:
     """
     if given["replicas"] and any("=" not in one for one in given["templates"]):
         raise click.UsageError("--replicas needs numbers: web=40 worker=10")
-    with Progress(quiet=given["quiet"]) as progress:
+    with Progress.of(given) as progress:
         if given["each"]:
             found = [one for path in given["paths"] for one in _answers({**given, "paths": (path,)}, progress)]
         else:
@@ -113,6 +113,7 @@ def _answer(asked: Asked, parts: Sequence[tuple[str, int]], given: Mapping[str, 
     question = partial(
         CapacityQuestion, replicas=given["replicas"], limit=given["limit"], seeds=seeds, pending=given["pending"] == "first",
         preempt=given["preempt"], quota=not given["no_quota"], gains=not given["no_gains"], progress=progress.say,
+        budget=asked.budget,
     )  # fmt: skip
 
     def ask(cluster: Cluster) -> Capacity:

@@ -73,14 +73,14 @@ def compare(**given: Any) -> int:
     Without --b, --b-release and --b-filename, A is the cluster as it is and B the cluster with the changes of --edit, --cordon
     and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
     """
-    with Progress(quiet=given["quiet"]) as progress, open_question(_reading(given), progress) as asked, ExitStack() as block:
+    with Progress.of(given) as progress, open_question(_reading(given), progress) as asked, ExitStack() as block:
         baseline = read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
             baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides.names),
             request=_request(given, asked, sides, baseline), executor=executor_of(given, block),
-            on_run=lambda done, of: progress.say(f"run {done} of {of} …"),
+            on_run=lambda done, of: progress.say(f"run {done} of {of} …"), budget=asked.budget,
         )  # fmt: skip
     if given["output"] in PIPELINE_OUTPUTS:
         print_gate_report(_report(found, given), given["output"])

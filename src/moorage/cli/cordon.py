@@ -28,7 +28,7 @@ All that is printed: moorage help drain
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("nodes", nargs=-1, metavar="NODE…")
 @node_selector_option
-@question_options()
+@question_options(searches=False)
 def cordon(**given: Any) -> int:
     """Say what cordoning nodes would change.
 
@@ -36,7 +36,7 @@ def cordon(**given: Any) -> int:
     pending pod that is placed without the cordon is also placed with it, 2 when not, 1 when something is wrong with the input
     or the options.
     """
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         question = asked.request({"cordon": list(nodes)})
         found = asked.answered(lambda cluster: cordon_report(cluster, question, nodes))

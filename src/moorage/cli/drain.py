@@ -81,7 +81,7 @@ def drain(**given: Any) -> int:
     """
     if given["together"] and (given["one_by_one"] or given["find_order"] or given["returns"]):
         raise click.UsageError("--together excludes --one-by-one, --find-order and --return")
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         progress.say("draining …")
         plan = _plan(given, _now_s(asked))
@@ -89,7 +89,9 @@ def drain(**given: Any) -> int:
 
         def ask(cluster: Cluster) -> DrainReport:
             count = seldom(lambda drains: progress.say(f"{drains:,} drains tried …"))
-            return drain_report(cluster, question, nodes, plan, find_order=given["find_order"], on_drain=count)
+            return drain_report(
+                cluster, question, nodes, plan, find_order=given["find_order"], on_drain=count, budget=asked.budget
+            )
 
         found = asked.answered(ask)
     print_answer(found, given, asked)

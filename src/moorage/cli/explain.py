@@ -66,7 +66,8 @@ def explain(**given: Any) -> int:
     if bool(given["pods"]) == given["every_pending"]:
         raise click.UsageError("name a pod or a workload, or give --all")
     limits = _limits(given)
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], given["namespace"], asked.envelope({}), limits)
         found = _explained(asked, what, lambda attempt: _count(progress, attempt))
     print_explanations(found, given["output"], ascii_only=given["ascii_only"])

@@ -36,7 +36,7 @@ All that is printed, and what the modes do: moorage help survive
     "--mode", type=click.Choice(["deleted", "unreachable"]), default="deleted", show_default=True,
     help="The nodes are deleted with their pods, or only unreachable.",
 )  # fmt: skip
-@question_options()
+@question_options(searches=False)
 def fail(**given: Any) -> int:
     """Say what happens when nodes are lost at once.
 
@@ -46,7 +46,7 @@ def fail(**given: Any) -> int:
     """
     if given["zone"] and (given["nodes"] or given["node_selector"]):
         raise click.UsageError("name nodes, select them with -l, or give --zone: one of these")
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = _zone(asked, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
         asks = {"fail": list(nodes), "mode": given["mode"], **({"zone": given["zone"]} if given["zone"] else {})}
         question = asked.request(asks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -49,8 +48,6 @@ The file of types, and how the answer is found: moorage help plan
               help="What to minimise.")  # fmt: skip
 @click.option("--budget", type=click.FloatRange(0), metavar="COST", help="What the nodes may cost at most.")
 @click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
-@click.option("--time-limit", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, metavar="SECONDS",
-              help="How long to look for a cheaper set.")  # fmt: skip
 @click.option(
     "--processes", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that try sets of nodes."
 )
@@ -64,7 +61,7 @@ def plan(**given: Any) -> int:
     time, 1 when something is wrong with the input or the options.
     """
     _check(given)
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked, ExitStack() as block:
+    with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
         if given["consolidate"]:
             found = asked.answered(lambda cluster: _consolidation(cluster, asked, given, progress))
         else:
@@ -93,11 +90,11 @@ def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], pro
     flags = {name: given[name] for name in ("delete_emptydir_data", "force")}
     request = asked.request({
         "plan": [one.name for one in types], "consolidate": True, "objective": given["objective"],
-        "timeLimitSeconds": given["time_limit"], "flags": {name: True for name, value in flags.items() if value},
+        "flags": {name: True for name, value in flags.items() if value},
     })  # fmt: skip
     question = ConsolidationQuestion(
-        time.monotonic, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
-        time_limit_s=given["time_limit"], unit=given["unit"], progress=progress.say,
+        asked.budget, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
+        unit=given["unit"], progress=progress.say,
     )  # fmt: skip
     return consolidation_of(cluster, request, question)
 
@@ -107,13 +104,13 @@ def _plan(
 ) -> NodePlan:  # fmt: skip
     types = tuple(read_types(given["types"]))
     request = asked.request({
-        "plan": [one.name for one in types], "objective": given["objective"], "timeLimitSeconds": given["time_limit"],
+        "plan": [one.name for one in types], "objective": given["objective"],
         **({"pods": list(given["pods"])} if given["pods"] else {}),
         **({} if given["budget"] is None else {"budget": given["budget"]}),
     })  # fmt: skip
     named = _added(cluster, given["pods"]) if given["pods"] else None
     question = PlanQuestion(
-        planned_pods(cluster, named), types, time.monotonic, given["objective"], given["time_limit"], given["unit"],
+        planned_pods(cluster, named), types, asked.budget, given["objective"], given["unit"],
         whole_queue=named is None, executor=executor, progress=progress.say,
         budget=math.inf if given["budget"] is None else given["budget"],
     )  # fmt: skip

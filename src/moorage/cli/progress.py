@@ -1,4 +1,4 @@
-"""Progress of long work, shown only on a terminal: one line on standard error that is erased at the end."""
+"""Progress of long work: on a terminal one line on standard error that is erased at the end, elsewhere lines, if asked for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import Any
 
 from moorage.cli.terminal import bare
 from moorage.inputs.files import InputFile
@@ -17,6 +18,8 @@ __all__ = ["Progress", "send_progress_to"]
 
 #: Seconds before anything is shown, and between two updates.
 _PATIENCE_S, _EVERY_S = 0.5, 0.1
+#: Seconds between two lines in a pipe or file.
+_LINE_S = 1.0
 _WIDTH = 24
 
 _listeners: list[Callable[[str], None]] = []
@@ -32,16 +35,25 @@ def send_progress_to(listener: Callable[[str], None]) -> None:
 
 
 class Progress:
-    """The progress line: the current work, how much of it is done, and the time so far. A thread repaints it."""
+    """The progress line: the current work, how much of it is done, and the time so far. A thread repaints it.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    ``everywhere``: if standard error is no terminal, write a line each second, in place of one that is repainted
+    """
+
+    def __init__(self, *, quiet: bool = False, everywhere: bool = False) -> None:
         self._terminal = bare(sys.stderr)
-        self.shows = not quiet and self._terminal.isatty()
+        self._repaints = self._terminal.isatty()
+        self.shows = not quiet and (self._repaints or everywhere)
         self._decisions = self._placed = 0
         self._line: Callable[[], str] | None = None
         self._begun = time.monotonic()
         self._ended = threading.Event()
         self._painter = threading.Thread(target=self._paint, name="progress", daemon=True)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Progress:
+        """Return the progress of a command with the options --quiet and --progress."""
+        return cls(quiet=given["quiet"], everywhere=given["shows_progress"])
 
     def __enter__(self) -> Progress:
         if self.is_watched:
@@ -93,7 +105,7 @@ class Progress:
     def _paint(self) -> None:
         if self._ended.wait(_PATIENCE_S):
             return
-        while not self._ended.wait(_EVERY_S):
+        while not self._ended.wait(_EVERY_S if self._repaints else _LINE_S):
             if self._line is not None:
                 text = one_line(self._line())
                 for listener in _listeners:
@@ -105,7 +117,10 @@ class Progress:
         if not self.shows:
             return
         with _WRITING:
-            self._terminal.write(f"\r{line}\x1b[K")
+            if self._repaints:
+                self._terminal.write(f"\r{line}\x1b[K")
+            elif line:
+                self._terminal.write(f"{line}\n")
             self._terminal.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -4,7 +4,7 @@
 @click.argument("template")
 @question_options()
 def capacity(**given: Any) -> int:
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
         question = asked.request({"capacity": given["template"]})
         found = asked.answered(lambda cluster: capacity_of(cluster, question, ...))
     print_answer(found, given)
@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cached_property
 from typing import Any, TypeVar
@@ -30,11 +33,12 @@ from msgspec.structs import replace
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import STDIN
 from moorage.cli.cluster_files import asking, emulating, read_cluster, rules_of, simulation_options
-from moorage.cli.main import OK, PENDING, UNDECIDED
+from moorage.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import question_options
 from moorage.cli.terminal import bare, output_style, print_styled
+from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.input_digest import input_digest
 from moorage.laboratory.live_dump import endpoint_of, take_dump
@@ -89,12 +93,14 @@ class Asked:
     ``given``    the input before the changes
     ``what_if``  the changes
     ``files``    the sources of the input
+    ``budget``   for the searches
     """
 
     options: Options
     given: ClusterInput
     what_if: InputChanges
     files: tuple[str, ...] = ()
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
     @cached_property
     def input(self) -> ClusterInput:
@@ -160,11 +166,44 @@ def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Aske
 
     Raises  InputError, ConfigError; ClusterError with ``--live``
     """
+    began_s = time.monotonic()
     collect_seldom()
     options = simulation_options(given)
     with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
         progress.say("reading the input …")
-        yield asked_of(given, options, progress)
+        asked = asked_of(given, options, progress)
+        asked.budget = budget_of(given, len(asked.given.nodes) + len(asked.given.pods), began_s)
+        with ended_by_interrupt(asked.budget, progress):
+            yield asked
+
+
+def budget_of(given: Mapping[str, Any], objects: int, began_s: float) -> TimeBudget:
+    """Return the budget of ``--time-limit`` for a question about so many nodes and pods."""
+    limit = given.get("time_limit")
+    seconds = usual_limit_s(objects) if limit is None else limit
+    return TimeBudget(seconds or None, time.monotonic, began_s)
+
+
+@contextmanager
+def ended_by_interrupt(budget: TimeBudget, progress: Progress) -> Iterator[None]:
+    """Let the first Ctrl-C end the searches of a budget, so that what they found is printed; the second ends the command."""
+
+    def end(number: int, frame: object) -> None:
+        del number, frame
+        if budget.is_interrupted or not budget.was_asked:
+            raise KeyboardInterrupt
+        budget.interrupt()
+        progress.say("stopping …")
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def asked_of(given: Mapping[str, Any], options: Options, progress: Progress) -> Asked:
@@ -245,7 +284,12 @@ def _source(asked: AnswerRequest) -> Iterator[str]:
 
 
 def exit_status(*found: Answer) -> int:
-    """Return the exit status: 0 if every answer is yes, 2 if one is no, 3 if none is no but one is undecided."""
+    """Return the exit status: 0 if every answer is yes, 2 if one is no, 3 if none is no but one is undecided.
+
+    130 if the user interrupted a search: what is printed is what it had found.
+    """
+    if any(one.stopped is not None and one.stopped.reason == "interrupted" for one in found):
+        return INTERRUPTED
     holds = {one.holds for one in found}
     if False in holds:
         return PENDING

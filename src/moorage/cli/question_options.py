@@ -10,13 +10,18 @@ import click
 from moorage.cli.cluster_files import reading_options
 from moorage.cli.release_options import emulated_cluster_options, max_disks_option, no_quota_option
 
-__all__ = ["question_options", "what_if_options"]
+__all__ = ["progress_option", "question_options", "time_limit_option", "what_if_options"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml", "html")) -> Callable[[_Command], _Command]:
-    """Add the options that all questions have to a command; ``outputs`` are the choices of ``-o``."""
+def question_options(
+    *, outputs: Sequence[str] = ("text", "wide", "json", "yaml", "html"), searches: bool = True
+) -> Callable[[_Command], _Command]:
+    """Add the options that all questions have to a command; ``outputs`` are the choices of ``-o``.
+
+    ``searches``: the command goes on after the plain answer, so that its time has a limit
+    """
     options = (
         _files_option,
         click.option("-R", "--recursive", is_flag=True, help="Read directories recursively."),
@@ -25,6 +30,8 @@ def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml"
             "-o", "--output", type=click.Choice(outputs), default=outputs[0], show_default=True, help="How to print the answer."
         ),
         click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII."),
+        *((time_limit_option,) if searches else ()),
+        progress_option,
         click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
     )
 
@@ -37,6 +44,11 @@ def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml"
     return add
 
 
+time_limit_option = click.option(
+    "--time-limit", type=click.FloatRange(0, 86_400), metavar="SECONDS",
+    help="Print what was found after this time; 0 means no limit. By default 10, and more for more than 10,000 nodes and pods.",
+)  # fmt: skip
+progress_option = click.option("--progress", "shows_progress", is_flag=True, help="Show the progress in a pipe or file, too.")
 _files_option = click.option(
     "-f", "--filename", "paths", multiple=True, metavar="PATH",
     help="A file, a directory, or - for standard input. May be repeated.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def report(**given: Any) -> int:
     setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
     if given["serve"]:
         return _serve(given)
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        setting = replace(setting, budget=asked.budget)
         progress.say("placing pods and counting what fits …")
         found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
         if given["csv_directory"] is not None:
@@ -66,7 +68,7 @@ def _serve(given: dict[str, Any]) -> int:
     from moorage.cli.report_serving import kept_stdin, serve  # aiohttp is loaded only for this
 
     with kept_stdin(given) as stdin:
-        with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+        with Progress.of(given) as progress, open_question(given, progress) as asked:
             progress.say("placing pods …")
             cluster = asked.cluster
             cluster.run()

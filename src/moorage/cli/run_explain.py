@@ -27,6 +27,9 @@ from moorage.server.endpoints import Page
 from moorage.server.live import Live
 
 if TYPE_CHECKING:
+    from moorage.laboratory.budget import TimeBudget
+
+if TYPE_CHECKING:
     from moorage.laboratory.explanation import Findings
     from moorage.laboratory.live_changes import LiveCopy
     from moorage.report.explanation import Explanation
@@ -106,21 +109,22 @@ class LiveExplainer:
         self._copy.report([one.changes() for one in self._reflectors()])
         search = partial(self._copy.with_changes, assumed=dict(scheduler.cluster.assumed))
         self._rest(began)
-        return await self._searched(lambda is_late: _page(search(found.finished(), is_late=is_late), output))
+        return await self._searched(lambda budget: _page(search(found.finished(), budget=budget), output))
 
     def _rest(self, began: float) -> None:
         """Let the next answer wait for a multiple of the time that this one has held up the loop."""
         ended = self._clock()
         self._free_at = ended + _REST * (ended - began)
 
-    async def _searched(self, page: Callable[[Callable[[], bool]], Page]) -> Page:
+    async def _searched(self, page: Callable[[TimeBudget], Page]) -> Page:
         """Compute a page with changes in another thread, with the objects as they were when the pod was explained."""
         if self._ending is not None:
             self._ending.cancel()
+        from moorage.laboratory.budget import TimeBudget  # with the rest of the laboratory, loaded when it is first asked
+
         began = self._clock()
-        until = began + _SEARCH_S
         try:
-            return await asyncio.to_thread(page, lambda: self._clock() > until)
+            return await asyncio.to_thread(page, TimeBudget(_SEARCH_S, self._clock))
         finally:
             ended = self._clock()
             self._free_at = max(self._free_at, ended + (ended - began))

@@ -60,11 +60,12 @@ def survive(**given: Any) -> int:
     which every loss is survived. Exits with 0 when every loss is survived, 2 when not, 1 when something is wrong with the input
     or the options.
     """
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked, ExitStack() as block:
+    with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
         executor = executor_of(given, block) if given["dask"] else None
         what = SurvivalAsked(
-            given["over"], given["depth"], given["probes"], given["spare"], processes=given["processes"], executor=executor
-        )
+            given["over"], given["depth"], given["probes"], given["spare"], processes=given["processes"], executor=executor,
+            budget=asked.budget,
+        )  # fmt: skip
         asks = {"survive": given["over"], "depth": given["depth"], **({"spare": given["spare"]} if given["spare"] else {})}
         question = asked.request(asks)
 

@@ -15,12 +15,15 @@ import yaml
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.command_help import DescribedCommand
-from moorage.cli.main import ERROR, OK
+from moorage.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
+from moorage.cli.question import ended_by_interrupt
+from moorage.cli.question_options import progress_option
 from moorage.cli.terminal import say
 from moorage.cli.worker_options import dask_option
 from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
 from moorage.printable import escape_json
 from moorage.report.style import Style
 from moorage.sweeps.cluster_grid import read_grid
@@ -71,16 +74,22 @@ The file of a grid, the store, and all that is printed: moorage help sweep
     help="How to print the result.",
 )  # fmt: skip
 @click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII.")
+@click.option(
+    "--time-limit", type=click.FloatRange(0), metavar="SECONDS",
+    help="Begin no run after this time; the same command goes on with them. Without it there is no limit.",
+)  # fmt: skip
+@progress_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def sweep(**given: Any) -> int:
     """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.
 
     Each result is kept in the store as soon as it is there, so an interrupted sweep goes on where it stopped. Prints each
-    metric over the seeds, and its difference from a baseline, paired by seed. Exits with 0 when all runs are made, and with 1
-    if some failed, or after an error in the grid or the options.
+    metric over the seeds, and its difference from a baseline, paired by seed. Exits with 0 when all runs are made, with 1 if
+    some failed, or after an error in the grid or the options, and with 3 if the time limit was over before.
     """
     collect_seldom()
-    with Progress(quiet=given["quiet"]) as progress, ExitStack() as block:
+    budget = TimeBudget(given["time_limit"] or None, time.monotonic)
+    with Progress.of(given) as progress, ExitStack() as block, ended_by_interrupt(budget, progress):
         progress.say("reading the grid …")
         found = read_grid(given["grid"])
         against = given["against"] or found.against
@@ -91,13 +100,15 @@ def sweep(**given: Any) -> int:
         executor = block.enter_context(dask_executor(given["dask"])) if given["dask"] else None
         result = run_sweep(
             plan, open_store(given["store"]), executor, processes=given["processes"], retries=given["retries"],
-            on_run=_counter(progress),
+            on_run=_counter(progress), budget=budget,
         )  # fmt: skip
     if given["csv_file"] is not None:
         result.runs.to_csv(given["csv_file"])
     if given["plot_directory"] is not None:
         _draw(result, given["plot_directory"])
     _print(result, given)
+    if result.stopped is not None:
+        return INTERRUPTED if budget.is_interrupted else UNDECIDED
     return ERROR if result.failed else OK
 
 

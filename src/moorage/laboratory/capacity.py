@@ -19,8 +19,9 @@ from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.engine.facts import Seen
 from moorage.errors import InputError
+from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.capacity_bound import Room, room_for
-from moorage.laboratory.capacity_count import LIMIT_REACHED, UNSCHEDULABLE, InstanceCounter, Placed, Stop
+from moorage.laboratory.capacity_count import LIMIT_REACHED, STOPPED, UNSCHEDULABLE, InstanceCounter, Placed, Stop
 from moorage.laboratory.capacity_gains import GainSearch
 from moorage.laboratory.capacity_groups import binding_of, exhausted_of, groups_of, stranded_of
 from moorage.laboratory.capacity_quota import quotas_of
@@ -32,6 +33,7 @@ from moorage.report.capacity import Capacity
 from moorage.report.capacity_values import CapacityPart
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
+from moorage.wording import counted as in_words
 
 __all__ = ["CapacityQuestion", "CountedCluster", "capacity_of"]
 
@@ -60,6 +62,7 @@ class CapacityQuestion:
     ``preempt``  let instances evict pods of lower priority
     ``quota``    respect resource quotas
     ``gains``    compute how many more instances some changes would give
+    ``budget``   ends the count, the counts with other seeds, or the search for gains, when it is spent
     """
 
     parts: tuple[tuple[CapacityTemplate, int], ...]
@@ -71,6 +74,7 @@ class CapacityQuestion:
     gains: bool = True
     quota: bool = True
     progress: Callable[[str], None] = field(default=lambda text: None)
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
 
 def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
@@ -83,22 +87,30 @@ def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: Capac
         raise InputError("two templates of a mix have the same name; give each another one")
     found: Capacity | None = None
     counts: dict[str, int] = {}
+    budget = question.budget.part()
     for seed in question.seeds:
+        if found is not None and budget.is_over():
+            budget.leave(f"the numbers with {in_words(len(question.seeds) - len(counts), 'more seed')}")
+            break
         with cluster.transaction():
             cycle = cluster.simulation.scheduler.cycle
             before, cycle.seed = cycle.seed, seed
             try:
-                study = _Study(cluster, question, seed)
+                study = _Study(cluster, question, seed, budget)
                 if found is None:
                     found = study.answer(request)
                     counts[str(seed)] = found.instances
                 else:
                     question.progress(f"seed {seed} …")
-                    counts[str(seed)] = study.count().instances
+                    again = study.count()
+                    if again.stop.kind == STOPPED:
+                        budget.leave(f"the numbers with {in_words(len(question.seeds) - len(counts), 'more seed')}")
+                        break
+                    counts[str(seed)] = again.instances
             finally:
                 cycle.seed = before
     assert found is not None
-    return replace(found, per_seed=counts)
+    return replace(found, per_seed=counts, stopped=budget.stopped).summed_up()
 
 
 @dataclass
@@ -115,10 +127,11 @@ class _Counted:
 class _Study:
     """One count and all values of its answer, in a transaction of the cluster."""
 
-    def __init__(self, cluster: CountedCluster, question: CapacityQuestion, seed: int) -> None:
+    def __init__(self, cluster: CountedCluster, question: CapacityQuestion, seed: int, budget: TimeBudget) -> None:
         self.cluster = cluster
         self.question = question
         self.seed = seed
+        self.budget = budget
         self.pending: tuple[str, ...] = ()
         if question.pending:
             question.progress("placing pending pods …")
@@ -161,6 +174,9 @@ class _Study:
     def _until_full(self, place: list[Callable[[], Placed | Stop]], limit: int) -> _Counted:
         counted = _Counted([], Stop(LIMIT_REACHED, f"Maximum number of pods simulated: {limit}"))
         while not limit or counted.instances < limit:
+            if counted.instances and self.budget.is_over():
+                counted.stop = Stop(STOPPED, "")
+                return counted
             unit: list[tuple[int, Placed]] = []
             for at, count in enumerate(self.units):
                 for _ in range(count):
@@ -181,6 +197,9 @@ class _Study:
             progress = False
             for at in counted.left_over:
                 while counted.left_over[at]:
+                    if counted.placed and self.budget.is_over():
+                        counted.stop, counted.instances = Stop(STOPPED, ""), len(counted.placed)
+                        return counted
                     placed = place[at]()
                     if isinstance(placed, Stop):
                         counted.stop = placed
@@ -203,13 +222,20 @@ class _Study:
             counted = self.count()
             values = self._described(counted, rooms)
         assumptions = [Assumption("input", note) for note in dict.fromkeys(self.notes)]
-        if not self.question.replicas and self.question.gains:
-            search = GainSearch(self.cluster, self.policies, self._recount, self._bound_now, self.question.progress)
+        if counted.stop.kind == STOPPED:
+            self.budget.leave("how many more fit" if not self.question.replicas else "whether the other pods fit")
+        elif not self.question.replicas and self.question.gains:
+            search = GainSearch(
+                self.cluster, self.policies, self._recount, self._bound_now, self.question.progress, self.budget
+            )
             values["gains"], values["skipped_gains"] = search.find(values["per_group"], rooms, counted.instances, self.units)
         return Capacity(request=request, summary="", assumptions=tuple(assumptions), pending=self.pending, **values).summed_up()
 
     def _recount(self) -> int:
-        return self.count().instances
+        again = self.count()
+        if again.stop.kind == STOPPED:
+            raise BudgetSpentError
+        return again.instances
 
     def _bound_now(self) -> int | None:
         return self._room(self.templates[0]).bound if len(self.templates) == 1 else None

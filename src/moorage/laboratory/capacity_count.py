@@ -25,6 +25,7 @@ __all__ = ["InstanceCounter", "Placed", "Quota", "Stop"]
 LIMIT_REACHED: Final = "LimitReached"
 UNSCHEDULABLE: Final = "Unschedulable"
 QUOTA: Final = "Quota"
+STOPPED: Final = "Stopped"
 #: No search for victims: a capacity does not count what preemption would free.
 _NO_VICTIMS: Final = SearchScope(post_filter=False)
 
@@ -50,7 +51,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why no further instance was placed: ``Unschedulable``, ``LimitReached`` or ``Quota``, and the instance it stopped at."""
+    """Why no further instance was placed, and the instance it stopped at.
+
+    ``kind``: ``Unschedulable``, ``LimitReached`` or ``Quota``, or ``Stopped`` if the budget was spent
+    """
 
     kind: str
     message: str

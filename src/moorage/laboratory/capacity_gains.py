@@ -18,6 +18,7 @@ from moorage.api.meta import Object
 from moorage.engine.facts import Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount
+from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.capacity_bound import Room
 from moorage.laboratory.changes import apply
 from moorage.laboratory.new_nodes import add_nodes, like_node
@@ -25,6 +26,7 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.report.capacity_values import CapacityGain, CapacityGroup
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount
+from moorage.wording import counted
 
 __all__ = ["GainSearch"]
 
@@ -54,12 +56,14 @@ class GainSearch:
         recount: Callable[[], int],
         bound_now: Callable[[], int | None],
         progress: Callable[[str], None],
+        budget: TimeBudget,
     ) -> None:
         self._cluster = cluster
         self._policies = policies
         self._recount = recount
         self._bound_now = bound_now
         self._progress = progress
+        self._budget = budget
 
     def find(
         self, groups: Sequence[CapacityGroup], rooms: Sequence[Room], instances: int, units: Sequence[int]
@@ -80,9 +84,14 @@ class GainSearch:
                 more = rooms[0].bound_with(gain.resource, _tenths(self._nodes, gain.resource)) - instances
                 found.append(replace(gain, more=more, proof="bound"))
                 continue
-            with self._cluster.transaction():
-                make()
-                after = self._recount() if by_engine else self._bound_now() or 0
+            try:
+                self._budget.check()
+                with self._cluster.transaction():
+                    make()
+                    after = self._recount() if by_engine else self._bound_now() or 0
+            except BudgetSpentError:
+                self._budget.leave(f"what {counted(len(wanted) - number + 1, 'more change')} would gain")
+                break
             found.append(replace(gain, more=after - instances, proof="run" if by_engine else "bound"))
         return tuple(found), ""
 

@@ -6,7 +6,9 @@ It holds the engine in virtual time, as ``moorage simulate`` runs it, before any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as with_fields
 from itertools import takewhile
 from os import PathLike
@@ -21,6 +23,7 @@ from moorage.engine.facts import Gone, Seen
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster_capacity import CapacityQuestions
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable
 from moorage.laboratory.cluster_outages import OutageQuestions
@@ -57,6 +60,7 @@ from moorage.simulator.outcome import collect
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, kinds_named
+from moorage.simulator.simulated_attempt import in_turn
 from moorage.simulator.simulation import SimulatedAttempt, State
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -96,6 +100,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         self._log = UndoLog()
         self._marks: list[_Mark] = []
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
+        self._budget: TimeBudget | None = None
         #: The digest of the present state with the values that it was computed from; None until it is needed.
         self._digest: _Digest | None = None
         self._digests = Digests()
@@ -168,6 +173,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def _take_up(self, simulation: RecordedSimulation) -> RecordedSimulation:
         self._simulation = simulation
         simulation.on_attempt = self._hear
+        simulation.on_decision = in_turn(self.options.on_decision, self._check_budget)
         simulation.record(self._log)
         return simulation
 
@@ -404,6 +410,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         probes: int = 2000,
         costs: Costs | None = None,
         with_queue: bool = False,
+        time_limit_s: float | None = None,
     ) -> Explanation:
         """Return why a pod is pending, or why it would now be placed on its node. Nothing changes.
 
@@ -429,7 +436,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             explanation = starved(explanation, now, ahead)
         if not probes:
             return explanation
-        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue)
+        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, TimeBudget(time_limit_s, time.monotonic))
         return with_changes(explanation, ClusterTrials(self, now.key, with_queue), self.present(), limits)
 
     def least_change(
@@ -440,17 +447,22 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         probes: int = 2000,
         costs: Costs | None = None,
         with_queue: bool = False,
+        time_limit_s: float | None = None,
     ) -> list[Remedy]:
         """Return the cheapest changes that would place a pending pod: the best of each owner, and ``alternatives`` more.
 
         Each answer is verified by a run of the engine in the present state in which the pod is tried next; with ``with_queue``,
         the pods ahead of it in the queue are tried first. The list is empty if the pod fits without changes, or if no known
-        change helps; ``find_least_change`` returns which of the two holds, and how complete the search was.
+        change helps; ``find_least_change`` returns which of the two holds, and how complete the search was. ``time_limit_s``
+        ends the search; None: no limit.
 
         Raises  InputError for a pod that is not there
         """
         trials = ClusterTrials(self, self.pod(pod).key, with_queue)
-        answers = find_least_change(trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs)
+        budget = TimeBudget(time_limit_s, time.monotonic)
+        answers = find_least_change(
+            trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs, budget=budget
+        )
         return list(answers.remedies)
 
     def run(self, until_s: float | None = None) -> Run:
@@ -509,6 +521,20 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         """Return the current objects that the scheduler may read."""
         return objects_of(self.input())
 
+    @contextmanager
+    def within(self, budget: TimeBudget) -> Iterator[None]:
+        """Let runs in this block end with BudgetSpentError once a budget is spent; a transaction around it rolls back."""
+        before, self._budget = self._budget, budget
+        try:
+            yield
+        finally:
+            self._budget = before
+
+    def _check_budget(self, decision: Decision) -> None:
+        del decision
+        if self._budget is not None:
+            self._budget.check()
+
     def _hear(self, attempt: SimulatedAttempt) -> None:
         if self._on_attempt is not None:
             self._on_attempt(attempt)
@@ -546,7 +572,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     # -- copies ----------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        made = {"_simulation", "_played", "_log", "_marks", "_on_attempt", "_digest", "_digests"}
+        made = {"_simulation", "_played", "_log", "_marks", "_on_attempt", "_budget", "_digest", "_digests"}
         kept = {name: value for name, value in vars(self).items() if name not in made}
         return {**kept, "_history": self._history.copy()}
 

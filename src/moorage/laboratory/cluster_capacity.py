@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.api.meta import Object
 from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.objects import ObjectLike
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.answer import AnswerRequest
@@ -75,6 +77,7 @@ class CapacityQuestions:
         preempt: bool = False,
         replicas: bool = False,
         gains: bool = True,
+        time_limit_s: float | None = None,
     ) -> Capacity:
         """Return how many instances of a pod fit, one after the other, as kube-scheduler places them. Nothing changes.
 
@@ -86,6 +89,7 @@ class CapacityQuestions:
         ``pending``   ``first``: place the pending pods before; ``ignore``: leave them out
         ``preempt``   let instances evict pods of lower priority
         ``replicas``  ask whether the numbers of a mix fit once, instead of how many units fit
+        ``time_limit_s``  ends the count and the search for gains: the answer has what was found; None: no limit
         ``gains``     also compute how many more would fit with one more node, or 10% more of a resource
 
         Raises  InputError
@@ -110,5 +114,6 @@ class CapacityQuestions:
             preempt=preempt,
             gains=gains,
             quota=quota,
+            budget=TimeBudget(time_limit_s, time.monotonic),
         )
         return capacity_of(self, request, what)

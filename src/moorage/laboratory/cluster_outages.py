@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
 from moorage.report.answer import AnswerRequest
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class OutageQuestions:
         surge: int = 0,
         find_order: bool = False,
         now_s: float | None = None,
+        time_limit_s: float | None = None,
     ) -> DrainReport:
         """Return what ``kubectl drain`` would do to nodes and their pods. Nothing changes.
 
@@ -66,6 +68,7 @@ class OutageQuestions:
         ``returns``     a node takes pods again as soon as it is drained
         ``surge``       the number of empty nodes like the first one to add before
         ``find_order``  drain the nodes in the order that goes best
+        ``time_limit_s``  ends the search for an order; None: no limit
         ``now_s``       the time, for ``skip_wait_for_delete_timeout_s``, in seconds of Unix time; None: now
 
         Raises  InputError for a node that is not there, or a selector that cannot be read
@@ -85,7 +88,8 @@ class OutageQuestions:
             "together" if together else "one-by-one",
             returns, surge, pods, partial(leaving_for, now_s=time.time() if now_s is None else now_s),
         )  # fmt: skip
-        return drain_report(self, _request(self, {"drain": list(nodes)}), nodes, plan, find_order=find_order)
+        budget = TimeBudget(time_limit_s, time.monotonic)
+        return drain_report(self, _request(self, {"drain": list(nodes)}), nodes, plan, find_order=find_order, budget=budget)
 
     def cordon(self: _AskedCluster, *nodes: str) -> DrainReport:
         """Return how cordoning nodes would change where pending pods are placed. The cluster is unchanged.
@@ -118,6 +122,7 @@ class OutageQuestions:
         fix_probes: int = 2000,
         on_loss: Callable[[NodeLoss], None] | None = None,
         executor: Executor | None = None,
+        time_limit_s: float | None = None,
     ) -> Survival:
         """Return whether the cluster survives the loss of each node, zone or value of a label. Nothing changes.
 
@@ -130,12 +135,14 @@ class OutageQuestions:
         ``fix_probes``  how many losses the search for a fix may compute; 0 leaves the fix out
         ``on_loss``     called with every computed loss
         ``executor``    computes losses, in place of ``processes``: any executor of concurrent.futures
+        ``time_limit_s``  ends the losses and the searches: the answer has what was found; None: no limit
 
         Raises  InputError for a label or a node that is not there
         """
         from moorage.laboratory.survival_question import SurvivalAsked, survival_report
 
-        asked = SurvivalAsked(over, depth, fix_probes, spare, processes=processes, executor=executor)
+        budget = TimeBudget(time_limit_s, time.monotonic)
+        asked = SurvivalAsked(over, depth, fix_probes, spare, processes=processes, executor=executor, budget=budget)
         return survival_report(self, _request(self, {"survive": over, "depth": depth}), asked, on_loss)
 
 

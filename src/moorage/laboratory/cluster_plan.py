@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from moorage.api.core import Pod
 from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
 from moorage.report.answer import AnswerRequest
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class PlanQuestions:
         types: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str],
         pods: Iterable[str | Pod] | None = None,
         objective: str = "price",
-        time_limit_s: float = 30.0,
+        time_limit_s: float | None = 30.0,
         *,
         unit: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -84,9 +85,8 @@ class PlanQuestions:
         question = PlanQuestion(
             planned_pods(self, pods),
             found,
-            clock,
+            TimeBudget(time_limit_s, clock),
             objective,
-            time_limit_s,
             unit,
             whole_queue=pods is None,
             executor=executor,
@@ -97,7 +97,7 @@ class PlanQuestions:
     def consolidate(
         self: PlannableCluster,
         types: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str] = (),
-        time_limit_s: float = 30.0,
+        time_limit_s: float | None = 30.0,
         *,
         buy: bool = False,
         delete_emptydir_data: bool = False,
@@ -127,5 +127,5 @@ class PlanQuestions:
         )  # fmt: skip
         flags = DrainFlags(ignore_daemonsets=True, delete_emptydir_data=delete_emptydir_data, force=force)
         rules = EvictionRules(ready_after_s=ready_after_s)
-        question = ConsolidationQuestion(clock, found, buy=buy, flags=flags, rules=rules, time_limit_s=time_limit_s, unit=unit)
+        question = ConsolidationQuestion(TimeBudget(time_limit_s, clock), found, buy=buy, flags=flags, rules=rules, unit=unit)
         return consolidation_of(self, request, question)

@@ -6,13 +6,18 @@ noise floor, and a number of moved pods that is not above it says nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
+from itertools import zip_longest
+
+from msgspec.structs import replace
 
 from moorage.config.scheduler_document import Loaded
 from moorage.errors import ConfigError, InputError
+from moorage.laboratory.budget import TimeBudget, results_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.input_digest import input_digest
@@ -28,6 +33,7 @@ from moorage.report.comparison_values import ComparisonValues, MoveCount, PodMov
 from moorage.report.gates import MetricComparison, evaluate, parse_gate
 from moorage.report.run_values import MeasuredRun
 from moorage.simulator.simulate import Options, load_options
+from moorage.wording import counted
 
 __all__ = ["CompareSetting", "Comparison", "compare", "load_side"]
 
@@ -98,6 +104,8 @@ def compare(
     request: AnswerRequest | None = None,
     executor: Executor | None = None,
     on_run: Callable[[int, int], None] | None = None,
+    time_limit_s: float | None = None,
+    budget: TimeBudget | None = None,
 ) -> Comparison:
     """Run a cluster with options A and with options B for each seed, and return the differences. The cluster is unchanged.
 
@@ -106,6 +114,8 @@ def compare(
     ``baseline``  stored runs of A: A does not run, and ``seeds`` are those of the stored runs
     ``executor``  executes the runs; None: they run in this process, one after the other, with the same result
     ``on_run``    is called with the number of finished runs and the number of all runs
+    ``time_limit_s``  ends the runs after any pair: the answer has the seeds before; None: no limit
+    ``budget``    in place of ``time_limit_s``: a limit that has begun already
 
     Raises  ConfigError; InputError without a seed, for a text that is no gate, and for an unknown metric
     """
@@ -115,14 +125,20 @@ def compare(
     if not wanted:
         raise InputError("no seed to compare with; give at least one")
     digest = input_digest(cluster.input()) if request is None else str(request.digest)
-    runs = _make_runs(sides, wanted, baseline, executor, on_run)
+    budget = (budget or TimeBudget(time_limit_s, time.monotonic)).part()
+    request = request or _request(sides, wanted, digest)
+    runs = _make_runs(sides, wanted, baseline, executor, on_run, budget)
+    if len(runs.b) < len(wanted):
+        budget.leave(f"the differences with {counted(len(wanted) - len(runs.b), 'more seed')}")
+        request = replace(request, seeds=wanted[: len(runs.b)])
     draws = Draws(digest)
     metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)
     moved, extra = _moved(runs, sides, draws)
     extra["newPending"] = new_pending_metric(runs.a, runs.b, draws)
     results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
     return Comparison(
-        request=request or _request(sides, wanted, digest),
+        request=request,
+        stopped=budget.stopped,
         summary=comparison_summary(metrics, _moved_share(moved), results),
         proof=Proof("run", runs=runs.made),
         names=(sides[0].name, sides[1].name),
@@ -200,18 +216,26 @@ def _make_runs(
     baseline: Sequence[MeasuredRun],
     executor: Executor | None,
     on_run: Callable[[int, int], None] | None,
+    budget: TimeBudget,
 ) -> _Runs:
+    """Make the runs of A and B in turns, until the budget is spent; one pair at least."""
     of_a = () if baseline else (*seeds, _next_seed(seeds))
-    jobs: list[_Job] = [(sides[0].given, with_fields(sides[0].options, seed=seed)) for seed in of_a]
-    jobs += [(sides[1].given, with_fields(sides[1].options, seed=seed)) for seed in seeds]
-    found = []
-    for run in _made(jobs, executor):
-        found.append(run)
+    turns = [
+        (side, seed) for pair in zip_longest(of_a, seeds) for side, seed in zip((0, 1), pair, strict=True) if seed is not None
+    ]
+    jobs = [(sides[side].given, with_fields(sides[side].options, seed=seed)) for side, seed in turns]
+    found: tuple[list[MeasuredRun], list[MeasuredRun]] = ([], [])
+    least = 1 if baseline else 2
+    for (side, _), run in zip(turns, _made(jobs, executor, budget, least), strict=False):
+        found[side].append(run)
         if on_run is not None:
-            on_run(len(found), len(jobs))
+            on_run(len(found[0]) + len(found[1]), len(jobs))
+    of_b = tuple(found[1])
+    made = len(found[0]) + len(of_b)
     if baseline:
-        return _Runs(tuple(baseline), tuple(found), None, len(jobs))
-    return _Runs(tuple(found[: len(seeds)]), tuple(found[len(of_a) :]), found[len(seeds)], len(jobs))
+        return _Runs(tuple(baseline)[: len(of_b)], of_b, None, made)
+    further = found[0][len(of_b)] if len(found[0]) > len(of_b) else None
+    return _Runs(tuple(found[0][: len(of_b)]), of_b, further, made)
 
 
 def _next_seed(seeds: Sequence[int]) -> int:
@@ -222,12 +246,15 @@ def _next_seed(seeds: Sequence[int]) -> int:
     return seed
 
 
-def _made(jobs: Sequence[_Job], executor: Executor | None) -> Iterator[MeasuredRun]:
+def _made(jobs: Sequence[_Job], executor: Executor | None, budget: TimeBudget, least: int) -> Iterator[MeasuredRun]:
     if executor is None:
-        yield from (measure_run(given, options) for given, options in jobs)
+        for number, (given, options) in enumerate(jobs):
+            if number >= least and budget.is_over():
+                return
+            yield measure_run(given, options)
         return
     waiting: list[Future[MeasuredRun]] = [executor.submit(measure_run, given, options) for given, options in jobs]
-    yield from (one.result() for one in waiting)
+    yield from results_of(waiting, budget, least)
 
 
 # -- what differs --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from moorage.api.core import Node
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet
 from moorage.engine.facts import Seen
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.consolidation_candidates import RemovableNode, candidates_of
 from moorage.laboratory.drain_question import OutageCluster, course_of, drain_report
 from moorage.laboratory.drain_rules import DrainFlags
@@ -64,15 +65,14 @@ class ConsolidationQuestion:
     ``types``    node types with prices; empty: every node costs the same
     ``buy``      one new node may replace the removed ones
     ``flags``    the flags of ``kubectl drain``
-    ``clock``    returns seconds, for the time limit
+    ``budget``   ends the search when it is spent
     """
 
-    clock: Callable[[], float]
+    budget: TimeBudget
     types: tuple[NodeType, ...] = ()
     buy: bool = False
     flags: DrainFlags = field(default=DrainFlags(ignore_daemonsets=True))
     rules: EvictionRules = field(default=EvictionRules())
-    time_limit_s: float = 30.0
     unit: str = ""
     progress: Callable[[str], None] = field(default=_silent)
 
@@ -119,7 +119,7 @@ class _Consolidation:
 
     def __init__(self, cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> None:
         self.cluster, self.request, self.question = cluster, request, question
-        self.end_s = question.clock() + question.time_limit_s
+        self.budget = question.budget.part()
         self.plan = DrainPlan(question.flags, question.rules)
         nodes: list[Node] = list(cluster.simulation.scheduler.snapshot.table.nodes)
         self.policies = policies_of(cluster.objects())
@@ -138,7 +138,7 @@ class _Consolidation:
         self.drains: dict[tuple[str, ...], DrainReport] = {}
 
     def _is_over(self) -> bool:
-        return self.question.clock() >= self.end_s
+        return self.budget.is_over()
 
     def answer(self) -> NodePlan:
         few = len(self.candidates) <= EXHAUSTIVE
@@ -149,8 +149,11 @@ class _Consolidation:
         proven = (few and self.complete) or gap == 0.0
         blocked = dict(sorted({**self.blocked, **self._others(best)}.items()))
         moved = self._moved(best)
+        if self.budget.stopped is not None:
+            self.budget.leave("nodes to remove that save more, and why the others cannot go")
         return NodePlan(
-            request=self.request, summary="", consolidates=True, unit=self.question.unit, priced=bool(self.offers),
+            request=self.request, summary="", consolidates=True, stopped=self.budget.stopped,
+            unit=self.question.unit, priced=bool(self.offers),
             nodes={} if best.buy is None else {best.buy.type.name: 1}, remove=best.names, saved=best.saving, cost=remaining,
             lower_bound=bound, gap=gap, status="optimal" if proven else "gap", moved=moved, lost=self._lost(best),
             blocked=blocked,

@@ -2,18 +2,18 @@
 
 The best order drains the most nodes, then leaves the fewest pods pending, then makes the fewest evictions wait for a budget.
 For up to eight nodes, all orders are tried; orders with equal beginnings share the drains of these. For more nodes, or if
-trying all takes too long, each next node is the one with the best score after the earlier ones. If that takes too long as well,
-the remaining nodes follow in the given order.
+trying all takes too many drains, each next node is the one with the best score after the earlier ones. If that takes too many
+as well, or the budget is spent, the remaining nodes follow in the given order.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain_answer import DrainFindings
 from moorage.laboratory.drain_run import DrainRun
 
@@ -21,9 +21,8 @@ __all__ = ["EXHAUSTIVE", "FoundOrder", "OrderScore", "OrderSearch"]
 
 #: Maximum number of nodes for which all orders are tried.
 EXHAUSTIVE: Final = 8
-#: Limits of each of the two searches: the number of drains of one node, and seconds.
+#: Maximum number of drains of one node in each of the two searches.
 MOST_DRAINS: Final = 2000
-MOST_S: Final = 30.0
 
 
 class OrderScore(NamedTuple):
@@ -47,13 +46,13 @@ class FoundOrder(NamedTuple):
 class OrderSearch:
     """Searches in an open transaction, after ``run.begin()``; ``transaction`` opens one inside it.
 
-    ``on_drain`` is called with the number of drains so far. ``clock`` returns seconds.
+    ``on_drain`` is called with the number of drains so far.
     """
 
     run: DrainRun
     transaction: Callable[[], AbstractContextManager[Any]]
     on_drain: Callable[[int], None] | None = None
-    clock: Callable[[], float] = time.monotonic
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
     def __post_init__(self) -> None:
         self._drains = 0
@@ -79,13 +78,12 @@ class OrderSearch:
         return FoundOrder(order, score, all_tried or score == OrderScore(0, 0, 0), self._drains)
 
     def _begin(self) -> None:
-        """Begin a search: reset its counts of drains and time."""
-        self._drains_before, self._began_s, self._ended = self._drains, self.clock(), False
+        """Begin a search: reset its count of drains."""
+        self._drains_before, self._ended = self._drains, False
 
     def _is_over(self) -> bool:
         """Return True once the present search has reached a limit."""
-        drains, seconds = self._drains - self._drains_before, self.clock() - self._began_s
-        self._ended = self._ended or drains >= MOST_DRAINS or seconds >= MOST_S
+        self._ended = self._ended or self._drains - self._drains_before >= MOST_DRAINS or self.budget.is_over()
         return self._ended
 
     def _is_free(self, name: str) -> bool:

@@ -11,6 +11,7 @@ from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.budget_figures import BudgetBook
 from moorage.laboratory.drain_answer import DrainFindings
 from moorage.laboratory.drain_order import FoundOrder, OrderSearch
@@ -22,7 +23,7 @@ from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.printable import one_line
-from moorage.report.answer import AnswerRequest, Assumption, Proof
+from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
 from moorage.report.drain_report import DrainReport
 from moorage.report.drain_text import drain_summary
 from moorage.report.drain_values import DrainedPod, LossInstead
@@ -46,6 +47,7 @@ class OutageCluster(Protocol):
     def simulation(self) -> RecordedSimulation: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
     def apply(self, *changes: Change) -> None: ...
+    def within(self, budget: TimeBudget) -> AbstractContextManager[None]: ...
     def _step(self, step: Step) -> None: ...
 
 
@@ -57,8 +59,11 @@ def drain_report(
     *,
     find_order: bool = False,
     on_drain: Callable[[int], None] | None = None,
+    budget: TimeBudget | None = None,
 ) -> DrainReport:
-    """Return what a drain of nodes would do. Nothing changes. ``on_drain`` is called as the search for an order goes on.
+    """Return what a drain of nodes would do. Nothing changes.
+
+    ``on_drain`` is called as the search for an order goes on, and ``budget`` ends that search.
 
     Raises  InputError for a node that is not there
     """
@@ -66,7 +71,8 @@ def drain_report(
     with cluster.transaction():
         cluster._step(Ran(None))
         course = course_of(cluster, plan)
-        found = _found_order(cluster, course, plan, nodes, on_drain) if find_order and len(nodes) > 1 else None
+        search = TimeBudget() if budget is None else budget.part()
+        found = _found_order(cluster, course, plan, nodes, on_drain, search) if find_order and len(nodes) > 1 else None
         order = nodes if found is None else found.nodes
         if_lost = _if_lost(cluster, nodes)
         with cluster.transaction():
@@ -78,6 +84,7 @@ def drain_report(
             request=request,
             summary=one_line(drain_summary(fields["nodes"], fields["pods"], fields["pending"])),
             proof=_proof(found),
+            stopped=_stopped(search, found),
             assumptions=tuple(_assumptions(plan, run, fields["pods"])),
             if_lost=if_lost,
             **fields,
@@ -114,12 +121,20 @@ def _daemon_sets(cluster: OutageCluster) -> frozenset[str]:
 
 
 def _found_order(
-    cluster: OutageCluster, course: DrainCourse, plan: DrainPlan, nodes: Sequence[str], on_drain: Callable[[int], None] | None
-) -> FoundOrder:
+    cluster: OutageCluster, course: DrainCourse, plan: DrainPlan, nodes: Sequence[str], on_drain: Callable[[int], None] | None,
+    budget: TimeBudget,
+) -> FoundOrder:  # fmt: skip
     with cluster.transaction():
         run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
         run.begin()
-        return OrderSearch(run, cluster.transaction, on_drain).find()
+        return OrderSearch(run, cluster.transaction, on_drain, budget).find()
+
+
+def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:
+    if found is None or found.proven or budget.stopped is None:
+        return None
+    budget.leave(f"a better order of the nodes ({found.drains:,} drains of a node were tried)")
+    return budget.stopped
 
 
 def _if_lost(cluster: OutageCluster, nodes: Sequence[str]) -> LossInstead:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.errors import InputError
@@ -33,6 +35,8 @@ __all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
 #: Maximum number of pods to explain while they are placed: explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
 _LIMITS = ChangeLimits()
+#: The least share of the time that is left for the changes of one pod, if there are several.
+_LEAST_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,15 @@ def _with_changes(
     cycle.watched.clear()  # from here on, decisions belong to trials
     at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
     present = at_rest.present()
-    return [with_changes(one, ClusterTrials(at_rest, one.pod, limits.with_queue), present, limits) for one in found]
+    waiting = sum(one.outcome in CHANGEABLE for one in found)
+    searched: list[Explanation] = []
+    for one in found:
+        # the first pods leave time for the others
+        share = max(_LEAST_SHARE, 1 / max(waiting, 1))
+        waiting -= one.outcome in CHANGEABLE
+        trials = ClusterTrials(at_rest, one.pod, limits.with_queue)
+        searched.append(with_changes(one, trials, present, replace(limits, budget=limits.budget.part(share))))
+    return searched
 
 
 def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from itertools import count
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.framework.changes import Owner
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
 from moorage.laboratory.surroundings import Surroundings
@@ -28,7 +29,7 @@ class ChangeLimits(Struct, frozen=True):
 
     ``probes``      runs of the engine; 0 leaves the least change out
     ``with_queue``  the pods ahead of the pod in the queue are tried before it
-    ``is_late``     returns whether the search has to end now
+    ``budget``      ends the search when it is spent
     """
 
     may: tuple[Owner, ...] = OWNERS
@@ -36,27 +37,31 @@ class ChangeLimits(Struct, frozen=True):
     probes: int = 2000
     costs: Costs | None = None
     with_queue: bool = False
-    is_late: Callable[[], bool] | None = None
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
 
 def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:
     """Return the explanation of a pending pod with the changes that would place it, and groups in the order of their costs."""
     if not limits.probes or explanation.outcome not in CHANGEABLE:
         return explanation
+    budget = limits.budget.part()
     answers = find_least_change(
         trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
-        is_late=limits.is_late,
+        budget=budget,
     )  # fmt: skip
+    if budget.stopped is not None:
+        budget.leave("more changes that would place the pod, and cheaper ones")
     at = dict(zip(explanation.nodes, count(), strict=False))
     changes = tuple(_report(one, at) for one in answers.remedies)
     groups = _ranked(explanation, changes)
     return replace(
         explanation,
         changes=changes,
-        no_change_helps=not changes and not answers.is_placed,
+        no_change_helps=not changes and not answers.is_placed and budget.stopped is None,
         groups=groups,
         nearest=_nearest(explanation, groups),
         proof=_proof(answers),
+        stopped=budget.stopped,
     )
 
 

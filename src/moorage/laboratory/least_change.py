@@ -11,7 +11,7 @@ the answer of any one of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -26,6 +26,7 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
 from moorage.laboratory.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
@@ -98,14 +99,12 @@ class _Found:
 class ChangeSearch:
     """Trials with cached results, a limit on their number, and the costs of changes."""
 
-    #: Whether the search has to end now.
-    is_late: Callable[[], bool] = staticmethod(lambda: False)
-
     def __init__(self, trials: Trials, costs: Costs, probes: int, around: Surroundings) -> None:
         self.trials = trials
         self.costs = costs
         self.probes = probes
         self.verbs: Collection[str] | None = None
+        self.budget = TimeBudget()
         self.known: dict[ChangeSet, Trial] = {}
         self.considered: set[Change] = set()
         self.is_complete = True
@@ -139,7 +138,7 @@ class ChangeSearch:
 
     @property
     def is_spent(self) -> bool:
-        return self.runs >= self.probes or self.is_late()
+        return self.runs >= self.probes or self.budget.is_over()
 
     def attempt(self, changes: ChangeSet, *, look: bool = False) -> Trial:
         """Return the outcome for the pod with these changes; with ``look``, also further changes that help if it fails."""
@@ -296,19 +295,19 @@ def find_least_change(
     alternatives: int = 3,
     probes: int = 2000,
     costs: Costs | None = None,
-    is_late: Callable[[], bool] | None = None,
+    budget: TimeBudget | None = None,
 ) -> ChangeAnswers:
     """Return the cheapest answer of each owner, and ``alternatives`` more.
 
     ``objects``  the cluster's objects, for disruption budgets and for commands
     ``probes``   the maximum number of engine runs
-    ``is_late``  returns whether the search has to end now
+    ``budget``   ends the search when it is spent
 
     Raises  InputError for an owner that does not exist, and for negative numbers
     """
     _check(may, alternatives, probes)
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
-    search.is_late = is_late or search.is_late
+    search.budget = budget or search.budget
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     fronts = [SearchFront(search, [owner]) for owner in OWNERS if owner in may]

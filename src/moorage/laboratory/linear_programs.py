@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from moorage.laboratory.budget import TimeBudget
+
 __all__ = ["LinearProgram", "Solution", "has_solver"]
 
 ENDLESS: Final = float("inf")
@@ -67,20 +69,22 @@ class LinearProgram:
         self.rows.append((least, most, entries))
         return len(self.rows) - 1
 
-    def solve(self, time_limit_s: float, *, relaxed: bool = False) -> Solution | None:
-        """Return the best solution; None if there is none, or none was found in time.
+    def solve(self, budget: TimeBudget, *, relaxed: bool = False) -> Solution | None:
+        """Return the best solution; None if there is none, or none was found within the budget.
 
         ``relaxed``: whole columns may have fractions.
         """
         highs = _highs()
         solver = highs.Highs()
         for name, value in (
-            ("output_flag", False), ("threads", 1), ("random_seed", 1), ("time_limit", max(0.01, time_limit_s)),
+            ("output_flag", False), ("threads", 1), ("random_seed", 1), ("time_limit", max(0.1, budget.left_s)),
             ("mip_rel_gap", 1e-9), ("mip_abs_gap", 1e-9),
         ):  # fmt: skip
             solver.setOptionValue(name, value)
         solver.passModel(self._model(highs, relaxed=relaxed))
         solver.run()
+        if solver.getModelStatus() == highs.HighsModelStatus.kTimeLimit:
+            budget.note_spent()
         info = solver.getInfo()
         if info.primal_solution_status != 2:  # feasible
             return None

@@ -24,6 +24,7 @@ from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.config.scheduler_document import Loaded
 from moorage.engine.facts import Gone, Seen
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
@@ -71,8 +72,8 @@ class LiveCopy:
         """Report new, changed and deleted objects of the API server; at first all. This may be called while a search runs."""
         self._reports.append(report)
 
-    def with_changes(self, found: Explanation, assumed: Mapping[str, str], is_late: Callable[[], bool]) -> Explanation:
-        """Return an explanation with the changes that would place its pod, if it may have any, until ``is_late``.
+    def with_changes(self, found: Explanation, assumed: Mapping[str, str], budget: TimeBudget) -> Explanation:
+        """Return an explanation with the changes that would place its pod, if it may have any, found within a budget.
 
         ``assumed`` has the nodes of pods whose bindings the API server has not reported, by UID.
         """
@@ -82,13 +83,13 @@ class LiveCopy:
             try:
                 cluster = self._follow(assumed)
                 trials = ClusterTrials(cluster, found.request.pod)
-                explained = with_changes(found, trials, cluster.present(), ChangeLimits(is_late=is_late))
+                explained = with_changes(found, trials, cluster.present(), ChangeLimits(budget=budget))
             except BaseException:
                 self._drop()
                 raise
             if self._made > _MOST_KEPT:
                 self._drop()
-        if not is_late():
+        if explained.stopped is None:
             return explained
         return replace(explained, request=replace(explained.request, notes=(*explained.request.notes, _LATE)))
 

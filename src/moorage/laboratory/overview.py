@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from msgspec.structs import replace
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.capacity_count import InstanceCounter, Placed
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.metrics import (
@@ -48,12 +49,13 @@ class Overview(OverviewValues, frozen=True, kw_only=True):
 class OverviewSetting:
     """``all_nodes``: count nodes that are not ready or not schedulable. ``by_engine``: shapes that the engine counts.
 
-    ``most``  the engine stops counting a shape at so many
+    ``most``  the engine stops counting a shape at so many; ``budget``: and with more shapes when it is spent
     """
 
     all_nodes: bool = False
     by_engine: int = 3
     most: int = 5000
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
 
 class OverviewedCluster(Protocol):
@@ -71,18 +73,20 @@ _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
 def overview_of(cluster: OverviewedCluster, request: AnswerRequest, setting: OverviewSetting = _SETTING) -> Overview:
     """Return an overview of a cluster, once its pending pods have been placed. The cluster itself is unchanged."""
+    budget = setting.budget.part()
     with cluster.transaction():
         run = cluster.run()
         simulation = cluster.simulation
         use = use_of_nodes(simulation, all_nodes=setting.all_nodes)
         mix = typical_mix(simulation.pods_in_order())
         shapes = eligible_shapes(simulation, mix)
-        counts = {at: _by_engine(cluster, mix[at], setting.most) for at in _countable(mix)[: setting.by_engine]}
+        counts = dict(_counts(cluster, mix, setting, budget))
         rooms = _rooms(use, mix, shapes, counts)
         found = Overview(
             request=request,
             summary="",
             proof=Proof("run", runs=1 + len(counts)),
+            stopped=budget.stopped,
             whole=_place("", use, shapes),
             groups=tuple(_places(use, use.groups, shapes)),
             zones=tuple(_places(use, use.zones, shapes)),
@@ -181,6 +185,16 @@ def _countable(mix: Sequence[PodShape]) -> list[int]:
 
 def _needs(pod: PodInfo) -> dict[str, int]:
     return {name: amount for name, amount in pod.requests.items() if amount}
+
+
+def _counts(
+    cluster: OverviewedCluster, mix: Sequence[PodShape], setting: OverviewSetting, budget: TimeBudget
+) -> Iterator[tuple[int, tuple[int, bool]]]:
+    for at in _countable(mix)[: setting.by_engine]:
+        if budget.is_over():
+            budget.leave("how many more pods of the other shapes fit, counted by the engine")
+            return
+        yield at, _by_engine(cluster, mix[at], setting.most)
 
 
 def _by_engine(cluster: OverviewedCluster, shape: PodShape, most: int) -> tuple[int, bool]:

@@ -15,6 +15,7 @@ from dataclasses import replace as with_fields
 from typing import Any, Final
 
 from moorage.api.core import Pod
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.linear_programs import has_solver
 from moorage.laboratory.new_nodes import policies_of
 from moorage.laboratory.node_types import ZONE, NodeType, offers_of_types
@@ -32,8 +33,8 @@ __all__ = ["PlanQuestion", "plan_of"]
 
 _EPSILON: Final = 1e-9
 _OTHERS: Final = "pods of the new nodes' DaemonSets, or evicted for pods of higher priority"
-#: Shares of the time limit for the bound, the packing, and the search.
-_BOUND, _PACKING, _SEARCH = 0.15, 0.35, 0.8
+#: Shares of the time that is left for the bound, the packing, and the search.
+_BOUND, _PACKING, _SEARCH = 0.15, 0.25, 0.75
 
 
 def _silent(text: str) -> None:
@@ -47,15 +48,14 @@ class PlanQuestion:
     ``pods``   the pods to place, in order; ``whole_queue``: they are all pending pods
     ``types``  the types to buy; ``objective`` is ``price`` or ``nodes``
     ``budget`` what the nodes may cost at most
-    ``clock``  returns seconds, for the time limit
+    ``time``   ends the searches when it is spent
     ``executor``  tries several sets of nodes at once; with enough time, the answer is the same
     """
 
     pods: tuple[Pod, ...]
     types: tuple[NodeType, ...]
-    clock: Callable[[], float]
+    time: TimeBudget
     objective: str = "price"
-    time_limit_s: float = 30.0
     unit: str = ""
     whole_queue: bool = True
     executor: Executor | None = None
@@ -76,7 +76,7 @@ class _Planning:
 
     def __init__(self, cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> None:
         self.cluster, self.request, self.question = cluster, request, question
-        self.begin = question.clock()
+        self.time = question.time.part()
         question.progress("looking at pods and types …")
         nodes = list(cluster.simulation.scheduler.snapshot.table.nodes)
         self.policies = policies_of(cluster.objects())
@@ -86,26 +86,21 @@ class _Planning:
         self.problem = _without(whole, whole.impossible)
         self.prices = [1.0 if question.objective == "nodes" else offer.type.price for offer in self.problem.offers]
 
-    def _until(self, share: float) -> float:
-        """Return the seconds until a share of the time limit is over, at least 0.2."""
-        return max(0.2, self.begin + share * self.question.time_limit_s - self.question.clock())
-
     def answer(self) -> NodePlan:
         question = self.question
         question.progress("bounding the cost …")
-        bound = cost_bound(self.problem, self.prices, self._until(_BOUND))
+        bound = cost_bound(self.problem, self.prices, self.time.part(_BOUND))
         packing = None if bound.cost is None or bound.cost > question.budget + _EPSILON else self._packed()
         wanted = [pod for shape in self.problem.shapes for pod in shape.pods]
         uids = {pod.metadata.uid for pod in wanted}
         pods = [pod for pod in question.pods if pod.metadata.uid in uids]
         trials = NodeTrials(self.cluster, self.problem, pods, self.policies, whole_queue=question.whole_queue)
         search = SetSearch(
-            self.problem, trials, self.prices, bound.cost or 0.0, least_count(self.problem), question.clock,
-            self.begin + _SEARCH * question.time_limit_s, self.begin + question.time_limit_s, question.progress,
-            question.budget, spread=self._spread(pods),
+            self.problem, trials, self.prices, bound.cost or 0.0, least_count(self.problem),
+            self.time.part(_SEARCH), self.time.part(), question.progress, question.budget, spread=self._spread(pods),
         )  # fmt: skip
         found = None if packing is None else search.find(packing.counts, bound.counts)
-        in_time = packing is None or not search.is_over
+        in_time = search.time.stopped is None and search.repairs.stopped is None
         if found is None or found.cost > question.budget + _EPSILON:
             found = search.best_part()
         plan = NodePlan(
@@ -122,7 +117,9 @@ class _Planning:
             (trials.runs, trials.probes) if others is None else (trials.runs + others.runs, trials.probes + others.probes)
         )
         proof = Proof(proof.kind, runs=runs, probes=probes, lower_bound=bound.cost)
-        return plan.with_values(**fields, proof=proof)
+        if self.time.stopped is not None:
+            self.time.leave("a set of nodes that places all pods" if found.left else "a cheaper set of nodes")
+        return plan.with_values(**fields, proof=proof, stopped=self.time.stopped)
 
     def _spread(self, pods: Sequence[Pod]) -> SpreadTrials | None:
         executor = self.question.executor
@@ -132,7 +129,7 @@ class _Planning:
 
     def _packed(self) -> NodePacking | None:
         self.question.progress("packing …")
-        packing = pack_nodes(self.problem, self.prices, self._until(_PACKING), self.question.clock)
+        packing = pack_nodes(self.problem, self.prices, self.time.part(_PACKING))
         if packing is None and not self.problem.shapes:
             return NodePacking((0,) * len(self.problem.offers), 0.0, proven=True)
         return packing
@@ -152,7 +149,7 @@ class _Planning:
         if search.trials.verified(found.counts) != found.left:
             raise AssertionError("a verified set has another outcome when it is run again")
         used, evicted, left = search.trials.used, search.trials.evicted, self._left(found, search)
-        search.end_s = self.begin + self.question.time_limit_s
+        search.time = search.repairs
         sets = {"asGiven": self._set(found.counts, search)}
         for order in () if found.left else ORDERS[1:]:
             also = found.counts if not search.pending(found.counts, order) else search.repaired(found.counts, order)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.linear_programs import LinearProgram, has_solver
 from moorage.laboratory.plan_problem import PlanProblem
 
@@ -30,15 +31,15 @@ class CostBound:
     counts: tuple[int, ...] = ()
 
 
-def cost_bound(problem: PlanProblem, prices: Sequence[float], time_limit_s: float) -> CostBound:
+def cost_bound(problem: PlanProblem, prices: Sequence[float], budget: TimeBudget) -> CostBound:
     """Return the bound for prices by offer."""
     if not has_solver():
         return CostBound(_resource_bound(problem, prices), "resource")
     program, nodes = _program(problem, prices)
-    relaxed = program.solve(time_limit_s, relaxed=True)
+    relaxed = program.solve(budget, relaxed=True)
     if relaxed is None:
         return CostBound(None, "linear")
-    whole = program.solve(time_limit_s)
+    whole = program.solve(budget)
     if whole is None:
         return CostBound(relaxed.bound, "linear")
     counts = tuple(round(whole.values[column]) for column in nodes)

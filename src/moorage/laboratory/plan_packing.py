@@ -8,10 +8,11 @@ Without a solver: nodes are bought one at a time, each the best used one for its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.linear_programs import LinearProgram, Solution, has_solver
 from moorage.laboratory.plan_bound import add_existing_nodes
 from moorage.laboratory.plan_problem import PlanProblem
@@ -33,37 +34,32 @@ class NodePacking:
     proven: bool = False
 
 
-def pack_nodes(
-    problem: PlanProblem, prices: Sequence[float], time_limit_s: float, clock: Callable[[], float]
-) -> NodePacking | None:
+def pack_nodes(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) -> NodePacking | None:
     """Return a packing; None if none was found within the limits of the types."""
     greedy = _greedy(problem, prices)
     if not has_solver():
         return greedy
-    return _generated(problem, prices, time_limit_s, clock) or greedy
+    return _generated(problem, prices, time) or greedy
 
 
 # -- column generation ------------------------------------------------------------------------------------------------
 
 
-def _generated(
-    problem: PlanProblem, prices: Sequence[float], time_limit_s: float, clock: Callable[[], float]
-) -> NodePacking | None:
-    end = clock() + time_limit_s
+def _generated(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) -> NodePacking | None:
     columns = list(dict.fromkeys(_first_columns(problem)))
     best: Solution | None = None
     complete = False
     for _ in range(_ROUNDS):
         program, _, covers, limits = _master(problem, prices, columns)
-        best = program.solve(max(0.1, end - clock()), relaxed=True)
-        if best is None or clock() > end:
+        best = program.solve(time, relaxed=True)
+        if best is None or time.is_over():
             break
         worth = [best.duals[row] for row in covers]
         fresh = [
             (o, pattern)
             for o, offer in enumerate(problem.offers)
             if (pattern := _worthiest(problem, o, worth, prices[o] - best.duals[limits[offer.type.name]]
-                                      if offer.type.name in limits else prices[o], max(0.1, end - clock()))) is not None
+                                      if offer.type.name in limits else prices[o], time)) is not None
             and (o, pattern) not in columns
         ]  # fmt: skip
         if not fresh:
@@ -71,7 +67,7 @@ def _generated(
             break
         columns += fresh
     program, used, _, _ = _master(problem, prices, columns)
-    whole = program.solve(max(0.2, end - clock()))
+    whole = program.solve(time)
     if whole is None:
         return None
     counts = [0] * len(problem.offers)
@@ -114,7 +110,7 @@ def _master(
     return program, used, covers, limits
 
 
-def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: float, time_limit_s: float) -> Pattern | None:
+def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: float, time: TimeBudget) -> Pattern | None:
     """Return the most valuable set of pods for one node of an offer; None if its value is below the node's price."""
     program = LinearProgram()
     columns: dict[int, int] = {}
@@ -129,7 +125,7 @@ def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: floa
         program.row(
             {column: problem.shapes[s].needs.get(name, 0) / scale for s, column in columns.items()}, most=room / scale + 1e-12
         )
-    found = program.solve(time_limit_s)
+    found = program.solve(time)
     if found is None or -found.cost <= price + _TINY:
         return None
     pattern = tuple(round(found.values[columns[s]]) if s in columns else 0 for s in range(len(problem.shapes)))

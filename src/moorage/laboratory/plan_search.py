@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan_packing import best_offer
 from moorage.laboratory.plan_problem import PlanProblem
 from moorage.laboratory.plan_trials import NodeTrials
@@ -23,7 +24,7 @@ Counts = tuple[int, ...]
 #: Maximum number of sets to generate when searching for those that may be enough.
 _MOST: Final = 200_000
 _EPSILON: Final = 1e-9
-#: How often nodes are added in vain before they count as useless for the pending pods.
+#: How often nodes are added without more placed pods before they count as useless for the pending pods.
 _IDLE: Final = 3
 #: How many sets a search looks ahead.
 _AHEAD: Final = 256
@@ -44,17 +45,16 @@ class FoundSet:
 
 @dataclass
 class SetSearch:
-    """A search with a time limit. ``tried`` has the pods that stayed pending, by set and order."""
+    """A search with a budget. ``tried`` has the pods that stayed pending, by set and order."""
 
     problem: PlanProblem
     trials: NodeTrials
     prices: Sequence[float]
     bound: float
     least_nodes: int
-    clock: Callable[[], float]
-    end_s: float
-    #: The time limit of repairs, without which there is no answer.
-    repairs_end_s: float
+    time: TimeBudget
+    #: The budget of repairs, without which there is no answer.
+    repairs: TimeBudget
     progress: Callable[[str], None] = lambda text: None
     #: What a set may cost at most.
     budget: float = math.inf
@@ -67,7 +67,7 @@ class SetSearch:
 
     @property
     def is_over(self) -> bool:
-        return self.clock() >= self.end_s
+        return self.time.is_over()
 
     def pending(self, counts: Counts, order: str = "asGiven") -> tuple[str, ...]:
         """Return the pods that stay pending with a set."""
@@ -172,7 +172,7 @@ class SetSearch:
             if not left:
                 return counts
             more = self._for(left, counts)
-            if more is None or (self.is_over and orders) or self.clock() >= self.repairs_end_s:
+            if more is None or (self.is_over and orders) or self.repairs.is_over():
                 return None
             counts = more
         return None

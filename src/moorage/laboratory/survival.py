@@ -1,17 +1,20 @@
 """Compute the loss of each node, each zone, or each domain of a label, each in a transaction, and whether it is survived.
 
 Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before. Of equal nodes, one loss
-is computed.
+is computed. The losses of most cpu come first, because they are the likeliest to leave pods pending when the budget ends early.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
+from multiprocessing import TimeoutError as NotReadyError
 from multiprocessing import get_context
 from typing import Final, NamedTuple
 
@@ -19,6 +22,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.errors import InputError
+from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
 from moorage.laboratory.drain_question import OutageCluster
 from moorage.laboratory.failures import NodeFailures
 from moorage.laboratory.history import Ran
@@ -42,15 +46,23 @@ class FailureDomain(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """All losses in order, how many of them were computed, and the nodes that are in no domain."""
+    """The losses in order, how many were computed, the nodes that are in no domain, and how many losses there are in all."""
 
     all: tuple[NodeLoss, ...]
     computed: int
     without: tuple[str, ...] = ()
+    of: int = 0
 
     @property
-    def survived(self) -> bool:
-        return not any(loss.pending or loss.stuck for loss in self.all)
+    def survived(self) -> bool | None:
+        """Whether all losses are survived; None if some were not computed, and all others are survived."""
+        if any(loss.pending or loss.stuck for loss in self.all):
+            return False
+        return True if self.is_complete else None
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.all) == self.of
 
 
 def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomain], list[str]]:
@@ -80,6 +92,7 @@ class SurvivalRun:
     """Losses of one cluster, in an open transaction. ``on_loss`` is called with every loss that was computed.
 
     ``processes``  compute losses in so many forked processes; ``executor``: or on its workers, which get a copy of the cluster
+    ``budget``     ends the losses, and other runs, when it is spent
     """
 
     cluster: OutageCluster
@@ -88,6 +101,7 @@ class SurvivalRun:
     on_loss: Callable[[NodeLoss], None] | None = None
     processes: int = 1
     executor: Executor | None = None
+    budget: TimeBudget = field(default_factory=TimeBudget)
     #: The number of computed losses.
     computed: int = field(default=0, init=False)
 
@@ -108,10 +122,14 @@ class SurvivalRun:
         began = self.computed
         single = list(self._single(failures, domains))
         pairs = list(self._pairs(failures, domains)) if self.depth > 1 else []
-        return Losses((*single, *pairs), self.computed - began, tuple(without))
+        of = len(domains) * (len(domains) + 1) // 2 if self.depth > 1 else len(domains)
+        return Losses((*single, *pairs), self.computed - began, tuple(without), of)
 
     def first_failed(self, order: Sequence[str] = ()) -> NodeLoss | None:
-        """Return the first loss that is not survived, trying the named ones before all others; None if all are survived."""
+        """Return the first loss that is not survived, trying the named ones before all others; None if all are survived.
+
+        Raises  BudgetSpentError
+        """
         failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
         domains, _ = failure_domains(self.nodes(), self.over)
         turn = {name: at for at, name in enumerate(order)}
@@ -122,7 +140,9 @@ class SurvivalRun:
             if representative in done:
                 continue
             done.add(representative)
-            loss = self._lose(failures, domain)
+            self.budget.check()
+            with self.cluster.within(self.budget):
+                loss = self._lose(failures, domain)
             if loss.pending or loss.stuck:
                 return loss
         return None
@@ -142,30 +162,50 @@ class SurvivalRun:
         first = [domain for domain in domains if twins.get(domain.name, domain.name) == domain.name]
         known = {loss.lost: loss for loss in self._computed(failures, first)}
         for domain in domains:
-            loss = known.get(domain.name)
-            yield _as_twin(failures, known[twins[domain.name]], domain.name) if loss is None else loss
+            loss, like = known.get(domain.name), known.get(twins.get(domain.name, domain.name))
+            if like is not None:
+                yield _as_twin(failures, like, domain.name) if loss is None else loss
 
     def _pairs(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
-        return self._computed(failures, [_joined(*pair) for pair in combinations(domains, 2)])
+        pairs = [_joined(*pair) for pair in combinations(domains, 2)]
+        known = {loss.lost: loss for loss in self._computed(failures, pairs)}
+        return (known[pair.name] for pair in pairs if pair.name in known)
+
+    def _largest_first(self, domains: Sequence[FailureDomain]) -> list[FailureDomain]:
+        table = self.cluster.simulation.scheduler.cluster.table
+        used = table.requested("cpu").view
+        return sorted(domains, key=lambda domain: -sum(int(used[table.row_of[name]]) for name in domain.nodes))
 
     def _computed(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
-        """Compute losses, in their order; elsewhere or in several processes if that was asked for and the system can fork."""
+        """Compute losses until the budget is spent, the largest first; elsewhere or in several processes if asked for."""
+        domains = self._largest_first(domains)
         if self.executor is not None and len(domains) > 1:
             for loss in self._spread(self.executor, domains):
                 self._note(loss)
                 yield loss
             return
         if self.processes < 2 or len(domains) < 2 or not hasattr(os, "fork"):
-            yield from (self._lose(failures, domain) for domain in domains)
+            with suppress(BudgetSpentError):
+                for domain in domains:
+                    self.budget.check()
+                    with self.cluster.within(self.budget):
+                        loss = self._lose(failures, domain)
+                    yield loss
             return
         _forked.append((self, failures, domains))
         try:
-            with get_context("fork").Pool(min(self.processes, len(domains))) as pool:
-                for loss in pool.imap(
-                    _lose_forked, range(len(domains)), chunksize=max(1, len(domains) // (8 * self.processes))
-                ):
-                    self._note(loss)
-                    yield loss
+            ignored = signal.SIGINT, signal.SIG_IGN  # this process decides what Ctrl-C ends
+            with get_context("fork").Pool(min(self.processes, len(domains)), signal.signal, ignored) as pool:
+                found = pool.imap(_lose_forked, range(len(domains)))
+                for _ in domains:
+                    ready: NodeLoss | None = None
+                    while ready is None:
+                        if self.budget.is_over():
+                            return
+                        with suppress(NotReadyError):
+                            ready = found.next(timeout=POLL_S)
+                    self._note(ready)
+                    yield ready
         finally:
             _forked.pop()
 
@@ -174,8 +214,8 @@ class SurvivalRun:
         size = max(1, len(domains) // (4 * workers_of(executor)))
         chunks = [tuple(domains[at : at + size]) for at in range(0, len(domains), size)]
         waiting = [executor.submit(_lose_elsewhere, cluster, chunk) for chunk in chunks]
-        for one in waiting:
-            yield from one.result()
+        for losses in results_of(waiting, self.budget):
+            yield from losses
 
     def _lose(self, failures: NodeFailures, domain: FailureDomain) -> NodeLoss:
         with self.cluster.transaction():

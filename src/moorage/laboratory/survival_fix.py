@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.budget import BudgetSpentError
 from moorage.laboratory.change_sets import combined, sort_key
 from moorage.laboratory.change_text import describe, node_command
 from moorage.laboratory.cluster_trials import ClusterTrials, TriedCluster
@@ -57,18 +58,28 @@ class FixSearch:
         self._began = self.run.computed
         #: The losses that were not survived with earlier sets, the latest first.
         self._order: list[str] = []
+        self._tried: set[ChangeSet] = set()
 
     @property
     def is_spent(self) -> bool:
         return self.run.computed - self._began >= self.most
 
     def find(self) -> SurvivalFix | None:
-        """Return the cheapest set of changes that was found; None if the search ended before."""
+        """Return the cheapest set of changes; None if there is none, or if the search ended before."""
+        try:
+            return self._found()
+        except BudgetSpentError:
+            tried = len(self._tried)
+            self.run.budget.leave(f"changes that let every loss be survived ({counted(tried, 'set')} of changes tried)")
+            return None
+
+    def _found(self) -> SurvivalFix | None:
         serial = count()
         heap: list[tuple[float, object, int, ChangeSet]] = [(0.0, (), next(serial), frozenset())]
         seen: set[ChangeSet] = {frozenset()}
         while heap and not self.is_spent:
             cost, _, _, changes = heapq.heappop(heap)
+            self._tried.add(changes)
             more = self._extensions(changes)
             if more is None:
                 return self._fix(changes, cost)
@@ -109,8 +120,10 @@ class FixSearch:
             failures.lose(loss.lost, loss.nodes)
             trials = ClusterTrials(self.cluster, loss.pending[0])
             search = ChangeSearch.over(trials, (), probes=_PROBES, costs=self.costs, verbs=_VERBS)
+            search.budget = self.run.budget
             front = SearchFront(search, ["node", "cluster"])
             front.find(_WAYS)
+            self.run.budget.check()
         return [some for one in front.answers for some in (one.changes, *one.alike)]
 
     def _fix(self, changes: ChangeSet, cost: float) -> SurvivalFix:
@@ -164,14 +177,26 @@ def find_spare(run: SurvivalRun, like: str, most: int) -> SpareNodes:
     """Return the smallest number of empty nodes like one with which every loss is survived, counting upward."""
     order: list[str] = []
     for number in range(most + 1):
-        with run.cluster.transaction():
-            names = [f"{like}-spare-{at}" for at in range(1, number + 1)]
-            changes = [Change("cluster", "add-node", f"node/{name}", "like", None, f"like {like}") for name in names]
-            if changes:
-                run.cluster.apply(*changes)
-            run.rest()
-            failed = run.first_failed(order)
+        try:
+            failed = _failed_with(run, like, number, order)
+        except BudgetSpentError:
+            run.budget.leave(f"how many spare nodes like {like} are enough")
+            return SpareNodes(like, None, number - 1)
         if failed is None:
             return SpareNodes(like, number, number)
         order = [failed.lost, *(name for name in order if name != failed.lost)]
     return SpareNodes(like, None, most)
+
+
+def _failed_with(run: SurvivalRun, like: str, number: int, order: Sequence[str]) -> NodeLoss | None:
+    """Return a loss that is not survived with this number of spare nodes.
+
+    Raises  BudgetSpentError
+    """
+    with run.cluster.transaction():
+        names = [f"{like}-spare-{at}" for at in range(1, number + 1)]
+        changes = [Change("cluster", "add-node", f"node/{name}", "like", None, f"like {like}") for name in names]
+        if changes:
+            run.cluster.apply(*changes)
+        run.rest()
+        return run.first_failed(order)

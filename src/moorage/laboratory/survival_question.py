@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster_trials import TriedCluster
 from moorage.laboratory.drain_question import OutageCluster, check_nodes
 from moorage.laboratory.failures import FailureMode, NodeFailures, class_of
@@ -41,6 +42,7 @@ class SurvivalAsked(Struct, frozen=True):
     ``fix_probes``   how many losses the search for a fix may compute; 0 leaves the fix out
     ``processes``    compute losses in so many processes, where the system can fork; ``executor``: or with this
     ``spare``        find the fewest nodes like this one that let every loss be survived, up to ``spare_most``
+    ``budget``       ends the losses, then the search for spare nodes or a fix, when it is spent
     """
 
     over: str = "node"
@@ -50,6 +52,7 @@ class SurvivalAsked(Struct, frozen=True):
     spare_most: int = 20
     processes: int = 1
     executor: Executor | None = None
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
 
 def failure_report(
@@ -83,23 +86,28 @@ def survival_report(
     """
     if asked.spare:
         check_nodes(cluster, [asked.spare])
-    run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes, asked.executor)
+    budget = asked.budget.part()
+    run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes, asked.executor, budget)
     with cluster.transaction():
         run.rest()
         records = cluster.simulation.records.values()
         before = tuple(record.pod.key for record in records if record.state == State.PENDING)
         losses = run.losses()
         priorities = _priorities(cluster)
-    fix, searched = _fix(cluster, run, losses, asked)
+    if not losses.is_complete:
+        budget.leave(f"what the other {losses.of - len(losses.all):,} losses do")
     spare = _spare(cluster, run, asked)
+    fix, searched = _fix(cluster, run, losses, asked)
     return Survival(
         request=request,
-        summary=one_line(survival_summary(asked.over, losses.all)),
-        proof=Proof("run", runs=run.computed),
+        summary=one_line(survival_summary(asked.over, losses.all, losses.of)),
+        proof=Proof("run" if losses.is_complete else "bounded", runs=run.computed),
         assumptions=(Assumption("mode", f"deleted: {_MODES['deleted']}"),),
+        stopped=budget.stopped,
         over=asked.over,
         survives=losses.survived,
         failures=losses.all,
+        not_run=losses.of - len(losses.all),
         worst=worst_of(losses.all, lambda name: priorities.get(name, 0)),
         pending_before=before,
         without=losses.without,
@@ -116,7 +124,7 @@ def _priorities(cluster: OutageCluster) -> dict[str, int]:
 
 def _fix(cluster: SurvivingCluster, run: SurvivalRun, losses: Losses, asked: SurvivalAsked) -> tuple[SurvivalFix | None, bool]:
     """Return a fix, and whether one was searched for."""
-    if losses.survived or not asked.fix_probes or losses.computed > asked.fix_probes:
+    if losses.survived or not losses.is_complete or not asked.fix_probes or losses.computed > asked.fix_probes:
         return None, False
     with cluster.transaction():
         return FixSearch(run, cluster, asked.fix_probes).find(), True
@@ -124,6 +132,9 @@ def _fix(cluster: SurvivingCluster, run: SurvivalRun, losses: Losses, asked: Sur
 
 def _spare(cluster: SurvivingCluster, run: SurvivalRun, asked: SurvivalAsked) -> SpareNodes | None:
     if not asked.spare:
+        return None
+    if run.budget.is_interrupted or run.budget.left_s <= 0:
+        run.budget.leave(f"how many spare nodes like {asked.spare} are enough")
         return None
     with cluster.transaction():
         return find_spare(run, asked.spare, asked.spare_most)

@@ -18,7 +18,7 @@ from moorage.releases import CURRENT, RELEASES
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, paragraph
 
-__all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "plain"]
+__all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
 
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
 _PAGES: Final = "moorage.web.report_file"
@@ -48,6 +48,17 @@ class Assumption(Struct, frozen=True):
 
     name: str
     value: str
+
+
+class Stopped(Struct, frozen=True, rename="camel"):
+    """A search that ended early, so that the answer depends on the machine's speed.
+
+    ``reason``: ``timeLimit``, with ``limit_seconds``, or ``interrupted``; ``left``: what a longer run could still find
+    """
+
+    reason: str
+    limit_seconds: float | None = None
+    left: tuple[str, ...] = ()
 
 
 class LateText:
@@ -103,6 +114,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     ``summary``  the first line of the text
     ``before``   the answer without the changes of the question, if it has any
+    ``stopped``  how a search ended early; None if no limit of time was hit
     """
 
     KIND: ClassVar[str]
@@ -114,6 +126,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     proof: Proof = Proof("run")
     assumptions: tuple[Assumption, ...] = ()
     before: Answer | None = None
+    stopped: Stopped | None = None
 
     @property
     def holds(self) -> bool | None:
@@ -145,6 +158,7 @@ class Answer(Struct, frozen=True, kw_only=True):
             "answer": answer,
             "proof": plain(self.proof),
             "assumptions": plain(self.assumptions),
+            **({} if self.stopped is None else {"stopped": plain(self.stopped)}),
             **({} if earlier is None else {"before": {"summary": earlier.summary, "answer": earlier._answer()}}),
         }
 
@@ -165,6 +179,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         lines = [f"as kube-scheduler {release}"] if self.NAMES_RELEASE and RELEASES.get(release, CURRENT) is not CURRENT else []
         lines += [f"before: {self.before.summary}"] if self.before is not None else []
         lines += [f"with the changes: {' · '.join(changes)}"] if changes else []
+        lines += [stopped_text(self.stopped)] if self.stopped is not None else []
         return [paragraph(one_line(line), indent="  ", hanging="    ") for line in lines]
 
     def _question(self) -> Mapping[str, Any]:
@@ -182,6 +197,13 @@ class Answer(Struct, frozen=True, kw_only=True):
     def _text(self, *, wide: bool) -> str:
         """Return the text, escaped, with signs and without colours; a blank line ends the summary."""
         raise NotImplementedError
+
+
+def stopped_text(stopped: Stopped) -> str:
+    """Return how a search ended, and what a longer run could find."""
+    ended = "interrupted" if stopped.limit_seconds is None else f"stopped at the time limit of {stopped.limit_seconds:g} s"
+    more = "A longer run" if stopped.limit_seconds is None else "A longer --time-limit"
+    return f"! {ended}. {more} could find: {'; '.join(stopped.left)}." if stopped.left else f"! {ended}."
 
 
 def plain(value: Any) -> Any:

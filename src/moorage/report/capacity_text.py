@@ -28,6 +28,9 @@ def capacity_summary(capacity: CapacityValues) -> str:
     what, unit = _what(capacity), "instance" if _is_single(capacity) else "unit"
     if not capacity.instances:
         return f"No {unit} of {what} fits: {_reasons_of_none(capacity)}."
+    if capacity.fail_type == "Stopped":
+        bound = "" if capacity.upper_bound is None else f", and at most {capacity.upper_bound}"
+        return f"At least {counted(capacity.instances, f'more {unit}')} of {what} fit{bound}: not counted to the end."
     more = f"{capacity.instances} more {unit}s of {what} fit" if capacity.instances > 1 else f"1 more {unit} of {what} fits"
     if capacity.fail_type == "LimitReached":
         return f"{more}, which is the limit asked for; more may fit."
@@ -41,6 +44,8 @@ def _yes_or_no(capacity: CapacityValues) -> str:
     left = [f"{part.left_over} {part.template}" for part in capacity.parts if part.left_over]
     if not left:
         return f"Yes: {asked} fit."
+    if capacity.fail_type == "Stopped":
+        return f"Undecided: of {asked}, {' and '.join(left)} were not tried."
     return f"No: of {asked}, {' and '.join(left)} find no node."
 
 

@@ -74,7 +74,8 @@ class CapacityValues(Answer, frozen=True, kw_only=True):
 
     ``instances``     how many fit; for a mix, how many whole units
     ``per_node``      pods placed, by node
-    ``fail_type``     Unschedulable, LimitReached or Quota; ``message`` is the event of the pod that found no node
+    ``fail_type``     Unschedulable, LimitReached or Quota; Stopped if the count ended early, so that more may fit
+    ``message``       the event of the pod that found no node
     ``upper_bound``   the most that fit, however nodes are chosen; None if there is no bound, for the reason ``no_bound``
     ``binding``       why the next instance does not fit on nodes that took the first one
     ``exhausted``     the resources that are too short for one more instance, by node
@@ -108,9 +109,11 @@ class CapacityValues(Answer, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Whether all pods that were asked for fit, or at least one instance."""
+        """Whether all pods that were asked for fit, or at least one instance; None if that is not known."""
         if any(part.asked is not None for part in self.parts):
-            return not any(part.left_over for part in self.parts)
+            if not any(part.left_over for part in self.parts):
+                return True
+            return None if self.fail_type == "Stopped" else False
         return self.instances > 0
 
     def _answer(self) -> dict[str, Any]:

@@ -83,7 +83,9 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Whether every gate passed; True without gates."""
+        """Whether every gate passed; True without gates. None if the gates would read more seeds than were run."""
+        if self.gates and self.stopped is not None:
+            return None
         return all(gate.passed for gate in self.gates)
 
     def gate(self, text: str, *, strict: bool = False) -> GateResult:

@@ -40,9 +40,11 @@ class DrainReport(Answer, frozen=True, kw_only=True):
     if_lost: LossInstead | None = None
 
     @property
-    def holds(self) -> bool:
-        """True if the nodes can be drained and no pod is pending afterwards."""
-        return self.possible and not self.pending
+    def holds(self) -> bool | None:
+        """True if the nodes can be drained and no pod is pending afterwards; None if another order may make it so."""
+        if self.possible and not self.pending:
+            return True
+        return False if self.stopped is None else None
 
     def _answer(self) -> dict[str, Any]:
         found: dict[str, Any] = plain(

@@ -115,7 +115,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     def holds(self) -> bool | None:
         """Whether there is a set of nodes with which all pods are placed; for a consolidation, whether a node can go."""
         if self.consolidates:
-            return bool(self.remove)
+            return True if self.remove else False if self.stopped is None else None
         return {"impossible": False, "partial": False, "undecided": None}.get(self.status, True)
 
     def _answer(self) -> dict[str, Any]:

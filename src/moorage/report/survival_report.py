@@ -25,7 +25,8 @@ class Survival(Answer, frozen=True, kw_only=True):
     """Whether a cluster survives every loss.
 
     ``over``            what is lost: ``node``, ``zone`` or a label
-    ``failures``        every loss, in the order of the nodes or of the values
+    ``survives``        None if not every loss was run, and those that were run are survived
+    ``failures``        every loss that was run, in the order of the nodes or of the values; ``not_run``: how many were not
     ``worst``           the losses that are worst; several if they are equally bad
     ``pending_before``  pods that are pending without any loss; they are not counted
     ``without``         nodes that are in no domain, and never lost
@@ -35,8 +36,9 @@ class Survival(Answer, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "Survival"
 
     over: str
-    survives: bool
+    survives: bool | None
     failures: tuple[NodeLoss, ...]
+    not_run: int = 0
     worst: tuple[str, ...] = ()
     pending_before: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -45,8 +47,8 @@ class Survival(Answer, frozen=True, kw_only=True):
     spare: SpareReport | None = None
 
     @property
-    def holds(self) -> bool:
-        """True if every loss is survived."""
+    def holds(self) -> bool | None:
+        """True if every loss is survived; None if that is not known."""
         return self.survives
 
     def _answer(self) -> dict[str, Any]:
@@ -55,6 +57,7 @@ class Survival(Answer, frozen=True, kw_only=True):
                 "survives": self.survives,
                 "over": self.over,
                 "failures": self.failures,
+                "notRun": self.not_run or None,
                 "worst": self.worst,
                 "pendingBefore": self.pending_before,
                 "without": self.without,

@@ -18,8 +18,10 @@ _LOSSES: Final = 12
 _PODS: Final = 2
 
 
-def survival_summary(over: str, losses: Sequence[NodeLoss]) -> str:
-    """Return the first line: whether every loss is survived, and if not, which are not."""
+def survival_summary(over: str, losses: Sequence[NodeLoss], of: int) -> str:
+    """Return the first line: whether every loss is survived, and if not, which are not; ``of``: how many losses there are."""
+    if len(losses) < of:
+        return _partial_summary(over, losses, of)
     bad = [loss for loss in losses if loss.pending]
     what = over if over in {"node", "zone"} else f"value of {over}"
     if not bad:
@@ -33,6 +35,17 @@ def survival_summary(over: str, losses: Sequence[NodeLoss]) -> str:
     if len(fine) > 1 and len(fine) <= 3:
         rest = f"{', '.join(fine)} can be lost"
     return f"Not safe: losing {_either([loss.lost for loss in bad])} leaves {pods} pending; {rest}."
+
+
+def _partial_summary(over: str, losses: Sequence[NodeLoss], of: int) -> str:
+    bad = [loss for loss in losses if loss.pending]
+    what = {"node": "losses of nodes", "zone": "losses of zones"}.get(over, f"losses of values of {over}")
+    ran = f"{len(losses):,} of {of:,} {what} {'was' if len(losses) == 1 else 'were'} run"
+    if not bad:
+        return f"Undecided: only {ran}." if not losses else f"Undecided: only {ran}, and no pod stays pending after those."
+    most, least = max(len(loss.pending) for loss in bad), min(len(loss.pending) for loss in bad)
+    pods = counted(most, "pod") if most == least else f"{least} to {most} pods"
+    return f"Not safe: losing {_either([loss.lost for loss in bad])} leaves {pods} pending; only {ran}."
 
 
 def _either(names: Sequence[str]) -> str:
@@ -118,7 +131,10 @@ def _fixes(report: Any) -> Iterator[str]:
         yield paragraph(one_line(f"Verified fix: {'; '.join([*fix.commands, *others])}"), hanging="  ")
         yield from (paragraph(one_line(f"! {note}"), hanging="  ") for note in fix.notes)
     elif report.fix_searched:
-        yield "No fix was found among changes of nodes: uncordon, label, untaint, one more node."
+        time = " in time" if report.stopped is not None else ""
+        yield f"No fix was found{time} among changes of nodes: uncordon, label, untaint, one more node."
+    elif report.not_run:
+        yield "No fix was searched for, because not every loss was run."
     elif not report.survives:
         yield "No fix was searched for: --probes says how many losses the search may compute."
     spare = report.spare
@@ -128,6 +144,8 @@ def _fixes(report: Any) -> Iterator[str]:
 
 def _spare(spare: Any) -> str:
     like = one_line(spare.like)
+    if spare.nodes is None and spare.tried < 0:
+        return f"How many spare nodes like {like} are enough is not known: no number was tried to the end."
     if spare.nodes is None:
         return f"More than {spare.tried} spare nodes like {like} would be needed."
     if not spare.nodes:
@@ -140,7 +158,9 @@ def _last(report: Any, *, wide: bool) -> str:
     equal = len(report.failures) - computed
     same = f"; {counted(equal, 'node')} equal to another {'was' if equal == 1 else 'were'} not run again" if equal else ""
     more = "" if wide else " More: -o wide"
-    return paragraph(f"Verified by the engine: every loss was run ({report.proof.runs} runs in all{same}).{more}")
+    ran = len(report.failures)
+    every = f"{ran:,} of {ran + report.not_run:,} losses were" if report.not_run else "every loss was"
+    return paragraph(f"Verified by the engine: {every} run ({report.proof.runs} runs in all{same}).{more}")
 
 
 # -- one loss ---------------------------------------------------------------------------------------------------------

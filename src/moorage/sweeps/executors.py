@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -40,8 +41,9 @@ def usable_cpus() -> int:
 
 
 def process_pool(processes: int | None = None) -> ProcessPoolExecutor:
-    """Return a pool of processes; by default one for each processor."""
-    return ProcessPoolExecutor(processes or usable_cpus(), mp_context=get_context("spawn"))
+    """Return a pool of processes; by default one for each processor. Ctrl-C ends them through this process only."""
+    ignored = signal.SIGINT, signal.SIG_IGN
+    return ProcessPoolExecutor(processes or usable_cpus(), get_context("spawn"), signal.signal, ignored)
 
 
 @contextmanager

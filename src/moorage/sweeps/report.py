@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.printable import one_line
+from moorage.report.answer import plain, stopped_text
 from moorage.report.columns import columns
 from moorage.report.comparison_text import interval_text
 from moorage.report.gates import MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
 from moorage.report.run_document import API_VERSION
 from moorage.report.run_values import json_number
+from moorage.report.style import paragraph
 from moorage.sweeps.grid import SEED, Label, version
 from moorage.sweeps.jobs import FailedRun
 from moorage.sweeps.results import SweepResult
@@ -40,6 +42,8 @@ def sweep_text(found: SweepResult) -> str:
     groups = found.groups()
     names = list(dict.fromkeys(name for group in groups for name in group.metrics))
     parts = [headline_of(found)]
+    if found.stopped is not None:
+        parts[0] += "\n" + paragraph(one_line(stopped_text(found.stopped)), indent="  ", hanging="    ")
     parts += [f"{title_of(name)}\n{_table(name, groups, found, baseline)}" for name in names]
     if found.failed:
         parts.append("\n".join(_failures(found.failed)))
@@ -97,6 +101,7 @@ def sweep_document(found: SweepResult) -> dict[str, Any]:
         "version": version(),
         "digest": found.grid.digest,
         "summary": headline_of(found),
+        **({} if found.stopped is None else {"stopped": plain(found.stopped)}),
         "axes": [{"name": axis.name, "values": [one.label for one in axis.values]} for axis in found.grid.axes],
         **({} if baseline is None else {"baseline": {"axis": baseline.axis, "value": baseline.label}}),
         "groups": [_group(group) for group in found.groups()],

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from moorage.errors import InputError
 from moorage.laboratory.frames import ColumnFrame, frame_of
+from moorage.report.answer import Stopped
 from moorage.sweeps.grid import Label, SweepGrid
 from moorage.sweeps.jobs import FailedRun, StoredRun
 from moorage.sweeps.summary import SweepGroup, baseline_of, summarise
@@ -21,7 +22,7 @@ __all__ = ["SweepResult"]
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The runs in the order of the grid. ``made`` were run now; the others were in the store.
+    """The runs in the order of the grid. ``made`` were run now; the others were in the store; ``stopped`` if some were left.
 
     The frames give NumPy columns, and Arrow's C stream to pandas and polars.
     """
@@ -32,6 +33,7 @@ class SweepResult:
     made: int = 0
     metrics: tuple[str, ...] = ()
     against: str | None = None
+    stopped: Stopped | None = None
 
     def __len__(self) -> int:
         return len(self.all)

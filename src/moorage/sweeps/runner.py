@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.errors import InputError
+from moorage.laboratory.budget import POLL_S, TimeBudget
 from moorage.sweeps.jobs import FailedRun, StoredRun, SweepJob, perform
 
 __all__ = ["JobRunner", "Outcome"]
@@ -30,6 +31,7 @@ class JobRunner:
     executor: Executor
     renew: Callable[[], Executor] | None = None
     retries: int = 2
+    budget: TimeBudget = field(default_factory=TimeBudget)
     _waiting: deque[SweepJob] = field(default_factory=deque, init=False)
     _suspects: deque[SweepJob] = field(default_factory=deque, init=False)
     _running: dict[Future[Outcome], SweepJob] = field(default_factory=dict, init=False)
@@ -38,17 +40,27 @@ class JobRunner:
     def run(self, jobs: Iterable[SweepJob]) -> Iterator[Outcome]:
         """Yield the outcome of every job as it ends. Jobs that have not started are cancelled when the caller stops early.
 
+        When the budget is spent, the jobs that have started end, and the others are left.
+
         Raises  InputError if the caller's executor breaks
         """
         self._waiting.extend(jobs)
         try:
             while self._waiting or self._suspects or self._running:
                 if self._fill():
-                    done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+                    done, _ = wait(self._running, timeout=POLL_S, return_when=FIRST_COMPLETED)
                     yield from self._ended(done)
+                if (self._waiting or self._suspects) and self.budget.is_over():
+                    self._leave()
         finally:
             for future in self._running:
                 future.cancel()
+
+    def _leave(self) -> None:
+        """Drop the jobs that have not started."""
+        self._waiting.clear()
+        self._suspects.clear()
+        self._running = {future: job for future, job in self._running.items() if not future.cancel()}
 
     def finished(self) -> Iterator[Outcome]:
         """Yield the outcomes that were complete when the run was interrupted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
 from moorage.sweeps.cluster_grid import read_grid
 from moorage.sweeps.executors import CallingThread, process_pool
 from moorage.sweeps.grid import SEED, GridPoint, SweepAxis, SweepGrid, axis_of
@@ -19,6 +21,7 @@ from moorage.sweeps.results import SweepResult
 from moorage.sweeps.runner import JobRunner
 from moorage.sweeps.store import RunStore, open_store
 from moorage.sweeps.store_writer import StoreWriter
+from moorage.wording import counted
 
 __all__ = ["SweepPlan", "run_sweep", "sweep"]
 
@@ -49,6 +52,7 @@ def sweep(
     *,
     retries: int = 2,
     on_run: OnRun | None = None,
+    time_limit_s: float | None = None,
 ) -> SweepResult:
     """Run every point of a grid, keep each result in the store, and return all of them. Results in the store are not run again.
 
@@ -58,11 +62,14 @@ def sweep(
     ``executor``  any executor of concurrent.futures; None: one process for each processor
     ``retries``   how often a run is tried again after its worker ended or it raised an unexpected error
     ``on_run``    is called with the numbers of successful runs (new or stored), of all runs, and of failed runs
+    ``time_limit_s``  no run starts after it; None: no limit
 
     Raises  InputError, ConfigError for a faulty grid; runs that fail are in ``failed`` of the result
     """
     plan = _plan_of(grid, metrics)
-    return run_sweep(plan, open_store(store), executor, retries=retries, on_run=on_run)
+    return run_sweep(
+        plan, open_store(store), executor, retries=retries, on_run=on_run, budget=TimeBudget(time_limit_s, time.monotonic)
+    )
 
 
 def _plan_of(grid: Mapping[str, Any] | str | os.PathLike[str], metrics: Sequence[str] | RunFunction) -> SweepPlan:
@@ -101,6 +108,7 @@ def run_sweep(
     processes: int | None = None,
     retries: int = 2,
     on_run: OnRun | None = None,
+    budget: TimeBudget | None = None,
 ) -> SweepResult:
     """Run the points that are not in the store; see ``sweep``."""
     points = list(plan.grid.points())
@@ -119,11 +127,15 @@ def run_sweep(
     jobs = [plan.job(point) for point in points if point.key not in there]
     if jobs:
         with StoreWriter(store, noted) as writer:
-            _run(jobs, executor, processes, retries, writer.put)
+            _run(jobs, executor, processes, retries, budget or TimeBudget(), writer.put)
     ordered = tuple(_labelled(there[point.key], point) for point in points if point.key in there)
     store.index(ordered)
     lost = tuple(failed[point.key] for point in points if point.key in failed)
-    return SweepResult(plan.grid, ordered, lost, len(there) - stored, plan.metrics, plan.against)
+    missing = len(points) - len(ordered) - len(lost)
+    if missing and budget is not None:
+        budget.leave(f"the other {counted(missing, 'run')}; the same command goes on with them")
+    stopped = budget.stopped if missing and budget is not None else None
+    return SweepResult(plan.grid, ordered, lost, len(there) - stored, plan.metrics, plan.against, stopped)
 
 
 def _labelled(run: StoredRun, point: GridPoint) -> StoredRun:
@@ -136,6 +148,7 @@ def _run(
     executor: Executor | None,
     processes: int | None,
     retries: int,
+    budget: TimeBudget,
     note: Callable[[StoredRun | FailedRun], None],
 ) -> None:
     with ExitStack() as block:
@@ -148,7 +161,7 @@ def _run(
                 return block.enter_context(process_pool(processes))
 
             executor = renew()
-        runner = JobRunner(executor, renew, retries)
+        runner = JobRunner(executor, renew, retries, budget)
         try:
             for found in runner.run(jobs):
                 note(found)

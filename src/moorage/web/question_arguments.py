@@ -21,6 +21,8 @@ _MOST_LIST: Final = 2000
 _MOST_FILE: Final = 512 << 10
 #: A reference to a workload or pod, such as KIND/NAME. It cannot be the path of a file outside of the question's folder.
 _REFERENCE: Final = re.compile(r"[a-zA-Z0-9-]+(/[a-z0-9][a-z0-9.-]*){1,2}")
+#: Commands that have a time limit.
+_SEARCHING: Final = frozenset({"explain", "capacity", "plan", "drain", "survive", "compare", "report"})
 _ADDED: Final = re.compile(r"add ([0-9]{1,6}) nodes? like (\S+)")
 
 
@@ -107,6 +109,8 @@ def arguments_of(body: QuestionBody) -> Arguments:
         raise bad_request(f"question: has no field of a known question, or of another kind; known: {named}")
     reader = _Reader(fields)
     found.read(reader)
+    if found.command in _SEARCHING:
+        reader.number("timeLimitSeconds", "time-limit", 0.1, 50, float)
     reader.finish()
     seed = () if body.seed is None else (f"--seed={body.seed}",)
     words = (found.command, *reader.options, *seed, *_changes(changes), "--", *reader.positional)
@@ -189,7 +193,6 @@ def _plan(reader: _Reader) -> None:
     reader.flag("consolidate", "consolidate")
     reader.flag("buy", "buy")
     reader.text("objective", "objective")
-    reader.number("timeLimitSeconds", "time-limit", 0.1, 50, float)
     for name, given in reader.take("flags", dict[str, bool], {}).items():
         if name not in {"delete_emptydir_data", "force"}:
             raise bad_request(f"question.flags: unknown flag {name!r}")

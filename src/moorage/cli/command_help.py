@@ -1,4 +1,4 @@
-"""The help page of a command: its options by section."""
+"""Commands as users of kubectl expect them: options by section on the help page, and ``--flag=true`` or ``=false``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,45 @@ _SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for 
 _MOST_WIDTH: Final = 34
 
 
+#: What Go's ``strconv.ParseBool`` reads.
+_BOOLEANS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
 class DescribedCommand(click.Command):
-    """A command whose help page shows its options by section: its own, input, changes, scheduler, output."""
+    """A command whose help page shows its options by section: its own, input, changes, scheduler, output.
+
+    Its flags take a value after ``=``, as kubectl's do: ``--force=false``. The last of several counts.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._without_values(args))
+
+    def _without_values(self, args: list[str]) -> list[str]:
+        """Return the arguments with each flag that has a value replaced by the plain flag, or dropped if the value is false.
+
+        Raises  click.UsageError in pflag's words for a value that is no boolean
+        """
+        flags = {name: one for one in self.params if isinstance(one, click.Option) and one.is_bool_flag for name in one.opts}
+        kept: list[str] = []
+        for at, arg in enumerate(args):
+            name, given, text = arg.partition("=")
+            if arg == "--":
+                return [*kept, *args[at:]]
+            if not given or name not in flags:
+                kept.append(arg)
+                continue
+            if text not in _BOOLEANS:
+                why = f'strconv.ParseBool: parsing "{text}": invalid syntax'
+                raise click.UsageError(f'invalid argument "{text}" for "{name}" flag: {why}; use true or false')
+            if _BOOLEANS[text]:
+                kept.append(name)
+            else:
+                kept = [one for one in kept if one not in flags[name].opts]
+                kept += flags[name].secondary_opts[:1]
+        return kept
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {_OWN: [], **{name: [] for name in _SECTIONS}}

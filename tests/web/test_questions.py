@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -81,6 +83,10 @@ def sleeps(words, folder, stdin, limits, pipe):
     time.sleep(60)
 
 
+def ends_the_host(words, folder, stdin, limits, pipe):
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
 def grows(words, folder, stdin, limits, pipe):
     limit_process(limits)
     os.chdir(folder)
@@ -152,6 +158,25 @@ def test_a_question_that_needs_too_much_memory_fails_with_a_reason(tmp_path):
         assert (found.state, found.error) == ("failed", "the question needs more than 4096 MiB of memory")
 
     asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_a_host_that_was_killed_is_started_again(tmp_path):
+    async def test():
+        asked = Board(tmp_path, NoInput(), Answering(ends_the_host, ANSWERING.modules))
+        for _ in range(2):
+            found = asked.ask("ann", Arguments(("explain",), {}))
+            await asyncio.wait([found.task])
+            assert (found.state, found.error) == ("failed", "the process that answers questions has ended")
+
+    asyncio.run(test())
+
+
+def test_a_host_that_knew_the_input_is_not_started_again(tmp_path):
+    answering = Answering(sleeps, inherits=True)
+    answering._host = SimpleNamespace(is_alive=lambda: False)
+    with pytest.raises(ApiError, match="has ended; start the command again"):
+        answering.ask((), tmp_path, None, ProcessLimits())
 
 
 def test_a_flood_of_questions_is_refused_for_each_user_and_for_all(tmp_path):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -24,10 +25,40 @@ from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 
 __all__ = [
-    "asking", "emulating", "read_cluster", "reading_options", "refuse_nothing_to_place", "rules_of", "simulation_options",
+    "asking", "emulating", "keeping_what_is_read", "place_of", "read_cluster", "read_once", "reading_options",
+    "refuse_nothing_to_place", "rules_of", "simulation_options",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Read = TypeVar("_Read")
+#: What was read, by what was asked for; None if nothing is kept.
+_kept: dict[tuple[Any, ...], Any] | None = None
+
+
+@contextmanager
+def keeping_what_is_read() -> Iterator[None]:
+    """Read each input and configuration once in this block, also in processes that are forked in it."""
+    global _kept  # noqa: PLW0603
+    _kept = {}
+    try:
+        yield
+    finally:
+        _kept = None
+
+
+def read_once(key: tuple[Any, ...], read: Callable[[], _Read]) -> _Read:
+    """Return what ``read`` returns, or what it returned earlier for ``key`` in ``keeping_what_is_read``."""
+    if _kept is None:
+        return read()
+    if key not in _kept:
+        _kept[key] = read()
+    found: _Read = _kept[key]
+    return found
+
+
+def place_of(path: str | None) -> str:
+    """Return the absolute path of a file, as questions name it; "" for None."""
+    return path if path == STDIN else "" if path is None else str(Path(path).absolute())
 
 
 def asking(options: Options) -> AbstractContextManager[Options]:
@@ -47,7 +78,7 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
         # Like `python -m`, find modules in the current directory, but never in place of an installed module.
         sys.path.append(os.getcwd())
     return Options(
-        config=None if config is None else read_file(config, CONFIG_LIMIT),
+        config=None if config is None else read_once(("config", place_of(config)), lambda: read_file(config, CONFIG_LIMIT)),
         where=config or "the default configuration",
         plugins=tuple(load(reference) for reference in given["plugins"]),
         emulate=None if given["emulate"] == AUTO else given["emulate"],
@@ -76,7 +107,10 @@ def read_cluster(
     Raises  InputError if there is no object in them
     """
     on_read = unwatched if progress is None else progress.reading
-    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read)
+    cluster = read_once(
+        (tuple(map(place_of, paths)), recursive, custom, rules),
+        lambda: read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read),
+    )
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
         raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")

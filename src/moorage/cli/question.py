@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import STDIN
-from moorage.cli.cluster_files import asking, emulating, read_cluster, rules_of, simulation_options
+from moorage.cli.cluster_files import asking, emulating, place_of, read_cluster, read_once, rules_of, simulation_options
 from moorage.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
@@ -229,7 +229,10 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
         return read_cluster(given["paths"], given["recursive"], custom, rules_of(given), progress)
     read = read_cluster(given["paths"], given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
     progress.say("reading the live cluster …")
-    live = take_dump(endpoint_of(given["kubeconfig"], given["context"]), custom)
+    endpoint = endpoint_of(given["kubeconfig"], given["context"])
+    live = read_once(
+        (endpoint.server, place_of(given["kubeconfig"]), given["context"], custom), lambda: take_dump(endpoint, custom)
+    )
     return live if read is None else replaced(live, read)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from moorage.cli.cluster_files import keeping_what_is_read
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, open_question, print_answer, question_options
@@ -65,14 +67,17 @@ def report(**given: Any) -> int:
 
 def _serve(given: dict[str, Any]) -> int:
     """Place the pending pods and serve the cluster as it is then."""
-    from moorage.cli.report_serving import kept_stdin, serve  # aiohttp is loaded only for this
+    from moorage.cli.report_serving import inheriting, serve  # aiohttp is loaded only for this
 
-    with kept_stdin(given) as stdin:
-        with Progress.of(given) as progress, open_question(given, progress) as asked:
+    with ExitStack() as block:
+        block.enter_context(keeping_what_is_read())
+        with Progress.of(given) as progress:
+            cluster = block.enter_context(open_question(given, progress)).cluster
+        answer = block.enter_context(inheriting())  # while no other thread runs
+        with Progress.of(given) as progress:
             progress.say("placing pods …")
-            cluster = asked.cluster
             cluster.run()
-        serve(cluster, given, stdin)
+        serve(cluster, given, answer)
     return 0
 
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
-from moorage.cli.bounded_files import STDIN
-from moorage.cli.question_worker import ANSWERING, absolute_plugin
+from moorage.cli.cluster_files import place_of
+from moorage.cli.question_worker import absolute_plugin, answer_question
 from moorage.cli.terminal import say
 from moorage.laboratory.cluster import Cluster
 from moorage.web.cluster_source import ClusterSource
+from moorage.web.question_processes import Answering
 from moorage.web.standalone import serve_cluster
 
-__all__ = ["input_words", "kept_stdin", "serve"]
+__all__ = ["inheriting", "input_words", "serve"]
 
 #: Parameters of a question command → options: with paths as values, with other values, and without values.
 _FILES: Final = {"paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig"}
@@ -37,7 +33,7 @@ def input_words(given: Mapping[str, Any]) -> list[str]:
     """Return the options for input, scheduler and changes of a question command, with absolute paths."""
     words = [f"--{option}" for name, option in _FLAGS.items() if given[name]]
     for name, option in _FILES.items():
-        words += [f"--{option}={one if one == STDIN else Path(one).absolute()}" for one in _all(given[name])]
+        words += [f"--{option}={place_of(one)}" for one in _all(given[name])]
     for name, option in _VALUES.items():
         words += [f"--{option}={one}" for one in _all(given[name])]
     return words + [f"--plugins={absolute_plugin(one)}" for one in given["plugins"]]
@@ -48,28 +44,23 @@ def _all(value: Any) -> list[Any]:
 
 
 @contextmanager
-def kept_stdin(given: Mapping[str, Any]) -> Iterator[Path | None]:
-    """If the input comes from standard input, copy it to a file, so that questions can read it again."""
-    if STDIN not in given["paths"]:
-        yield None
-        return
-    with tempfile.NamedTemporaryFile(prefix="moorage-") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        os.dup2(os.open(file.name, os.O_RDONLY), 0)
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-        yield Path(file.name)
+def inheriting() -> Iterator[Answering]:
+    """Answer questions in forks of this process as it is now, which have read what it has read."""
+    answer = Answering(answer_question, inherits=True)
+    answer.prepare()
+    try:
+        yield answer
+    finally:
+        answer.close()
 
 
-def serve(cluster: Cluster, given: Mapping[str, Any], stdin: Path | None) -> None:
+def serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
     """Serve until Ctrl-C."""
-    asyncio.run(_serve(cluster, given, stdin))
+    asyncio.run(_serve(cluster, given, answer))
 
 
-async def _serve(cluster: Cluster, given: Mapping[str, Any], stdin: Path | None) -> None:
-    serving = asyncio.ensure_future(
-        serve_cluster(ClusterSource(cluster), given["port"], ANSWERING, input_words(given), stdin, _announce)
-    )
+async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
+    serving = asyncio.ensure_future(serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait({serving})

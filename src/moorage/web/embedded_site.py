@@ -36,7 +36,7 @@ from moorage.releases import CURRENT
 from moorage.web.commands import CommandRoute
 from moorage.web.hub import Hub, Make
 from moorage.web.pod_routes import PodRoutes, SchedulerTurns
-from moorage.web.question_processes import Answering, prepare
+from moorage.web.question_processes import Answering
 from moorage.web.question_routes import QuestionRoutes
 from moorage.web.questions import Board
 from moorage.web.queue_state import queue_state
@@ -208,7 +208,7 @@ class EmbeddedSite:
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
             board = Board(Path(self.folder.name), StoreInputs(source, options), answer, on_change=self.hub.wake)
-            QuestionRoutes(self.site, board, [(kind.group, kind.resource) for kind in _READ], partial(prepare, answer))
+            QuestionRoutes(self.site, board, [(kind.group, kind.resource) for kind in _READ], answer.prepare)
 
     def connect(self, perform: Perform) -> None:
         self._request = perform

@@ -1,26 +1,33 @@
-"""The processes that answer questions: forked from one server process with everything imported, with limits on each.
+"""The processes that answer questions: forked from one host process that has everything ready, with limits on each.
 
-``prepare`` starts that server process when a session begins, because importing everything takes a while.
+The host of ``moorage up`` starts when a session begins, because importing everything takes a while. The host of
+``moorage report --serve`` is a fork of the command itself, so that its questions need not read the files again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import gc
 import multiprocessing
 import os
 import resource
+import signal
+import socket
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.context import ForkProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.printable import clip
 
-__all__ = ["ANSWER", "ERRORS", "AnswerProcess", "Answering", "ProcessLimits", "ProgressPipe", "limit_process", "prepare"]
+__all__ = ["ANSWER", "ERRORS", "AnswerProcess", "Answering", "ProcessLimits", "ProgressPipe", "limit_process"]
 
 #: The names of the files for a command's standard output and standard error.
 ANSWER: Final = "answer"
@@ -29,9 +36,10 @@ _MOST_ERROR: Final = 2000
 _MOST_PROGRESS: Final = 200
 #: Minimum number of seconds between two progress reports.
 _EVERY_S: Final = 0.25
-#: Seconds to wait for the exit of a process that has finished its work.
+#: Seconds to wait for the exit of a process that was killed.
 _EXIT_S: Final = 5.0
 _NICE: Final = 5
+_ENDED: Final = "the process that answers questions has ended"
 
 
 @dataclass(frozen=True)
@@ -49,30 +57,103 @@ class ProgressPipe(Protocol):
     def send(self, text: Any) -> None: ...
 
 
-class Answering(NamedTuple):
-    """How questions are answered.
+#: Runs a command in a new process, and exits. It gets the arguments, the working folder, the file for standard input, the
+#: limits and the pipe for progress.
+Run: TypeAlias = Callable[[Sequence[str], str, str | None, ProcessLimits, ProgressPipe], None]
 
-    ``run`` is called in a new process. It runs a command and exits; it gets the arguments, the working folder, the file for
-    standard input, the limits and the pipe for progress. ``modules`` are imported before processes are forked.
+
+class Answering:
+    """How questions are answered: ``run`` is called in a process that the host forks.
+
+    The host imports ``modules`` first. With ``inherits`` it is a fork of this process instead, as it is when ``prepare`` is
+    called; there must be no other thread then.
     """
 
-    run: Callable[[Sequence[str], str, str | None, ProcessLimits, ProgressPipe], None]
-    modules: tuple[str, ...]
+    def __init__(self, run: Run, modules: Sequence[str] = (), *, inherits: bool = False) -> None:
+        self._run, self.modules, self._inherits = run, tuple(modules), inherits
+        self._host: BaseProcess | None = None
+        self._line: socket.socket | None = None
+        self._starting = threading.Lock()
+
+    def prepare(self) -> None:
+        """Begin to import the modules, or fork. Neither is waited for."""
+        if self._inherits:
+            self._hosted()
+            return
+        multiprocessing.get_context("forkserver").set_forkserver_preload(list(self.modules))
+        from multiprocessing import forkserver
+
+        forkserver.ensure_running()
+
+    def _hosted(self) -> socket.socket:
+        """Return the line to the host, which starts if there is none."""
+        with self._starting:
+            if self._host is not None and self._line is not None and self._host.is_alive():
+                return self._line
+            if self._host is not None and self._inherits:
+                raise ApiError(503, "ServiceUnavailable", f"{_ENDED}; start the command again")
+            self.close()
+            context: Any = multiprocessing.get_context("fork" if self._inherits else "forkserver")
+            self._line, theirs = socket.socketpair()
+            self._host = context.Process(target=_host, args=(self._run, theirs, self._line), name="questions")
+            with theirs:
+                self._host.start()
+            atexit.register(self.close)  # before multiprocessing waits for the host
+            return self._line
+
+    def ask(self, words: Sequence[str], folder: Path, stdin: Path | None, limits: ProcessLimits) -> Connection:
+        """Start a process for a question. The connection gives texts about its progress, and at last its exit code.
+
+        To send anything, or to close the connection, kills the process.
+
+        Raises  ApiError if the host was a fork and has ended
+        """
+        self.prepare()
+        ours, theirs = Pipe()
+        with theirs:
+            socket.send_fds(self._hosted(), [b"?"], [theirs.fileno()])
+        ours.send((tuple(words), str(folder), None if stdin is None else str(stdin), limits))
+        return ours
+
+    def close(self) -> None:
+        """End the host, and with it all questions."""
+        atexit.unregister(self.close)
+        if self._line is not None:
+            self._line.close()
+        if self._host is not None:
+            self._host.join(_EXIT_S)
 
 
-@cache
-def _context(modules: tuple[str, ...]) -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
-    return context
-
-
-def prepare(answer: Answering) -> None:
-    """Start the server process from which the others are forked, without waiting for it."""
-    _context(answer.modules)
-    from multiprocessing import forkserver
-
-    forkserver.ensure_running()
+def _host(run: Run, line: socket.socket, other: socket.socket) -> None:
+    """Fork a process for each question that arrives, until the other end of ``line`` is closed."""
+    other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the line
+    gc.collect()
+    gc.freeze()  # so that processes share what they do not change
+    running: dict[Connection, ForkProcess] = {}
+    while True:
+        ready = wait([line, *running, *(one.sentinel for one in running.values())])
+        for question, process in list(running.items()):
+            if not process.is_alive():
+                with suppress(OSError):
+                    question.send(process.exitcode)
+                question.close()
+                del running[question]
+            elif question in ready:
+                process.kill()
+                process.join()
+        if line not in ready:
+            continue
+        _, given, _, _ = socket.recv_fds(line, 1, 1)
+        if not given:
+            break
+        question = Connection(given[0])
+        with suppress(EOFError):
+            process = ForkProcess(target=run, args=(*question.recv(), question))
+            process.start()
+            running[question] = process
+    for process in running.values():
+        process.kill()
 
 
 def limit_process(limits: ProcessLimits) -> None:
@@ -98,33 +179,24 @@ class AnswerProcess:
 
     async def run(self, limits: ProcessLimits, show: Callable[[str], None]) -> None:
         """Answer the question. A cancelled run kills the process."""
-        context = _context(self._answering.modules)
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(
-            target=self._answering.run, daemon=True,
-            args=(self._words, str(self._folder), None if self._stdin is None else str(self._stdin), limits, sender),
-        )  # fmt: skip
-        loop = asyncio.get_running_loop()
-        starting = asyncio.ensure_future(asyncio.to_thread(process.start))
+        asking = asyncio.to_thread(self._answering.ask, self._words, self._folder, self._stdin, limits)
+        starting = asyncio.ensure_future(asking)
         try:
-            await asyncio.shield(starting)
-            sender.close()
-            progress = _Progress(loop, receiver, show)
-            try:
-                async with asyncio.timeout(limits.wall_s):
-                    await _ended(loop, process.sentinel)
-                self._read(process, limits)
-            except TimeoutError:
-                self.error = f"the question takes longer than {limits.wall_s:g} seconds; ask a smaller one, or use the command"
-            finally:
-                progress.close()
+            replies = _Replies(await asyncio.shield(starting), show)
+        except asyncio.CancelledError:
+            with suppress(Exception):
+                await _Replies(await starting, show).kill()
+            raise
+        try:
+            async with asyncio.timeout(limits.wall_s):
+                self._read(await asyncio.shield(replies.exit_code), limits)
+        except TimeoutError:
+            self.error = f"the question takes longer than {limits.wall_s:g} seconds; ask a smaller one, or use the command"
         finally:
-            await _kill(starting, process)
-            receiver.close()
+            await replies.kill()
 
-    def _read(self, process: Any, limits: ProcessLimits) -> None:
-        process.join(_EXIT_S)
-        if process.exitcode in {0, 2, 3}:
+    def _read(self, exit_code: int | None, limits: ProcessLimits) -> None:
+        if exit_code in {0, 2, 3}:
             self.answer = (self._folder / ANSWER).read_bytes()
             return
         text = ""
@@ -132,8 +204,10 @@ class AnswerProcess:
             text = (self._folder / ERRORS).read_text("utf-8", "replace")
         lines = [line for line in text.splitlines() if line.strip()]
         errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
-        if process.exitcode is not None and process.exitcode < 0:
-            self.error = f"the question was stopped by signal {-process.exitcode}: it needs more time or memory than it may use"
+        if exit_code is None:
+            self.error = _ENDED
+        elif exit_code < 0:
+            self.error = f"the question was stopped by signal {-exit_code}: it needs more time or memory than it may use"
         elif "MemoryError" in text or any("out of memory" in line for line in errors):
             self.error = f"the question needs more than {limits.memory >> 20} MiB of memory"
         else:
@@ -141,56 +215,47 @@ class AnswerProcess:
             self.error = clip(" ".join(errors or said) or "the command failed", _MOST_ERROR)
 
 
-class _Progress:
-    """Reads progress reports from a pipe, and passes on the latest one a few times a second."""
+class _Replies:
+    """Reads what comes from a process: ``exit_code``, None if the host has ended; and the latest progress, now and then."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, receiver: Connection, show: Callable[[str], None]) -> None:
-        self._loop, self._pipe, self._show = loop, receiver, show
+    def __init__(self, connection: Connection, show: Callable[[str], None]) -> None:
+        self._loop, self._connection, self._show = asyncio.get_running_loop(), connection, show
         self._latest = ""
         self._timer: asyncio.TimerHandle | None = None
-        loop.add_reader(receiver.fileno(), self._read)
+        self.exit_code: asyncio.Future[int | None] = self._loop.create_future()
+        self._loop.add_reader(connection.fileno(), self._read)
 
     def _read(self) -> None:
         try:
-            while self._pipe.poll():
-                self._latest = clip(str(self._pipe.recv()), _MOST_PROGRESS)
+            while not self.exit_code.done() and self._connection.poll():
+                said = self._connection.recv()
+                if isinstance(said, int):
+                    self._end(said)
+                else:
+                    self._latest = clip(str(said), _MOST_PROGRESS)
         except (EOFError, OSError):
-            self._loop.remove_reader(self._pipe.fileno())
-        if self._timer is None:
+            self._end(None)
+        if self._timer is None and not self.exit_code.done():
             self._timer = self._loop.call_later(_EVERY_S, self._report)
+
+    def _end(self, exit_code: int | None) -> None:
+        self._loop.remove_reader(self._connection.fileno())
+        self.exit_code.set_result(exit_code)
 
     def _report(self) -> None:
         self._timer = None
         if self._latest:
             self._show(self._latest)
 
-    def close(self) -> None:
-        self._loop.remove_reader(self._pipe.fileno())
-        if self._timer is not None:
-            self._timer.cancel()
-
-
-async def _ended(loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
-    ended = loop.create_future()
-
-    def end() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    loop.add_reader(sentinel, end)
-    try:
-        await ended
-    finally:
-        loop.remove_reader(sentinel)
-
-
-async def _kill(starting: asyncio.Future[None], process: Any) -> None:
-    """Kill a process, once it has started."""
-    with suppress(Exception):
-        await starting
-    if process.pid is not None:
-        if process.is_alive():
-            process.kill()
-        await asyncio.to_thread(process.join, _EXIT_S)
-        with suppress(ValueError):
-            process.close()
+    async def kill(self) -> None:
+        """Kill the process, unless it has ended, and wait until it has."""
+        try:
+            if not self.exit_code.done():
+                with suppress(OSError):
+                    self._connection.send(None)
+                await asyncio.wait({self.exit_code}, timeout=_EXIT_S)
+        finally:
+            self._loop.remove_reader(self._connection.fileno())
+            self._connection.close()
+            if self._timer is not None:
+                self._timer.cancel()

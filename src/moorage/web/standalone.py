@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -21,7 +20,7 @@ from moorage.server.listener import listen, serving
 from moorage.web.cluster_source import ClusterSource
 from moorage.web.hub import Hub
 from moorage.web.pod_routes import PodRoutes, SchedulerTurns
-from moorage.web.question_processes import Answering, prepare
+from moorage.web.question_processes import Answering
 from moorage.web.question_routes import QuestionRoutes
 from moorage.web.questions import Board
 from moorage.web.sessions import Sessions
@@ -48,19 +47,18 @@ class _Reader:
 class _Inputs:
     """The input of questions: the options with which this command was started."""
 
-    def __init__(self, words: Sequence[str], stdin: Path | None) -> None:
-        self._words, self._stdin = tuple(words), stdin
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = tuple(words)
 
-    async def current(self, folder: Path) -> tuple[Sequence[str], Path | None]:
+    async def current(self, folder: Path) -> tuple[Sequence[str], None]:
         del folder
-        return self._words, self._stdin
+        return self._words, None
 
 
 async def serve_cluster(
-    source: ClusterSource, port: int, answer: Answering, words: Sequence[str], stdin: Path | None,
-    on_ready: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Serve until cancelled; ``on_ready`` gets the link. Questions read the input that the options in ``words`` name.
+    source: ClusterSource, port: int, answer: Answering, words: Sequence[str], on_ready: Callable[[str], None]
+) -> None:
+    """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that the options in ``words`` name.
 
     Raises  InputError if the port cannot be listened on
     """
@@ -70,8 +68,8 @@ async def serve_cluster(
     PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
     SetupRoute(site, source.scheduler, source.notes)
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
-        board = Board(Path(folder), _Inputs(words, stdin), answer, on_change=hub.wake)
-        QuestionRoutes(site, board, (), partial(prepare, answer))
+        board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake)
+        QuestionRoutes(site, board, (), answer.prepare)
         async with serving(_application(site), listen(_LOCAL, port), None) as bound:
             on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")
             try:

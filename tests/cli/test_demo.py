@@ -32,7 +32,7 @@ def test_a_completion_script_asks_the_program(moorage, shell):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "found"), [("moorage sim", "plain,simulate"), ("moorage explain --pro", "plain,--probes")])
+@pytest.mark.parametrize(("words", "found"), [("moorage sim", "plain,simulate"), ("moorage explain --prob", "plain,--probes")])
 def test_commands_and_options_are_completed(words, found):
     asked = {"_MOORAGE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     ran = subprocess.run(

@@ -66,8 +66,7 @@ def dump(**given: Any) -> None:
         progress.say(f"reading {endpoint.server} …")
         with naming_the_server(endpoint.server):
             version, missing = asyncio.run(_fetch(endpoint, writer, given["kinds"], progress))
-        progress.say("writing …")
-        write_parts(given["path"], writer.parts(endpoint.server, began, missing, version))
+    write_parts(given["path"], writer.parts(endpoint.server, began, missing, version))
     if not given["quiet"]:
         _report(given["path"], writer, missing)
 

@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
-from moorage.cli.terminal import bare
+from moorage.cli.terminal import bare, kept_output
 from moorage.inputs.files import InputFile
 from moorage.printable import one_line
 
@@ -37,6 +38,8 @@ def send_progress_to(listener: Callable[[str], None]) -> None:
 class Progress:
     """The progress line: the current work, how much of it is done, and the time so far. A thread repaints it.
 
+    While the work lasts, standard output is kept for the answer; ``answers`` is the stream for parts of it that come early.
+
     ``everywhere``: if standard error is no terminal, write a line each second, in place of one that is repainted
     """
 
@@ -48,6 +51,8 @@ class Progress:
         self._line: Callable[[], str] | None = None
         self._begun = time.monotonic()
         self._ended = threading.Event()
+        self._work = ExitStack()
+        self.answers: TextIO = sys.stdout
         self._painter = threading.Thread(target=self._paint, name="progress", daemon=True)
 
     @classmethod
@@ -56,6 +61,7 @@ class Progress:
         return cls(quiet=given["quiet"], everywhere=given["shows_progress"])
 
     def __enter__(self) -> Progress:
+        self.answers = self._work.enter_context(kept_output())
         if self.is_watched:
             self._painter.start()
         return self
@@ -124,6 +130,7 @@ class Progress:
             self._terminal.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._work.close()
         self._ended.set()
         if self._painter.ident is not None:
             self._painter.join()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
@@ -120,17 +120,17 @@ def simulate(**given: Any) -> int:
     """
     collect_seldom()
     took = _PluginTimes() if given["timing"] else None
-    options = _options(given, took)
     events = EventLog() if given["events"] else None
     narrowing = narrowing_of(given)
     measure = None if given["autoscale"] else _measure(given)
     is_live = events is not None and given["output"] in {"table", "wide"}  # events would be printed across the progress
     with Progress(quiet=given["quiet"] or is_live) as progress:
         progress.say("reading the input …")
+        options = _options(given, took)
         extenders = asking(options) if given["extenders"] == "ask" else nullcontext(options)
         with extenders as options, nullcontext() if _asks_what_if(given) else frozen_after_pauses():
             counted = replace(options, on_decision=partial(_count, progress)) if progress.is_watched else options
-            whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"]), measure)
+            whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"], progress.answers), measure)
     if took is not None:
         click.echo(took.table(), err=True)
     run = whole.run if measure is None else measure.judged(whole.run)
@@ -298,7 +298,7 @@ def _count(progress: Progress, decision: Decision) -> None:
     progress.count(placed=decision.node is not None)
 
 
-def _on_attempt(events: EventLog | None, narrowing: Narrowing, output: str) -> _OnAttempt:
+def _on_attempt(events: EventLog | None, narrowing: Narrowing, output: str, answers: TextIO) -> _OnAttempt:
     if events is None:
         return None
     prints = output in {"table", "wide"}
@@ -308,7 +308,7 @@ def _on_attempt(events: EventLog | None, narrowing: Narrowing, output: str) -> _
         if narrowing.keeps(pod.namespace, pod.name, pod.labels):
             line = events.note(attempt.time_s, attempt.number, decision)
             if prints:
-                sys.stdout.write(line + "\n")
+                answers.write(line + "\n")
 
     return note
 

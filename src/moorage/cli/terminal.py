@@ -7,12 +7,14 @@ print a sentence that quotes a name with ``say``, which keeps it on one line.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, TextIO
 
 import click
@@ -20,7 +22,18 @@ import click
 from moorage.printable import one_line, some_lines
 from moorage.report.style import COLOURS, WIDTH, Style
 
-__all__ = ["EscapingStream", "bare", "guard", "output_style", "print_error", "print_styled", "say", "shows_colour", "unguard"]
+__all__ = [
+    "EscapingStream",
+    "bare",
+    "guard",
+    "kept_output",
+    "output_style",
+    "print_error",
+    "print_styled",
+    "say",
+    "shows_colour",
+    "unguard",
+]
 
 _SEQUENCE = re.compile(r"(\x1b\[\d+m)")
 #: Narrower terminals get lines of this width, which they wrap.
@@ -62,6 +75,38 @@ def unguard() -> None:
     """Restore the streams that ``guard`` replaced."""
     for name in ("stdout", "stderr"):
         setattr(sys, name, bare(getattr(sys, name)))
+
+
+@contextmanager
+def kept_output() -> Iterator[TextIO]:
+    """Keep standard output for the answer: meanwhile, what anybody else writes there goes to standard error.
+
+    Plugins print, and so do libraries in C, behind Python's back. Yield the stream of the answer.
+    """
+    answers = sys.stdout
+    try:
+        number = answers.fileno()
+    except (AttributeError, OSError, ValueError):  # a stream of a test or a program, which only Python writes to
+        number = -1
+    answers.flush()
+    with ExitStack() as undo:
+        if number == 1:
+            kept = os.dup(1)
+            undo.callback(os.close, kept)
+            own = open(kept, "w", encoding=answers.encoding, errors=answers.errors, closefd=False)  # noqa: SIM115
+            answers = EscapingStream(own) if isinstance(answers, EscapingStream) else own
+            os.dup2(2, 1)
+            undo.callback(os.dup2, kept, 1)
+            undo.callback(_flush_c)
+            undo.callback(own.flush)
+        undo.callback(setattr, sys, "stdout", sys.stdout)
+        sys.stdout = sys.stderr
+        yield answers
+
+
+def _flush_c() -> None:
+    """Write out what C code has printed and still holds."""
+    ctypes.CDLL(None).fflush(None)
 
 
 def bare(stream: TextIO) -> TextIO:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from benchmarks.live_world import EVENTS, PODS, Scheduler, World, world
 from moorage.apiserver.storage.store import DeleteOptions
-from moorage.apiserver.storage.watch_cache import CAPACITY
+from moorage.apiserver.storage.watches import CAPACITY
 from moorage.apiserver.vocabulary.records import Record
 
 __all__ = ["LIVE", "LiveSizes", "measure"]

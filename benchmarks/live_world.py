@@ -27,10 +27,9 @@ from moorage.api.core import Namespace, Node, Pod
 from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import Authority, make_authority
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 

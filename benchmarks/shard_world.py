@@ -17,9 +17,9 @@ from zlib import crc32
 import msgspec
 
 from moorage.api.core import Pod
-from moorage.apiserver.storage.pod_subresources import bind
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.subresources import bind
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError

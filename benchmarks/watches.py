@@ -23,8 +23,7 @@ from typing import Any, Final
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["measure_watches", "serve"]

@@ -13,7 +13,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 from moorage.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["Rate", "measure_writes"]

@@ -4,11 +4,10 @@ import copy
 import json
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.responses import encode_response
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -15,12 +15,10 @@ from moorage.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.apiserver.http import write_requests
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 ADMIN = User("admin", ("system:masters",))
 _LABELS = {"matchLabels": {"app": "x"}}

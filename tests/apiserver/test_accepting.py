@@ -16,11 +16,9 @@ import pytest
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http import accepting, connections
-from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, connections_for
+from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, Tally, connections_for
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
-from moorage.apiserver.http.tally import Tally
+from moorage.apiserver.http.serve import open_store, serving
 
 GET = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 WATCH = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t\r\n\r\n"

@@ -8,14 +8,13 @@ import pytest
 
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.access.service_account_tokens import ISSUER, AccountTokens
 from moorage.apiserver.http.requests import HTTPRequest, serve
-from moorage.apiserver.http.store_setup import open_store
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.http.serve import open_store
+from moorage.apiserver.vocabulary.http_messages import User, find_target
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError
 
 ACCOUNTS, PODS = served("serviceaccounts"), served("pods")

@@ -4,10 +4,9 @@ import pytest
 
 from moorage.api.durations import DurationError, parse_duration
 from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.http.requests import serve
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
 from tests.apiserver.custom_kinds import ADMIN, WIDGETS, define, definition
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.apiserver.access.certificate_authority import ADMIN, SCHEDULER, make_authority
-from moorage.apiserver.vocabulary.users import User
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.errors import ConfigError
 
 

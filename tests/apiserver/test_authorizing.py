@@ -12,17 +12,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from moorage.api.rbac import PolicyRule
-from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.escalation_check import check_escalation
-from moorage.apiserver.access.impersonation import impersonated
-from moorage.apiserver.access.rbac_authorizer import Authorizer, denied
-from moorage.apiserver.access.rbac_rules import Attributes, allows, merged, missing, shown
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
-from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.access.authentication import Authenticator, impersonated
+from moorage.apiserver.access.rbac import Attributes, Authorizer, allows, denied, merged, missing, shown
+from moorage.apiserver.access.write_rights import check_escalation
+from moorage.apiserver.http.serve import open_store, serving
+from moorage.apiserver.vocabulary.http_messages import Target, User
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES, CLUSTER_ROLES = served("roles", RBAC), served("clusterroles", RBAC)

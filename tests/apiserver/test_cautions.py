@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.http import cautions
-from moorage.apiserver.http.cautions import MAX_TOTAL, MAX_WARNING, MAX_WARNINGS, warning_headers
+from moorage.apiserver.http import responses as cautions
+from moorage.apiserver.http.responses import MAX_TOTAL, MAX_WARNING, MAX_WARNINGS, warning_headers
 
 
 def plain(texts, total=MAX_TOTAL, each=MAX_WARNING):

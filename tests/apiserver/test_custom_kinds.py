@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 from moorage.apiserver.schema import discovery, openapi
 from moorage.apiserver.storage.list_selection import ALL
-from moorage.apiserver.vocabulary.kind_tables import built_in_kinds
+from moorage.apiserver.vocabulary.served_kinds import built_in_kinds
 from moorage.apiserver.vocabulary.statuses import ApiError
 from tests.apiserver.custom_kinds import APPLY, DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
 

@@ -10,15 +10,12 @@ import aiohttp
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.escalation_check import check_escalation
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.access.rbac_rules import Attributes
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
-from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.access.rbac import Attributes, Authorizer
+from moorage.apiserver.access.write_rights import check_escalation
+from moorage.apiserver.http.serve import open_store, serving
+from moorage.apiserver.vocabulary.http_messages import Target, User
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 RBAC = "rbac.authorization.k8s.io"
 KINDS = {name: served(name, RBAC) for name in ("roles", "clusterroles", "rolebindings", "clusterrolebindings")}

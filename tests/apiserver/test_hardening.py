@@ -16,9 +16,8 @@ from moorage.apiserver.access.authentication import Authenticator, User, make_au
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.http.server import MAX_PARAMETERS
-from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.served_kinds import KINDS, REVIEWS
 
 TOKEN = "a-token-for-tests"

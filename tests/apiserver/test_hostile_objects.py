@@ -12,11 +12,9 @@ from moorage.apiserver.http import write_requests
 from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
 from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "x"}},

@@ -17,8 +17,7 @@ import aiohttp
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.storage.list_selection import ALL
 from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -244,7 +243,7 @@ def test_one_process_at_a_time(tmp_path):
     with pytest.raises(ConfigError, match="another process has it open"):
         open_store(path)
     opening = (
-        "import sys; from moorage.apiserver.http.store_setup import open_store; "
+        "import sys; from moorage.apiserver.http.serve import open_store; "
         "from pathlib import Path; open_store(Path(sys.argv[1]))"
     )
     run = subprocess.run([sys.executable, "-c", opening, path], capture_output=True, text=True, check=False, timeout=60)
@@ -431,7 +430,7 @@ SERVER = forkable("""
 import asyncio, sys
 from pathlib import Path
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 from moorage.apiserver.http.serve import serving
 
 async def run():

@@ -8,8 +8,8 @@ import pytest
 
 from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
-from moorage.apiserver.http.store_setup import open_store
-from moorage.apiserver.vocabulary.users import User
+from moorage.apiserver.http.serve import open_store
+from moorage.apiserver.vocabulary.http_messages import User
 
 pytestmark = [
     pytest.mark.slow,

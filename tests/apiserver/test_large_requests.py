@@ -11,21 +11,17 @@ import msgspec
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.http.deferred_work import DeferredWork
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.http.large_requests import carry_out, is_heavy
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.responses import encode_response
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
-from moorage.apiserver.http.worker import Worker
+from moorage.apiserver.http.serve import open_store, serving
+from moorage.apiserver.http.worker import DeferredWork, Worker
 from moorage.apiserver.schema.value_limits import MAX_VALUES
 from moorage.apiserver.storage.store import MAX_OBJECT, Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
-from moorage.apiserver.vocabulary.request_targets import find_target
-from moorage.apiserver.vocabulary.served_kinds import served
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, find_target
+from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 ADMIN = User("admin", ("system:masters",))

@@ -10,8 +10,7 @@ import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.certificate_authority import make_authority
-from moorage.apiserver.http.serve import serving, write_kubeconfig
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving, write_kubeconfig
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ import pytest
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.limits import Seats, ServerLimits
 from moorage.apiserver.http.sending import PIECE
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 

@@ -194,7 +194,7 @@ def test_discovery_offers_read_only_metrics(against_a_server):
 
 
 def test_viewers_may_read_metrics(store):
-    from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
+    from moorage.apiserver.access.bootstrap import bootstrap_objects
 
     rules = next(one["rules"] for _, one in bootstrap_objects() if one["metadata"]["name"] == "system:aggregate-to-view")
     assert {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]} in rules

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from moorage.apiserver.access.access_reviews import selector_errors, selector_faults
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.apiserver.access.review_selectors import selector_errors, selector_faults
 from moorage.apiserver.storage.store import DeleteOptions, Store
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError

@@ -6,12 +6,10 @@ import pytest
 
 from moorage.apiserver.schema import openapi
 from moorage.apiserver.schema.discovery import aggregated_version
-from moorage.apiserver.schema.field_descriptions import describe, descriptions
+from moorage.apiserver.schema.openapi import SWAGGER_PROTOBUF, SWAGGER_SENT, describe, descriptions, swagger_protobuf
 from moorage.apiserver.schema.protobuf import _fields, messages
 from moorage.apiserver.schema.schemas import kind_schema, schema
-from moorage.apiserver.schema.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
-from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
-from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS
+from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, MEASURED, REVIEWS
 
 PLACES = sorted(openapi.index()["paths"])
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.fields.patches import json_patch, merge_patch
-from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.fields.patches import json_patch, merge_patch, strategic_merge
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError

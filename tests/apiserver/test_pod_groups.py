@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
+from moorage.apiserver.access.bootstrap import bootstrap_objects
 from moorage.apiserver.http.serve import serving
-from moorage.apiserver.schema.protobuf import read_protobuf
-from moorage.apiserver.schema.protobuf_encoding import write_protobuf
+from moorage.apiserver.schema.protobuf import read_protobuf, write_protobuf
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.tables.tables import table
 from moorage.apiserver.vocabulary.served_kinds import find_kind

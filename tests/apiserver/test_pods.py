@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from moorage.apiserver.storage.delete_options import options_of
-from moorage.apiserver.storage.pod_subresources import bind, evict
+from moorage.apiserver.storage.subresources import bind, evict
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 

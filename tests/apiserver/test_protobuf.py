@@ -9,8 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.api.manifests import read_yaml
-from moorage.apiserver.schema.protobuf import FieldFlag, messages, read_protobuf
-from moorage.apiserver.schema.protobuf_encoding import _WRITERS, write_event, write_protobuf
+from moorage.apiserver.schema.protobuf import _WRITERS, FieldFlag, messages, read_protobuf, write_event, write_protobuf
 from moorage.apiserver.schema.representations import accepted, encoded_as
 from moorage.apiserver.vocabulary.statuses import ApiError, not_found
 

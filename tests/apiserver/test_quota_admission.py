@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.quantity import exact
-from moorage.apiserver.admission.quota_types import Facts
-from moorage.apiserver.admission.quota_usage import evaluator_for
+from moorage.apiserver.admission.quota_usage import Facts, evaluator_for
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import KINDS, served

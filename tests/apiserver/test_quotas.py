@@ -2,8 +2,7 @@
 
 import msgspec
 
-from moorage.apiserver.schema.protobuf import read_protobuf
-from moorage.apiserver.schema.protobuf_encoding import write_protobuf
+from moorage.apiserver.schema.protobuf import read_protobuf, write_protobuf
 from moorage.apiserver.tables.tables import table
 from moorage.apiserver.vocabulary.served_kinds import served
 

@@ -16,12 +16,11 @@ import pytest
 
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.http.requests import HTTPRequest, serve
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.http_messages import User, find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 STORIES = {
     name: steps

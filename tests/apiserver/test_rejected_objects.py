@@ -14,11 +14,9 @@ import pytest
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.write_requests import create
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
 from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 from moorage.framework.features import FeatureGates
 from tools.attacks.differences import masked
 from tools.attacks.objects import valid_object

@@ -10,11 +10,9 @@ from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.http.scale_requests import answer_scale
 from moorage.apiserver.schema.request_bodies import APPLY, JSON, PATCH_TYPES
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 from tools.attacks.objects import valid_object
 
 DEPLOYMENTS = served("deployments", "apps")

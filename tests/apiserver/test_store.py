@@ -8,8 +8,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.apiserver.storage.list_selection import ALL, Selection, selection
-from moorage.apiserver.storage.pod_subresources import options_of
 from moorage.apiserver.storage.store import DeleteOptions, Store
+from moorage.apiserver.storage.subresources import options_of
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError

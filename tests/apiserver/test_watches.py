@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.http.lines import MOST_BYTES, Lines
+from moorage.apiserver.http.lists import MOST_BYTES, Lines
 from moorage.apiserver.http.watch_stream import open_stream
 from moorage.apiserver.storage.list_selection import ALL, Selection, selection
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, User, find_target
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 CONFIG = served("configmaps")
 PATH = "/api/v1/configmaps"
@@ -216,7 +214,7 @@ def test_a_slow_reader_gets_a_list_and_the_changes_during_it(against_a_server):
 
 def test_an_event_is_encoded_once_for_all_watches_of_a_form(store, monkeypatch):
     made = []
-    monkeypatch.setattr("moorage.apiserver.http.lines.event_line", lambda kind, body, form: made.append(kind) or b"line\n")
+    monkeypatch.setattr("moorage.apiserver.http.lists.event_line", lambda kind, body, form: made.append(kind) or b"line\n")
     lines = Lines()
     store.create(CONFIG, "default", config())
     watches = [store.watch(CONFIG, ALL, str(store.version), lambda: None) for _ in range(3)]

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import SCHEDULER, make_authority
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 
 STRICT = getattr(ssl, "VERIFY_X509_STRICT", 0)
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from benchmarks.command import main
 from benchmarks.live_world import PODS, Follower
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Record
 
 #: Arguments → what the output must contain.

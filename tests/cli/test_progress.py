@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 from moorage.cli import progress as progress_module
 from moorage.cli.cluster_files import read_cluster
 from moorage.cli.progress import Progress

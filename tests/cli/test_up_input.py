@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from moorage.apiserver.access.listen_addresses import Address
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.up import _print_ready, up
-from moorage.controllers.machinery.kind_names import REPLICA_SETS
+from moorage.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.controllers.manager import ControllerManager
 from moorage.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.errors import InputError

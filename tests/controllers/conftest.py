@@ -6,8 +6,8 @@ import random
 import pytest
 import yaml
 
-from moorage.apiserver.storage.pod_subresources import bind, options_of
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.storage.subresources import bind, options_of
 from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.manager import ControllerManager

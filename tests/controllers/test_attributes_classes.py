@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.controllers.storage.attributes_classes import AttributesClassProtection
+from moorage.controllers.storage.volumes import AttributesClassProtection
 
 CLASS = {
     "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "fast"},

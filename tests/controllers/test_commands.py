@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.controllers.nodes.container_commands import outcome_of
+from moorage.controllers.nodes.pod_lifecycle import outcome_of
 
 SHELL = ("sh", "-c")
 TOLD = {  # command, how long it runs, what it ends with

@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.apiserver.storage.pod_subresources import evict
+from moorage.apiserver.storage.subresources import evict
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.machinery.kind_names import REPLICA_SETS
+from moorage.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.controllers.workloads.deployment import Deployments
 from moorage.controllers.workloads.disruption import Disruption
 from moorage.controllers.workloads.replica_set import ReplicaSets

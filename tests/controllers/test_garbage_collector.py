@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.controllers.machinery.kind_names import REPLICA_SETS
+from moorage.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
 from moorage.controllers.workloads.deployment import Deployments
 from moorage.controllers.workloads.replica_set import ReplicaSets

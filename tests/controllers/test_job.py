@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from moorage.controllers.machinery.index_ranges import parse_indexes
-from moorage.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector
 from moorage.controllers.workloads.job import Jobs
 
 JOB = """

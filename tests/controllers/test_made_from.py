@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from moorage.controllers.machinery.kind_names import DAEMON_SETS, STATEFUL_SETS
-from moorage.controllers.workloads.made_from import is_made_from, unknown_revision
+from moorage.controllers.machinery.object_fields import DAEMON_SETS, STATEFUL_SETS
+from moorage.controllers.workloads.missing_pods import is_made_from, unknown_revision
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "x"}, "annotations": {"a": "1"}},

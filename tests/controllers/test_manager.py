@@ -18,12 +18,10 @@ from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.all_controllers import all_controllers
-from moorage.controllers.executor import StepExecutor
-from moorage.controllers.machinery.kind_names import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from moorage.controllers.machinery.object_fields import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from moorage.controllers.machinery.object_index import ObjectIndex
-from moorage.controllers.machinery.steps import Create, EventStep, Later, SetStatus, Update
-from moorage.controllers.machinery.work_queue import WorkQueue
-from moorage.controllers.manager import ControllerManager
+from moorage.controllers.machinery.steps import Create, EventStep, Later, SetStatus, Update, WorkQueue
+from moorage.controllers.manager import ControllerManager, StepExecutor
 from moorage.controllers.upkeep.namespaces import Namespaces
 
 MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}

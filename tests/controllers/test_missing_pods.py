@@ -8,7 +8,7 @@ import yaml
 from moorage.api.core import Pod
 from moorage.api.decode import decode
 from moorage.controllers.machinery.index_ranges import parse_indexes
-from moorage.controllers.machinery.kind_names import REPLICA_SETS
+from moorage.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.controllers.workloads.deployment import Deployments
 from moorage.controllers.workloads.job import Jobs
 from moorage.controllers.workloads.missing_pods import free_indexes, indexed_base, ordinal_of, revision_number, wanted_active

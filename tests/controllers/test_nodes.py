@@ -2,12 +2,11 @@
 
 import pytest
 
-from moorage.controllers.machinery.kind_names import REPLICA_SETS
+from moorage.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.controllers.nodes.hollow_nodes import NodeShape, make_nodes
 from moorage.controllers.nodes.kubelets import lease_seconds
-from moorage.controllers.nodes.node_lifecycle import NodeLifecycle, wanted_taints
-from moorage.controllers.nodes.taint_eviction import TaintEviction
-from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
+from moorage.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction, wanted_taints
+from moorage.controllers.upkeep.garbage_collector import PodGarbageCollector
 from moorage.controllers.workloads.replica_set import ReplicaSets
 from moorage.errors import InputError
 

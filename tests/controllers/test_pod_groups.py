@@ -6,11 +6,8 @@ The names are those that a kube-controller-manager v1.36.2 gave to what it made 
 import pytest
 import yaml
 
-from moorage.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
-from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
-from moorage.controllers.workloads.job import Jobs
-from moorage.controllers.workloads.job_groups import _group_name, _workload_name
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
+from moorage.controllers.workloads.job import Jobs, _group_name, _workload_name
 
 JOB = """
 apiVersion: batch/v1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from moorage.api.quantity import parse
 from moorage.apiserver.storage.store import DeleteOptions
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.machinery.kind_names import REPLICA_SETS
+from moorage.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.controllers.workloads.deployment import Deployments
 from moorage.controllers.workloads.replica_set import ReplicaSets

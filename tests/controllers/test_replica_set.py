@@ -2,10 +2,8 @@
 
 import pytest
 
-from moorage.controllers.machinery.kind_names import CONTROLLERS, REPLICA_SETS
-from moorage.controllers.machinery.object_fields import stamp
-from moorage.controllers.workloads.deletion_order import deletion_order
-from moorage.controllers.workloads.replica_set import ReplicaSets
+from moorage.controllers.machinery.object_fields import CONTROLLERS, REPLICA_SETS, stamp
+from moorage.controllers.workloads.replica_set import ReplicaSets, deletion_order
 
 WEB = """
 apiVersion: apps/v1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
+from moorage.apiserver.access.bootstrap import bootstrap_objects
 from moorage.cli.main import _run
 
 ROOT = Path(__file__).resolve().parents[2]

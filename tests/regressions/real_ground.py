@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.http_messages import Response
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS

@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from tests.ports import reserve_port
 from tests.regressions.leaking import TRACE, leaks
 from tests.regressions.processes import START_S, in_place

@@ -18,8 +18,7 @@ import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from tests.apiserver.test_journal import CONFIGS, HOME, SERVER, config
 from tests.regressions.processes import SOURCES, Proxy, in_place
 

@@ -11,8 +11,7 @@ import pytest
 from moorage.api.custom_objects import CustomKind
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.access.certificate_authority import SCHEDULER, make_authority
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.access.rbac import Attributes, Authorizer
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.cli.patience import report_if_slow

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.http.server import Front
-from moorage.apiserver.http.store_setup import open_store
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.controllers.machinery.generated_names import SAFE_ALPHABET
 from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
+from moorage.controllers.machinery.object_fields import SAFE_ALPHABET
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
 from moorage.simulator import templates

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.apiserver.vocabulary.served_kinds import served
-from moorage.apiserver.vocabulary.users import User
 from moorage.cli.main import cli
 from moorage.framework.changes import Change
 from moorage.laboratory.change_text import command_of

@@ -8,8 +8,8 @@ import pytest
 
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.http.serve import serving
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.apiserver.vocabulary.served_kinds import served
-from moorage.apiserver.vocabulary.users import User
 from moorage.web.embedded_site import EmbeddedSite
 from tests.ports import reserve_port
 from tests.web.test_site import ADMIN, NAMESPACES, NODES, PODS, a_store, bind, pod

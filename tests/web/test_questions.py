@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 from moorage.cli.main import cli
 from moorage.cli.question_worker import ANSWERING
 from moorage.web.question_arguments import Arguments, QuestionBody, arguments_of

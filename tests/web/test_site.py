@@ -15,10 +15,10 @@ from moorage.api.meta import ObjectMeta
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.serve import serving
-from moorage.apiserver.storage import pod_subresources
+from moorage.apiserver.storage import subresources as pod_subresources
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.apiserver.vocabulary.served_kinds import served
-from moorage.apiserver.vocabulary.users import User
 from moorage.web import hub as hub_module
 from moorage.web import site as site_module
 from moorage.web.embedded_site import EmbeddedSite

@@ -13,17 +13,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.access.service_account_tokens import AccountTokens
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.http.write_requests import create
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.apiserver.storage.watches import StoreChange
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from moorage.apiserver.access.rbac_rules import Attributes
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.access.rbac import Attributes
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from tools.attacks.ground import PLANTED, Ground
 from tools.attacks.making import Attack

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
-from moorage.apiserver.vocabulary.kind_tables import KindTable
-from moorage.apiserver.vocabulary.request_targets import find_target
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Review, ServedKind
+from moorage.apiserver.vocabulary.http_messages import find_target
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, KindTable, Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from tools.attacks.objects import ATTACKED, object_name
 

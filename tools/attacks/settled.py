@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from tools.attacks.ground import Ground

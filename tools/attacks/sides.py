@@ -16,8 +16,7 @@ import msgspec
 
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.service_account_tokens import AccountTokens
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store, serving
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 from moorage.errors import ConfigError

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moorage.apiserver.schema.protobuf_encoding import write_protobuf
+from moorage.apiserver.schema.protobuf import write_protobuf
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 from moorage.apiserver.vocabulary.records import Document
 

@@ -12,14 +12,13 @@ from typing import Any, Protocol, Self
 import aiohttp
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.http.lines import Lines
+from moorage.apiserver.access.rbac import Authorizer
+from moorage.apiserver.http.lists import Lines
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.watch_stream import open_stream
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import Endpoint, tls_context
 

@@ -20,14 +20,13 @@ import aiohttp
 import msgspec
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.http.lines import Lines
+from moorage.apiserver.access.rbac import Authorizer
+from moorage.apiserver.http.lists import Lines
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.watch_stream import Stream, open_stream
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
-from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.storage.watches import StoreChange
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response, find_target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import Endpoint

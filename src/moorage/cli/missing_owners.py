@@ -13,11 +13,9 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.workloads import Deployment
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.object_fields import spec_of
-from moorage.controllers.machinery.proportions import bounds
-from moorage.controllers.workloads.made_from import is_made_from
-from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
-from moorage.controllers.workloads.replica_set_revisions import new_replica_set, revision_of
+from moorage.controllers.machinery.object_fields import bounds, spec_of
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, is_made_from
+from moorage.controllers.workloads.replica_set import new_replica_set, revision_of
 from moorage.errors import InputError
 
 __all__ = ["missing_replica_sets"]

@@ -15,9 +15,8 @@ from moorage.apiserver.vocabulary.served_kinds import ServedKind, find_kind, ser
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.missing_owners import missing_replica_sets
 from moorage.cli.progress import Progress
-from moorage.controllers.machinery.kind_names import NODES, PODS, REPLICA_SETS
-from moorage.controllers.machinery.object_fields import phase_of
-from moorage.controllers.upkeep.pod_garbage_collector import QUARANTINE_S
+from moorage.controllers.machinery.object_fields import NODES, PODS, REPLICA_SETS, phase_of
+from moorage.controllers.upkeep.garbage_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.inputs.files import open_sources
 from moorage.inputs.objects import SERVER_VERSION, FoundObject, find_objects

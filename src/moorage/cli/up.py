@@ -20,7 +20,7 @@ from moorage.api.durations import parse_duration
 from moorage.apiserver.access.certificate_authority import ADMIN, make_authority
 from moorage.apiserver.access.listen_addresses import Address, address_of
 from moorage.apiserver.fields.managed_fields import FieldManager
-from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import open_store
 from moorage.apiserver.storage.store import Store
 from moorage.cli.bounded_files import STDIN
 from moorage.cli.detected_release import release_of_files
@@ -43,7 +43,7 @@ from moorage.cli.terminal import say
 from moorage.cli.up_scheduler import PluginMeter, WantedScheduler
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.all_controllers import all_controllers, chosen
-from moorage.controllers.machinery.kind_names import CONFIG_MAPS, NODES, STORAGE_CLASSES
+from moorage.controllers.machinery.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.nodes.kubelets import KUBELET
 from moorage.engine.scheduler import Scheduler

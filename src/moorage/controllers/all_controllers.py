@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from moorage.controllers.machinery.controller import Controller
-from moorage.controllers.machinery.kind_names import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.machinery.object_fields import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.machinery.steps import Controller
 from moorage.controllers.nodes.kubelets import KUBELET, Kubelets
-from moorage.controllers.nodes.node_lifecycle import NodeLifecycle
-from moorage.controllers.nodes.taint_eviction import TaintEviction
-from moorage.controllers.storage.attributes_classes import AttributesClassProtection
+from moorage.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction
 from moorage.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
-from moorage.controllers.storage.volumes import Volumes
-from moorage.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.controllers.upkeep.namespaces import Namespaces
-from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
-from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
+from moorage.controllers.storage.volumes import AttributesClassProtection, Volumes
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
+from moorage.controllers.upkeep.namespaces import Namespaces, RootAuthority
 from moorage.controllers.upkeep.resource_quota import ResourceQuotas
-from moorage.controllers.upkeep.root_ca_publisher import RootAuthority
 from moorage.controllers.workloads.cron_job import CronJobs
 from moorage.controllers.workloads.daemon_set import DaemonSets
 from moorage.controllers.workloads.deployment import Deployments

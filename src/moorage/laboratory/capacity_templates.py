@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodStatus, ReplicationController
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
-from moorage.controllers.machinery.generated_names import stable_uid
-from moorage.controllers.workloads import daemon_nodes
+from moorage.controllers.machinery.object_fields import stable_uid
+from moorage.controllers.workloads import daemon_set as daemon_nodes
 from moorage.controllers.workloads.missing_pods import content_hash
 from moorage.errors import InputError
 from moorage.inputs.kinds import KINDS

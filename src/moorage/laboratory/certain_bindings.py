@@ -13,7 +13,7 @@ import numpy as np
 
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.controllers.storage.provisioner import made_for, makes_volumes
+from moorage.controllers.storage.volumes import made_for, makes_volumes
 from moorage.cycle.decision import Decision
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile

@@ -18,9 +18,9 @@ from moorage.api.core import Node, Pod, ReplicationController
 from moorage.api.decode import decode
 from moorage.api.meta import Object
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.fields.patches import strategic_merge
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.machinery.object_fields import stable_uid
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change

@@ -17,7 +17,7 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
-from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.machinery.object_fields import stable_uid
 from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
 from moorage.laboratory.objects import ObjectLike, read_given

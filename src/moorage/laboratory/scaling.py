@@ -20,7 +20,7 @@ from moorage.api.core import Pod
 from moorage.api.integers import parse_int64
 from moorage.api.workloads import CronJob, Deployment, Job, JobSpec, ReplicaSet, StatefulSet
 from moorage.controllers.machinery.object_fields import seconds
-from moorage.controllers.workloads.deletion_order import deletion_order
+from moorage.controllers.workloads.replica_set import deletion_order
 from moorage.errors import InputError
 from moorage.laboratory.asked import WORKLOAD_KINDS
 from moorage.printable import one_line

@@ -19,15 +19,15 @@ from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
 from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
-from moorage.apiserver.http.web_site import WebSite
+from moorage.apiserver.http.server import WebSite
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.event_apis import delete_expired_events
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
-from moorage.controllers.machinery.controller import Controller
-from moorage.controllers.machinery.kind_names import NODES
+from moorage.controllers.machinery.object_fields import NODES
+from moorage.controllers.machinery.steps import Controller
 from moorage.controllers.manager import ControllerManager
 from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds

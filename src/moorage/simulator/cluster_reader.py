@@ -33,7 +33,7 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_decoding import PodDecoder, without_token_name
 from moorage.api.validation import PodValidator, validate
-from moorage.controllers.machinery.generated_names import generated_name, stable_uid
+from moorage.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile, open_sources
 from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused

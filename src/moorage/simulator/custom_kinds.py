@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
 from moorage.api.meta import Object
-from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.inputs.objects import FoundObject
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moorage.api.devices import ResourceClaim
-from moorage.controllers.storage.device_conditions import made_ready
+from moorage.controllers.storage.pod_claims import made_ready
 from moorage.engine.facts import Done, Gone, News, Seen
 from moorage.state.cluster import Snapshot
 

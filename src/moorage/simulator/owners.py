@@ -17,7 +17,7 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Job, ReplicaSet
-from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
 __all__ = ["Claimed", "compiled", "controller_of", "is_active", "owner_reference"]

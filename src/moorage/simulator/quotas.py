@@ -22,8 +22,15 @@ from moorage.api.meta import Object
 from moorage.api.quantity import exact
 from moorage.api.quotas import ResourceQuota
 from moorage.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
-from moorage.apiserver.admission.quota_types import Facts, Usage, amounts
-from moorage.apiserver.admission.quota_usage import QuotaEvaluator, counted_usage, evaluator_for, is_in_scope
+from moorage.apiserver.admission.quota_usage import (
+    Facts,
+    QuotaEvaluator,
+    Usage,
+    amounts,
+    counted_usage,
+    evaluator_for,
+    is_in_scope,
+)
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import forbidden

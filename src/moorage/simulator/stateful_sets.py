@@ -14,7 +14,7 @@ from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.machinery.object_fields import stable_uid
 from moorage.controllers.workloads.missing_pods import content_hash, ordinal_of, stateful_claim_name, stateful_labels
 from moorage.simulator.owners import Claimed, compiled, owner_reference
 from moorage.simulator.templates import PodFactory

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.controllers.storage.provisioner import made_for, makes_volumes
+from moorage.controllers.storage.volumes import made_for, makes_volumes
 from moorage.engine.facts import Gone, News, Seen
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, with_claim_ref

@@ -15,7 +15,7 @@ from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import ObjectMeta
 from moorage.api.storage import PersistentVolumeClaim, PersistentVolumeClaimTemplate
-from moorage.controllers.machinery.generated_names import generated_name, stable_uid
+from moorage.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, owner_reference
 

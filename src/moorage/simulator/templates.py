@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodStatus, PodTemplateSpec
 from moorage.api.defaults import default_pod
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.controllers.machinery.generated_names import generated_name, stable_uid
+from moorage.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 
 __all__ = ["MAX_PODS", "PodFactory", "names_of"]

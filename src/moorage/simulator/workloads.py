@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
-from moorage.controllers.machinery.generated_names import stable_suffix, stable_uid
-from moorage.controllers.workloads import daemon_nodes
+from moorage.controllers.machinery.object_fields import stable_suffix, stable_uid
+from moorage.controllers.workloads import daemon_set as daemon_nodes
 from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, content_hash, revision_number
 from moorage.simulator import jobs
 from moorage.simulator.cluster_input import ClusterInput

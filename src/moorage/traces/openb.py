@@ -32,7 +32,7 @@ from moorage.api.core import (
 )
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
-from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
 from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU

@@ -15,19 +15,17 @@ from aiohttp import web
 
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.access.rbac import Attributes, Authorizer
 from moorage.apiserver.http.limits import Seats
-from moorage.apiserver.http.web_site import Perform
+from moorage.apiserver.http.server import Perform
 from moorage.apiserver.schema.representations import JSON
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.apiserver.storage.watches import StoreChange
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, User
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED_KINDS
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import no_such_page
-from moorage.apiserver.vocabulary.users import User
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile

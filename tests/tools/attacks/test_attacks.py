@@ -6,14 +6,13 @@ from unittest import mock
 
 import pytest
 
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.admission import strategy
 from moorage.apiserver.http import requests
 from moorage.apiserver.schema import openapi
 from moorage.apiserver.storage import store as storing
 from moorage.apiserver.storage.store import DeletionResult, Store
-from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
-from moorage.apiserver.vocabulary.served_kinds import KINDS, REVIEWS
+from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from tools.attacks.attack_run import run
 from tools.attacks.making import make

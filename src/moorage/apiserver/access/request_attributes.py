@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.apiserver.access.rbac_rules import Attributes
-from moorage.apiserver.vocabulary.http_messages import is_true
-from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
+from moorage.apiserver.access.rbac import Attributes
+from moorage.apiserver.vocabulary.http_messages import ReviewTarget, Target, is_true
 
 __all__ = ["attributes_at", "attributes_of"]
 

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.api.json_tree import UNREADABLE
 from moorage.apiserver.storage.store import Store, timestamp
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import bad_request, conflict, invalid
-from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError, Fault
 
 __all__ = ["ISSUER", "AccountTokens", "TokenIdentity", "account_groups"]

@@ -12,11 +12,12 @@ Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from moorage.api.admission import (
     PATIENCE_S,
+    SYSTEM_PRIORITY_CLASSES,
     TROUBLES,
     Admitted,
     RuntimeClass,
@@ -28,22 +29,25 @@ from moorage.api.admission import (
     resolve_priority,
     set_default_storage_class,
 )
-from moorage.api.core import LimitRange, Pod
+from moorage.api.core import LimitRange, Node, Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
-from moorage.api.quantity import parse
+from moorage.api.quantity import milli_value, parse, value
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.apiserver.admission.defaulting import apply_changes
-from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
+from moorage.apiserver.vocabulary.statuses import ApiError, Cause, forbidden, not_found, quoted
 from moorage.framework.features import FeatureGates
+from moorage.state.pod_requests import RequestOptions, pod_requests
 
 __all__ = [
-    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_resize", "admit_with_controllers",
-    "check_change", "restore_admitted",
+    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "SYSTEM_NAMESPACES", "admit", "admit_new", "admit_resize",
+    "admit_with_controllers", "check_change", "check_creatable", "check_deletable", "check_resize", "finalized",
+    "finalizers_of", "keep_finalizers", "restore_admitted", "with_finalizer",
 ]  # fmt: skip
+
 
 #: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
 ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
@@ -282,3 +286,104 @@ _PLUGINS: Final[dict[str, Callable[[Object, Lookup], tuple[Object, tuple[str, ..
     "PodGroup": _group,
     "PriorityClass": _priority_class,
 }
+
+
+# -- pod resize --------------------------------------------------------------------------------------------------------
+# The admission plugin PodResizeValidator: a bound pod may not be resized beyond what its node can hold.
+#
+# Source  kubernetes, plugin/pkg/admission/podresize
+
+_OS: Final = "kubernetes.io/os"
+_WANTED: Final = RequestOptions(use_status=False, pod_level_status=False)
+
+
+def check_resize(pod: Pod, node: Node | None) -> None:
+    """Check that the new requests of a bound pod are within what its node can allocate.
+
+    Raises  ApiError 403
+    """
+    if node is None:
+        raise _resize_refused(pod, f"node {quoted(pod.spec.node_name or '')} not found")
+    name = node.metadata.name
+    if (system := node.metadata.labels.get(_OS, "linux")) != "linux":
+        why = f"pod resize is only supported on linux nodes, node {quoted(name)} is {quoted(system)}"
+        raise _resize_refused(pod, why, "UnsupportedPlatform")
+    if lacking := "; ".join(_lacking(pod, node)):
+        raise _resize_refused(pod, f"node didn't have enough allocatable resources: {lacking}", "NodeCapacity")
+
+
+def _lacking(pod: Pod, node: Node) -> Iterator[str]:
+    requests, allocatable = pod_requests(pod, _WANTED).requests, node.status.allocatable
+    for resource, amount in (("cpu", milli_value), ("memory", value)):
+        wanted, held = requests.get(resource, 0), amount(allocatable.get(resource, "0"))
+        if wanted > held:
+            yield f"{resource}, requested: {wanted}, allocatable: {held}"
+
+
+def _resize_refused(pod: Pod, why: str, reason: str = "") -> ApiError:
+    return forbidden("pods", "", pod.metadata.name, why, [Cause(reason, "")] if reason else ())
+
+
+# -- namespace lifecycle -----------------------------------------------------------------------------------------------
+# The lifecycle of namespaces: a terminating namespace accepts no new objects and is removed when its content is deleted.
+#
+# A deleted namespace waits for the finalizers in ``spec.finalizers``. The default one, ``kubernetes``, belongs to the
+# namespace controller, which deletes the content and then removes its finalizer through the ``finalize`` subresource, the
+# only way to change the list. Where no controllers run, the store does that (``Store.empties_namespaces``).
+#
+# Source  kubernetes, pkg/registry/core/namespace: strategy.go, storage/storage.go; apiserver, pkg/admission/plugin/namespace
+
+#: Namespaces that every cluster has, and below those that cannot be deleted.
+SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_UNDELETABLE: Final = ("default", "kube-public", "kube-system")
+_FINALIZER: Final = "kubernetes"
+
+
+def check_deletable(kind: ServedKind, name: str) -> None:
+    """Check that an object may be deleted.
+
+    Raises  ApiError 403 for system namespaces and system priority classes
+    """
+    if kind.native == "Namespace" and name in _UNDELETABLE:
+        raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+    if kind.native == "PriorityClass" and name in SYSTEM_PRIORITY_CLASSES:
+        raise forbidden(kind.resource, kind.group, name, "this is a system priority class and cannot be deleted")
+
+
+def check_creatable(record: Record | None, namespace: str, kind: ServedKind, name: str) -> None:
+    """Check that an object may be created in a namespace.
+
+    Raises  ApiError 404 if the namespace does not exist, 403 if it is terminating
+    """
+    if record is None:
+        raise not_found("namespaces", "", namespace)
+    if record.fields["status.phase"] == "Terminating":
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+        raise forbidden(kind.resource, kind.group, name, why, [cause])
+
+
+def finalizers_of(namespace: Document) -> list[str]:
+    """Return the finalizers in a namespace's spec (not those in its metadata)."""
+    return (namespace.get("spec") or {}).get("finalizers") or []
+
+
+def with_finalizer(namespace: Document) -> None:
+    """Add the namespace controller's finalizer to a new namespace, in place."""
+    held = finalizers_of(namespace)
+    if _FINALIZER not in held:
+        namespace["spec"] = {**(namespace.get("spec") or {}), "finalizers": [*held, _FINALIZER]}
+
+
+def keep_finalizers(old: Document, new: Document) -> None:
+    """Copy ``spec.finalizers`` of the old version to the new one."""
+    new["spec"] = {**(new.get("spec") or {}), "finalizers": finalizers_of(old)}
+    if not new["spec"]["finalizers"]:
+        del new["spec"]["finalizers"]
+
+
+def finalized(namespace: Document) -> Document:
+    """Return a namespace without the namespace controller's finalizer."""
+    left = [one for one in finalizers_of(namespace) if one != _FINALIZER]
+    spec = {name: value for name, value in (namespace.get("spec") or {}).items() if name != "finalizers"}
+    return {**namespace, "spec": {**spec, "finalizers": left} if left else spec}

@@ -9,17 +9,181 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from moorage.api.names import check_dns1123_subdomain
+from moorage.api.names import check_dns1123_subdomain, check_qualified_name
+from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, unsupported
-from moorage.apiserver.admission.downward_validation import field_faults, resource_faults
+from moorage.api.validation.pods import port_name_faults
 from moorage.apiserver.admission.field_checks import descending_path_faults, id_faults
-from moorage.apiserver.admission.probe_validation import handler_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["app_armor_faults", "config_key_faults", "container_faults", "seccomp_faults", "variable_name_faults"]
+__all__ = [
+    "app_armor_faults", "config_key_faults", "container_faults", "field_faults", "probe_faults", "resource_faults",
+    "seccomp_faults", "source_faults", "variable_name_faults",
+]  # fmt: skip
+
+
+# -- probe validation --------------------------------------------------------------------------------------------------
+# Validation of container probes and of the value sources of environment variables.
+#
+# Source  kubernetes, pkg/apis/core/validation/validation.go: validateProbe, validateHandler, validateEnvVarValueFrom
+
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_HEADER_NAME: Final = re.compile(r"[-A-Za-z0-9]+")
+_HEADER_TEXT: Final = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is "
+    "'[-A-Za-z0-9]+')"
+)
+_NUMBERS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_NO_SOURCE: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+
+
+def probe_faults(path: str, container: Document, *, is_init: bool = False) -> Iterator[Fault]:
+    """Yield the faults of the probes of a defaulted container.
+
+    ``is_init`` marks init containers, which may have probes only as sidecars (restartPolicy Always).
+    """
+    no_probes = is_init and container.get("restartPolicy") != "Always"
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if (probe := container.get(name)) is None:
+            continue
+        if no_probes:
+            yield Fault("Forbidden", f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
+        else:
+            yield from _probe(f"{path}.{name}", probe, succeeds_once=name != "readinessProbe")
+
+
+def _probe(path: str, probe: Document, *, succeeds_once: bool) -> Iterator[Fault]:
+    given = [handler_type for handler_type in _HANDLERS if probe.get(handler_type) is not None]
+    if not given:
+        yield Fault("Required value", path, "must specify a handler type")
+    for i, handler_type in enumerate(given):
+        if i:
+            yield Fault("Forbidden", f"{path}.{handler_type}", "may not specify more than 1 handler type")
+        else:
+            yield from handler_faults(f"{path}.{handler_type}", handler_type, probe[handler_type])
+    for name in _NUMBERS:
+        if (probe.get(name) or 0) < 0:
+            yield Fault("Invalid value", f"{path}.{name}", "must be greater than or equal to 0", probe[name])
+    grace_s, successes = probe.get("terminationGracePeriodSeconds"), probe.get("successThreshold", 1)
+    if grace_s is not None and grace_s <= 0:
+        yield Fault("Invalid value", f"{path}.terminationGracePeriodSeconds", "must be greater than 0", grace_s)
+    if succeeds_once and successes != 1:
+        yield Fault("Invalid value", f"{path}.successThreshold", "must be 1", successes)
+    if not succeeds_once and grace_s is not None:
+        why = "must not be set for readinessProbes"
+        yield Fault("Invalid value", f"{path}.terminationGracePeriodSeconds", why, grace_s)
+
+
+def handler_faults(path: str, handler_type: str, handler: Document) -> Iterator[Fault]:
+    """Yield the faults of a probe's or a hook's handler."""
+    if handler_type == "exec":
+        if not handler.get("command"):
+            yield Fault("Required value", f"{path}.command")
+        return
+    yield from _port(f"{path}.port", handler.get("port") or 0)
+    scheme = handler.get("scheme", "HTTP")
+    if handler_type == "httpGet" and scheme not in {"HTTP", "HTTPS"}:
+        yield Fault("Unsupported value", f"{path}.scheme", 'supported values: "HTTP", "HTTPS"', scheme)
+    for header in handler.get("httpHeaders") or () if handler_type == "httpGet" else ():
+        if not _HEADER_NAME.fullmatch(header.get("name") or ""):
+            yield Fault("Invalid value", f"{path}.httpHeaders", _HEADER_TEXT, header.get("name") or "")
+
+
+def _port(path: str, port: Any) -> Iterator[Fault]:
+    if isinstance(port, str):
+        yield from (Fault("Invalid value", path, why, port) for why in port_name_faults(port))
+    elif not 1 <= port <= 65535:
+        yield Fault("Invalid value", path, "must be between 1 and 65535, inclusive", port)
+
+
+def source_faults(path: str, variable: Document) -> Iterator[Fault]:
+    """Yield the faults of a variable's ``valueFrom``."""
+    if (source := variable.get("valueFrom")) is None:
+        return
+    count = sum(source.get(name) is not None for name in _SOURCES)
+    if not count:
+        yield Fault("Invalid value", path, _NO_SOURCE, "")
+    elif variable.get("value"):
+        yield Fault("Invalid value", path, "may not be specified when `value` is not empty", "")
+    elif count > 1:
+        yield Fault("Invalid value", path, "may not have more than one field specified at a time", "")
+
+
+# -- downward validation -----------------------------------------------------------------------------------------------
+# Validation of references to a pod's own fields and resources, in environment variables and volumes.
+#
+# Source  kubernetes, pkg/apis/core/validation/validation.go, validateObjectFieldSelector,
+#         validateContainerResourceFieldSelector
 
 Faults = Iterator[Fault]
+#: Fields that variables and volumes may have, and those that a label can be converted from.
+_VARIABLE_FIELDS: Final = (
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
+    "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
+_VOLUME_FIELDS: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_CONVERTED: Final = frozenset([
+    *_VARIABLE_FIELDS, *_VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "spec.host", "status.phase",
+])  # fmt: skip
+_SUBSCRIPT: Final = re.compile(r"(metadata\.annotations|metadata\.labels)\['(.*)'\]", re.DOTALL)
+_RESOURCES: Final = (
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
+_HUGE_PAGES: Final = ("limits.hugepages-", "requests.hugepages-")
+_SIZES: Final = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+#: The divisors of each resource, with the words for them.
+_DIVISORS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "cpu": (("1m", "1"), "1m and 1 are supported with the cpu resource"),
+    "memory": (_SIZES, f"{', '.join(_SIZES)} are supported with the memory resource"),
+    "ephemeral-storage": (_SIZES, f"{', '.join(_SIZES)} are supported with the local ephemeral storage resource"),
+    "hugepages": (_SIZES, f"{', '.join(_SIZES)} are supported with the hugepages resource"),
+}
+
+
+def field_faults(path: str, reference: Document, *, is_volume: bool = False) -> Faults:
+    """Yield the faults of a reference to a field of the pod."""
+    at, field = f"{path}.fieldPath", reference.get("fieldPath") or ""
+    if not field:
+        yield required(at)
+    elif found := _SUBSCRIPT.fullmatch(field):
+        if found[1] == "metadata.annotations":
+            yield from named(path, found[2].lower(), check_qualified_name)
+        else:
+            yield from named(path, found[2], check_qualified_name)
+    elif field not in _CONVERTED:
+        yield invalid(at, field, f"error converting fieldPath: field label not supported: {field}")
+    elif field not in (supported := _VOLUME_FIELDS if is_volume else _VARIABLE_FIELDS):
+        yield unsupported(at, field, supported)
+
+
+def resource_faults(path: str, reference: Document, *, is_volume: bool = False) -> Faults:
+    """Yield the faults of a reference to a resource of a container."""
+    resource = reference.get("resource") or ""
+    if is_volume and not reference.get("containerName"):
+        yield required(f"{path}.containerName")
+    elif not resource:
+        yield required(f"{path}.resource")
+    elif resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
+        yield unsupported(f"{path}.resource", resource, _RESOURCES)
+    kind = resource.partition(".")[2]
+    divisors, words = _DIVISORS.get("hugepages" if kind.startswith("hugepages-") else kind, ((), ""))
+    divisor = reference.get("divisor")
+    if divisors and divisor is not None and not _is_one_of(divisor, divisors):
+        yield invalid(f"{path}.divisor", resource, f"only divisor's values {words}")
+
+
+def _is_one_of(divisor: object, supported: tuple[str, ...]) -> bool:
+    try:
+        amount = parse(str(divisor))
+    except QuantityError:
+        return False
+    return not amount or any(parse(one) == amount for one in supported)
+
+
+# -- container validation ----------------------------------------------------------------------------------------------
+
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _CONFIG_KEY_TEXT: Final = (
@@ -36,7 +200,7 @@ _PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 _RECURSIONS: Final = ("Disabled", "Enabled", "IfPossible")
 _RESIZED: Final = ("cpu", "memory")
 _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
-_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "sleep")
+_HOOK_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "sleep")
 _PADDED: Final = re.compile(r"\s.*|.*\s", re.DOTALL)
 _SECCOMP_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 _ONE_SOURCE: Final = "may not have more than one field specified at a time"
@@ -203,7 +367,7 @@ def _lifecycle(path: str, container: Document, pod: Document, *, is_init: bool) 
 
 
 def _hook(path: str, hook: Document, pod: Document) -> Faults:
-    given = [name for name in _HANDLERS if hook.get(name) is not None]
+    given = [name for name in _HOOK_HANDLERS if hook.get(name) is not None]
     if not given:
         yield required(path, "must specify a handler type")
     yield from (forbidden(f"{path}.{name}", "may not specify more than 1 handler type") for name in given[1:])

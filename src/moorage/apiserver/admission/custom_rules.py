@@ -22,7 +22,7 @@ from moorage.apiserver.admission.rule_costs import RuleCosts, elements_below
 from moorage.apiserver.admission.rule_sizes import LARGEST_REQUEST, declared_size
 from moorage.apiserver.admission.rule_values import Declared, as_value, declared_type
 from moorage.apiserver.admission.schema_validation import ABSENT, field_path, old_item, old_items
-from moorage.apiserver.vocabulary.custom_versions import CustomVersion, Schema
+from moorage.apiserver.vocabulary.served_kinds import CustomVersion, Schema
 from moorage.cel.cel_errors import CelError, CostLimitError, EvalError
 from moorage.cel.estimated_sizes import DeclaredSize, product
 from moorage.cel.program import Program, compile_expression, compile_with_estimate

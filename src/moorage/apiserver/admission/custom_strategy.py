@@ -16,11 +16,10 @@ from moorage.api.validation.faults import duplicate, invalid, required
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.admission.custom_rules import custom_rule_faults
 from moorage.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
-from moorage.apiserver.schema.custom_objects import embedded_resources, field_schema
+from moorage.apiserver.schema.custom_kinds import embedded_resources, field_schema
 from moorage.apiserver.schema.normalization import path_of
-from moorage.apiserver.vocabulary.custom_versions import CustomVersion, Schema
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.apiserver.vocabulary.served_kinds import CustomVersion, Schema, ServedKind
 from moorage.errors import Fault
 
 __all__ = ["custom_faults", "is_custom_changed", "keep_all_but_status", "prepare_custom"]

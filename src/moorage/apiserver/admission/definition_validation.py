@@ -20,10 +20,9 @@ from moorage.apiserver.admission.custom_rules import rule_faults, unsupported_ru
 from moorage.apiserver.admission.schema_validation import SchemaCheck
 from moorage.apiserver.admission.string_formats import is_recognized
 from moorage.apiserver.admission.structural_schemas import MAX_SCHEMA_DEPTH, open_schema_faults, structural_faults
-from moorage.apiserver.schema.custom_kinds import condition_of
-from moorage.apiserver.schema.custom_objects import drop_unknown_fields
-from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.apiserver.schema.custom_kinds import condition_of, drop_unknown_fields
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
 
 __all__ = [

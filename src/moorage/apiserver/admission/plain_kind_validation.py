@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name, is_native_resource
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import (
     duplicate,
@@ -26,15 +26,18 @@ from moorage.api.validation.faults import (
     required,
     unsupported,
 )
+from moorage.api.validation.resources import container_name_faults, standard_name_faults
 from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
-from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Fault
 
 __all__ = [
-    "controller_faults", "endpoints_faults", "node_faults", "revision_faults", "runtime_class_faults",
+    "controller_faults", "endpoints_faults", "event_change_faults", "event_faults", "ingress_faults",
+    "limit_faults", "new_event_faults", "node_faults", "revision_faults", "runtime_class_faults",
     "secret_type_faults", "stateful_set_faults",
 ]  # fmt: skip
+
 
 Faults = Iterator[Fault]
 _T = TypeVar("_T")
@@ -281,3 +284,264 @@ def _is_negative(amount: Any) -> bool:
         return parse(amount) < 0
     except QuantityError:
         return False
+
+
+# -- ingress validation ------------------------------------------------------------------------------------------------
+# Validation of ingresses.
+#
+# No ingress controller runs here. Ingresses are served because manifests contain them next to workloads, and because
+# ``kubectl apply --prune`` lists them.
+#
+# Source  kubernetes, pkg/apis/networking/validation/validation.go
+
+_PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
+
+
+def ingress_faults(ingress: Document) -> Iterator[Fault]:
+    """Yield the faults of a defaulted ingress."""
+    spec = ingress.get("spec") or {}
+    rules, default = spec.get("rules") or [], spec.get("defaultBackend")
+    if not rules and default is None:
+        yield Fault("Invalid value", "spec", "either `defaultBackend` or `rules` must be specified")
+    if default is not None:
+        yield from _backend("spec.defaultBackend", default)
+    for i, rule in enumerate(rules):
+        yield from _rule(f"spec.rules[{i}]", rule)
+    for i, tls in enumerate(spec.get("tls") or ()):
+        for k, host in enumerate(tls.get("hosts") or ()):
+            for why in check_dns1123_subdomain(host.removeprefix("*.")):
+                yield Fault("Invalid value", f"spec.tls[{i}].hosts[{k}]", why, host)
+    name = spec.get("ingressClassName")
+    for why in check_dns1123_subdomain(name) if name is not None else ():
+        yield Fault("Invalid value", "spec.ingressClassName", why, name)
+
+
+def _rule(path: str, rule: Document) -> Iterator[Fault]:
+    host, http = rule.get("host") or "", rule.get("http")
+    if has_address(host):
+        yield Fault("Invalid value", f"{path}.host", "must be a DNS name, not an IP address", host)
+    # A host may be a wildcard.
+    for why in check_dns1123_subdomain(host.removeprefix("*.")) if host else ():
+        yield Fault("Invalid value", f"{path}.host", why, host)
+    if http is None:
+        return
+    if not http.get("paths"):
+        yield Fault("Required value", f"{path}.http.paths")
+    for i, one in enumerate(http.get("paths") or ()):
+        yield from _path(f"{path}.http.paths[{i}]", one)
+
+
+def _path(path: str, one: Document) -> Iterator[Fault]:
+    kind, text = one.get("pathType"), one.get("path") or ""
+    if kind is None:
+        yield Fault("Required value", f"{path}.pathType", "pathType must be specified")
+        return
+    if kind not in _PATH_TYPES:
+        supported = ", ".join(f'"{name}"' for name in _PATH_TYPES)
+        yield Fault("Unsupported value", f"{path}.pathType", f"supported values: {supported}", kind)
+    elif not text.startswith("/") and (text or kind != "ImplementationSpecific"):
+        yield Fault("Invalid value", f"{path}.path", "must be an absolute path", text)
+    yield from _backend(f"{path}.backend", one.get("backend") or {})
+
+
+def _backend(path: str, backend: Document) -> Iterator[Fault]:
+    service, resource = backend.get("service"), backend.get("resource")
+    if service is not None and resource is not None:
+        yield Fault("Invalid value", path, "cannot set both resource and service backends")
+    elif service is None and resource is None:
+        yield Fault("Required value", path, "resource or service backend is required")
+    if service is None or resource is not None:
+        return
+    name, port = service.get("name") or "", service.get("port") or {}
+    if not name:
+        yield Fault("Required value", f"{path}.service.name")
+    for why in check_dns1123_label(name) if name else ():
+        yield Fault("Invalid value", f"{path}.service.name", why, name)
+    number = port.get("number") or 0
+    if port.get("name") and number:
+        yield Fault("Invalid value", path, "cannot set both port name & port number", "")
+    elif not port.get("name") and not number:
+        yield Fault("Required value", path, "port name or number is required")
+    elif number and not 1 <= number <= 65535:
+        yield Fault("Invalid value", f"{path}.service.port.number", "must be between 1 and 65535, inclusive", number)
+
+
+# -- event validation --------------------------------------------------------------------------------------------------
+# Validation of events. Once an event is created through ``events.k8s.io``, only its series may change.
+#
+# An event with an ``eventTime`` is validated by the rules of ``events.k8s.io`` in either API; an event created through that
+# API must have one. Faults name the fields of the core type, as in kube-apiserver.
+#
+# Source  kubernetes, pkg/apis/core/validation/events.go
+
+_MOST: Final = (("reportingInstance", 128), ("action", 128), ("reason", 128))
+_MOST_NOTE: Final = 1024
+_UNSET: Final = (
+    ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
+    ("deprecatedSource", "source"),
+)  # fmt: skip
+#: Immutable fields, under their names in ``events.k8s.io`` and in the core API.
+_FIXED: Final = (
+    ("regarding", "involvedObject"), ("reason", "reason"), ("note", "message"), ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
+    ("type", "type"), ("eventTime", "eventTime"), ("action", "action"), ("related", "related"),
+    ("reportingController", "reportingController"), ("reportingInstance", "reportingInstance"),
+)  # fmt: skip
+
+
+def _is_core(event: Document) -> bool:
+    return "/" not in str(event.get("apiVersion", "v1"))
+
+
+def event_faults(event: Document) -> Iterator[Fault]:
+    """Yield the faults of an event of either API."""
+    is_core = _is_core(event)
+    subject: Any = event.get("involvedObject" if is_core else "regarding") or {}
+    namespace, subject_namespace = event["metadata"].get("namespace") or "", subject.get("namespace") or ""
+    elsewhere = Fault("Invalid value", "involvedObject.namespace", "does not match event.namespace", subject_namespace)
+    if not event.get("eventTime"):
+        if namespace != subject_namespace and (subject_namespace or namespace != "default"):
+            yield elsewhere
+        return
+    if not subject_namespace and namespace not in {"default", "kube-system"}:
+        yield elsewhere
+    name = "reportingComponent" if is_core else "reportingController"
+    reporter = event.get(name) or ""
+    if not reporter:
+        yield Fault("Required value", name)
+    else:
+        for why in check_qualified_name(reporter):
+            yield Fault("Invalid value", name, why, reporter)
+    for field, most in _MOST:
+        if not event.get(field):
+            yield Fault("Required value", field)
+        yield from _too_long(field, event.get(field), most)
+    yield from _too_long("message", event.get("message" if is_core else "note"), _MOST_NOTE)
+
+
+def _too_long(field: str, value: str | None, most: int) -> Iterator[Fault]:
+    if len((value or "").encode()) > most:
+        yield Fault("Invalid value", field, f"can have at most {most} characters", "")
+
+
+def new_event_faults(event: Document) -> Iterator[Fault]:
+    """Yield the additional faults of a new event of ``events.k8s.io``."""
+    if _is_core(event):
+        return
+    yield from _series_faults(event)
+    if not event.get("eventTime"):
+        yield Fault("Required value", "eventTime")
+    if event.get("type") not in {"Normal", "Warning"}:
+        yield Fault("Invalid value", "type", f"has invalid value: {event.get('type', '')}", "")
+    for field, name in _UNSET:
+        if event.get(field):
+            yield Fault("Invalid value", name, "needs to be unset", "")
+
+
+def _series_faults(event: Document) -> Iterator[Fault]:
+    series = event.get("series")
+    if series is None:
+        return
+    if series.get("count", 0) < 2:
+        yield Fault("Invalid value", "series.count", "should be at least 2", "")
+    if not series.get("lastObservedTime"):
+        yield Fault("Required value", "series.lastObservedTime")
+
+
+def event_change_faults(old: Document, new: Document) -> Iterator[Fault]:
+    """Yield changes of immutable fields in an update through ``events.k8s.io``; the core API allows any change."""
+    if _is_core(new):
+        return
+    if old.get("series") != new.get("series"):
+        yield from _series_faults(new)
+    for field, name in _FIXED:
+        if (old.get(field) or None) != (new.get(field) or None):  # Go does not distinguish empty from absent
+            yield Fault("Invalid value", name, "field is immutable", new.get(field))
+
+
+# -- limit range validation --------------------------------------------------------------------------------------------
+# Validation of LimitRanges: standard types, the names of resources, and amounts that contradict each other.
+#
+# Source  kubernetes, pkg/apis/core/validation/validation.go, ValidateLimitRange
+
+_TYPES: Final = frozenset(["Container", "PersistentVolumeClaim", "Pod"])
+_OF_CONTAINERS: Final = frozenset(["Container", "Pod"])
+_DEFAULTS: Final = ("default", "defaultRequest")
+_PARTS: Final = ("max", "min", *_DEFAULTS, "maxLimitRequestRatio")
+#: Pairs of fields of which the first must not exceed the second; the field that a fault names; and the names of both in its
+#: text.
+_ORDER: Final = (
+    ("min", "max", "min", "min value", "max value"),
+    ("min", "defaultRequest", "defaultRequest", "min value", "default request value"),
+    ("defaultRequest", "max", "defaultRequest", "default request value", "max value"),
+    ("defaultRequest", "default", "defaultRequest", "default request value", "default limit value"),
+    ("min", "default", "default", "min value", "default value"),
+    ("default", "max", "default", "default value", "max value"),
+)
+_ONE: Final = 10**9
+#: Ratios from this value on are compared as whole numbers.
+_MOST_MILLI: Final = (2**63 - 1) // 1000
+
+
+def limit_faults(found: Document) -> Faults:
+    """Yield the faults of the limits of a LimitRange, beyond what admission reads."""
+    for i, limit in enumerate((found.get("spec") or {}).get("limits") or ()):
+        kind, path = limit.get("type") or "", f"spec.limits[{i}]"
+        if not check_qualified_name(kind) and "/" not in kind and kind not in _TYPES:
+            yield invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+        yield from _limit_faults(path, kind, limit)
+
+
+def _limit_faults(path: str, kind: str, limit: Document) -> Faults:
+    amounts = {part: limit.get(part) or {} for part in _PARTS if not (kind == "Pod" and part in _DEFAULTS)}
+    check = container_name_faults if kind in _OF_CONTAINERS else standard_name_faults
+    for part, given in amounts.items():
+        for name in given:
+            yield from check(f"{path}.{part}[{name}]", name)
+    if kind == "PersistentVolumeClaim" and "storage" not in amounts["min"] and "storage" not in amounts["max"]:
+        yield required(f"{path}.limits", "either minimum or maximum storage value is required, but neither was provided")
+    for name in dict.fromkeys(name for given in amounts.values() for name in given):
+        yield from _amount_faults(path, name, {part: given[name] for part, given in amounts.items() if name in given})
+
+
+def _amount_faults(path: str, name: str, amounts: Mapping[str, Any]) -> Faults:
+    try:
+        values = {part: parse(amount) for part, amount in amounts.items()}
+    except QuantityError:
+        return
+    for low, high, at, low_words, high_words in _ORDER:
+        if low in values and high in values and values[low] > values[high]:
+            why = f"{low_words} {amounts[low]} is greater than {high_words} {amounts[high]}"
+            yield invalid(f"{path}.{at}[{name}]", amounts[_shown(low, high, at)], why)
+    yield from _ratio_faults(f"{path}.maxLimitRequestRatio[{name}]", amounts, values)
+    asked, default = values.get("defaultRequest"), values.get("default")
+    if not _may_overcommit(name) and asked is not None and default is not None and asked != default:
+        why = f"default value {amounts['default']} must equal to defaultRequest value {amounts['defaultRequest']} in {name}"
+        yield invalid(f"{path}.defaultRequest[{name}]", amounts["defaultRequest"], why)
+
+
+def _shown(low: str, high: str, at: str) -> str:
+    """Return the field whose amount the message shows. For a default this is the field that it contradicts."""
+    if at == "default":
+        return high if low == "default" else low
+    return at
+
+
+def _ratio_faults(path: str, amounts: Mapping[str, Any], values: Mapping[str, int]) -> Faults:
+    ratio, low, high = (values.get(part) for part in ("maxLimitRequestRatio", "min", "max"))
+    if ratio is None:
+        return
+    shown = amounts["maxLimitRequestRatio"]
+    if ratio < _ONE:
+        yield invalid(path, shown, f"ratio {shown} is less than 1")
+    if low is None or high is None:
+        return
+    unit = _ONE // 1000 if max(ratio, low, high) < _MOST_MILLI * _ONE else _ONE
+    low, high, scale = (-(-low // unit), -(-high // unit), 1000 if unit < _ONE else 1)
+    most = high / low if low else float("inf") if high else float("nan")
+    if -(-ratio // unit) / scale > most:
+        yield invalid(path, shown, f"ratio {shown} is greater than max/min = {most:f}")
+
+
+def _may_overcommit(name: str) -> bool:
+    return is_native_resource(name) and not name.startswith("hugepages-")

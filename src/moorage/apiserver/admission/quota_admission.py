@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from moorage.api.decode import decode
 from moorage.api.quotas import ResourceQuota
-from moorage.apiserver.admission.quota_types import Facts, Usage, add, amounts
-from moorage.apiserver.admission.quota_usage import QuotaEvaluator, evaluator_for, is_in_scope
+from moorage.apiserver.admission.quota_usage import Facts, QuotaEvaluator, Usage, add, amounts, evaluator_for, is_in_scope
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import forbidden

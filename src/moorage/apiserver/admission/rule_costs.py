@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from moorage.api.validation.faults import forbidden
-from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.apiserver.vocabulary.served_kinds import Schema
 from moorage.cel.estimated_sizes import product, total
 from moorage.errors import Fault
 

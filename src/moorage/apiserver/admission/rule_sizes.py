@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moorage.apiserver.admission.rule_values import EMBEDDED, INT_OR_STRING, escaped, visible_properties
-from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.apiserver.vocabulary.served_kinds import Schema
 from moorage.cel.estimated_sizes import DeclaredSize
 
 __all__ = ["LARGEST_REQUEST", "declared_size"]

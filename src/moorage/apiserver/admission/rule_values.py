@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.apiserver.vocabulary.served_kinds import Schema
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.times import duration_of, timestamp_of
 from moorage.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moorage.api.validation.faults import invalid, required, too_long, too_many, unsupported
 from moorage.apiserver.admission.string_formats import checked_format, is_of_format
-from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.apiserver.vocabulary.served_kinds import Schema
 from moorage.cel.cel_errors import CostLimitError
 from moorage.cel.regex import RegexError, compile_regex
 from moorage.errors import Fault

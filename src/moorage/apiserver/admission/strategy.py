@@ -19,13 +19,12 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
 from moorage.api.validation.metadata import object_meta
+from moorage.apiserver.admission.admission_plugins import keep_finalizers, with_finalizer
 from moorage.apiserver.admission.custom_strategy import custom_faults, is_custom_changed, keep_all_but_status, prepare_custom
-from moorage.apiserver.admission.defaulting import set_defaults
+from moorage.apiserver.admission.defaulting import drop_disabled_fields, drop_disabled_status_fields, set_defaults
 from moorage.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.apiserver.admission.device_validation import selector_faults
-from moorage.apiserver.admission.event_validation import new_event_faults
-from moorage.apiserver.admission.gated_fields import drop_disabled_fields, drop_disabled_status_fields
-from moorage.apiserver.admission.namespace_lifecycle import keep_finalizers, with_finalizer
+from moorage.apiserver.admission.plain_kind_validation import new_event_faults
 from moorage.apiserver.admission.status_validation import status_faults
 from moorage.apiserver.admission.update_validation import change_faults, ephemeral_faults, resize_faults
 from moorage.apiserver.admission.validation import metadata_faults, new_cron_job_faults, new_pod_faults, unread_field_faults

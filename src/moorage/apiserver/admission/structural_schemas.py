@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from moorage.api.validation.faults import forbidden, invalid, required, unsupported
-from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.apiserver.vocabulary.served_kinds import Schema
 from moorage.cel.regex import RegexError, compile_regex
 from moorage.errors import Fault
 

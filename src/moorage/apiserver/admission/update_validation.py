@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorage.api.quantity import parse
 from moorage.apiserver.admission.definition_validation import definition_faults
-from moorage.apiserver.admission.event_validation import event_change_faults
+from moorage.apiserver.admission.plain_kind_validation import event_change_faults
 from moorage.apiserver.admission.validation import SCHEDULE_ZONE
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document

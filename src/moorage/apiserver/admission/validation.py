@@ -18,16 +18,21 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
 from moorage.api.validation.faults import in_range, too_long
-from moorage.apiserver.admission.container_validation import config_key_faults, container_faults, variable_name_faults
+from moorage.apiserver.admission.container_validation import (
+    config_key_faults,
+    container_faults,
+    probe_faults,
+    source_faults,
+    variable_name_faults,
+)
 from moorage.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
-from moorage.apiserver.admission.event_validation import event_faults
 from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
-from moorage.apiserver.admission.ingress_validation import ingress_faults
-from moorage.apiserver.admission.job_validation import cron_job_limit_faults, job_faults
-from moorage.apiserver.admission.limit_range_validation import limit_faults
 from moorage.apiserver.admission.plain_kind_validation import (
     controller_faults,
     endpoints_faults,
+    event_faults,
+    ingress_faults,
+    limit_faults,
     node_faults,
     revision_faults,
     runtime_class_faults,
@@ -35,18 +40,17 @@ from moorage.apiserver.admission.plain_kind_validation import (
     stateful_set_faults,
 )
 from moorage.apiserver.admission.pod_setting_validation import pod_annotation_faults, pod_setting_faults
-from moorage.apiserver.admission.probe_validation import probe_faults, source_faults
-from moorage.apiserver.admission.rollout_validation import rollout_faults
-from moorage.apiserver.admission.service_validation import service_faults
-from moorage.apiserver.admission.storage_kind_validation import (
+from moorage.apiserver.admission.services import service_faults
+from moorage.apiserver.admission.storage_validation import (
     attachment_faults,
     claim_faults,
     csi_node_faults,
     driver_faults,
     storage_class_faults,
     volume_faults,
+    volume_source_faults,
 )
-from moorage.apiserver.admission.volume_validation import volume_source_faults
+from moorage.apiserver.admission.workload_validation import cron_job_limit_faults, job_faults, rollout_faults
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.apiserver.fields.fieldsets import FieldSet, shown
-from moorage.apiserver.schema.field_types import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, is_leaf
-from moorage.apiserver.vocabulary.go_messages import go_quoted, go_value, go_word
+from moorage.apiserver.schema.schemas import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, is_leaf
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.statuses import go_quoted, go_value, go_word
 
 __all__ = ["Differences", "compare", "field_set", "merge", "named_members", "remove", "type_faults"]
 

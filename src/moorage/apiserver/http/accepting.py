@@ -15,7 +15,8 @@ import resource
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,19 +25,65 @@ from typing import Any, Final
 from aiohttp import web
 
 from moorage.apiserver.http.connections import Connection
-from moorage.apiserver.http.tally import Tally
 
 __all__ = [
-    "BACKLOG",
-    "MAX_RESERVE",
-    "MAX_WITHOUT_REQUEST",
-    "MIN_RESERVE",
-    "MIN_UNUSED_S",
-    "TLS_BUFFER",
-    "AcceptLimits",
-    "ConnectionAcceptor",
-    "connections_for",
-]
+    "BACKLOG", "MAX_RESERVE", "MAX_WITHOUT_REQUEST", "MIN_RESERVE", "MIN_UNUSED_S", "TLS_BUFFER", "AcceptLimits",
+    "ConnectionAcceptor", "Tally", "connections_for",
+]  # fmt: skip
+
+
+# -- tally -------------------------------------------------------------------------------------------------------------
+# Count recurring errors, and log them in at most one line a minute.
+
+#: Minimum number of seconds between two log lines.
+EVERY_S: Final = 60.0
+
+
+class Tally:
+    """Log the first error at once; count later ones and log their number when the interval is over.
+
+    ``say`` writes a line, which starts with ``subject``.
+    """
+
+    def __init__(self, subject: str, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
+        self._subject = subject
+        self._say = say
+        self._every_s = every_s
+        self._counts: Counter[str] = Counter()
+        self._details: dict[str, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, what: str, detail: str = "") -> None:
+        """Count an error. The line shows the latest ``detail`` of each kind."""
+        self._counts[what] += 1
+        self._details[what] = detail
+        if self._timer is None:
+            self._flush()
+
+    def close(self) -> None:
+        """Stop logging."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._counts.clear()
+
+    def _flush(self) -> None:
+        self._timer = None
+        if not self._counts:
+            return
+        parts = [_times(what, count, self._details[what]) for what, count in self._counts.items()]
+        self._counts.clear()
+        self._details.clear()
+        self._timer = asyncio.get_running_loop().call_later(self._every_s, self._flush)
+        self._say(f"{self._subject}: {'; '.join(parts)}")
+
+
+def _times(what: str, count: int, detail: str) -> str:
+    often = "once" if count == 1 else f"{count} times"
+    return f"{what} {often} ({'' if count == 1 else 'last: '}{detail})" if detail else f"{what} {often}"
+
+
+# -- accepting ---------------------------------------------------------------------------------------------------------
 
 #: Length of the kernel's queue of pending connections.
 BACKLOG: Final = 1024

@@ -17,8 +17,8 @@ from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
+from moorage.apiserver.vocabulary.http_messages import User
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.users import User
 
 __all__ = [
     "HEADERS",

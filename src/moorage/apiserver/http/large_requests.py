@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.http.requests import check_may_create, serve
 from moorage.apiserver.http.responses import OutgoingResponse, encode_response
 from moorage.apiserver.schema.representations import Accepted, accepted
@@ -17,8 +17,7 @@ from moorage.apiserver.schema.value_limits import count_marks
 from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.detached_store import DetachedStore, StaleReadError
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target
 from moorage.apiserver.vocabulary.served_kinds import MEASURED
 from moorage.apiserver.vocabulary.statuses import ApiError, conflict, too_many
 

@@ -13,38 +13,28 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.access.access_reviews import answer
 from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.confirming import write_check
-from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac import Authorizer
 from moorage.apiserver.access.request_attributes import attributes_of
+from moorage.apiserver.access.write_rights import write_check
 from moorage.apiserver.http import write_requests
-from moorage.apiserver.http.list_options import check_list
-from moorage.apiserver.http.lists import metadata_list, object_list, table_list
-from moorage.apiserver.http.pod_connect import STREAMS, check_stream
-from moorage.apiserver.http.repeated_owners import drop_repeated_owners
+from moorage.apiserver.http.lists import check_list, metadata_list, object_list, table_list
 from moorage.apiserver.http.scale_requests import answer_scale
+from moorage.apiserver.http.write_requests import drop_repeated_owners
 from moorage.apiserver.schema.representations import META as _META
 from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
-from moorage.apiserver.schema.request_bodies import (
-    APPLY,
-    OBJECT_TYPES,
-    BodyForm,
-    check_namespace,
-    normalized_body,
-    read_body,
-)
+from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, BodyForm, check_namespace, normalized_body, read_body
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.list_selection import Selection, selection
-from moorage.apiserver.storage.pod_subresources import bind, evict
 from moorage.apiserver.storage.store import DeleteOptions, ListPage, Store, timestamp
+from moorage.apiserver.storage.subresources import bind, evict
 from moorage.apiserver.tables.tables import included, table
 from moorage.apiserver.tables.usage_metrics import measure, measure_all
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
-from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
-from moorage.apiserver.vocabulary.resource_versions import parse_version_of_one
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response, ReviewTarget, Target
+from moorage.apiserver.vocabulary.records import Document, Record, parse_version_of_one
 from moorage.apiserver.vocabulary.served_kinds import MEASURED, Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
@@ -57,6 +47,63 @@ from moorage.apiserver.vocabulary.statuses import (
 )
 
 __all__ = ["HTTPRequest", "Response", "check_may_create", "deprecation_warning", "selection_of", "serve"]
+
+
+# -- pod connect -------------------------------------------------------------------------------------------------------
+# Connections to containers: logs, exec, attach and port forwarding. No containers run here.
+#
+# The server performs kube-apiserver's checks first: the pod and the container must exist, and the pod must have a node. Then
+# it returns 501 with the reason, rather than an empty log that could be mistaken for a real one.
+#
+# Source  kubernetes, pkg/registry/core/pod/strategy.go: LogLocation, ExecLocation, streamLocation; pkg/kubelet/kubelet_pods.go
+
+#: Streaming subresources, with the reason why they are not available.
+STREAMS: Final = {
+    "attach": "there is nothing to attach to",
+    "exec": "no program can be run in it",
+    "log": "it has no log",
+    "portforward": "it listens on no port",
+}
+_CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def check_stream(pod: Document, subresource: str, container: str) -> None:
+    """Check a streaming request. Returns only for the log of a pod without a node, which is empty.
+
+    Raises  ApiError 400 for an unknown container or for a pod that no cluster could serve; 501 where a cluster with
+            containers could
+    """
+    name = pod["metadata"]["name"]
+    if subresource != "portforward":
+        container = _container(pod, name, container)
+    if not pod["spec"].get("nodeName"):
+        if subresource == "log":
+            return
+        raise bad_request(f"pod {name} does not have a host assigned")
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    if subresource == "exec" and phase in ENDED_PHASES:
+        raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
+    if subresource == "log" and phase == "Pending":
+        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+    subject = f'container "{container}" of pod "{name}"' if container else f'pod "{name}"'
+    raise ApiError(501, "", f"{subject} is only pretended to run in this cluster: {STREAMS[subresource]}")
+
+
+def _container(pod: Document, name: str, container: str) -> str:
+    """Return the requested container, or the only one."""
+    names = [[str(one.get("name")) for one in pod["spec"].get(part) or ()] for part in _CONTAINER_FIELDS]
+    if container:
+        if not any(container in some for some in names):
+            raise bad_request(f"container {container} is not valid for pod {name}")
+        return container
+    containers, inits, _ = names
+    if len(containers) == 1:
+        return containers[0]
+    text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
+    raise bad_request(f"{text} or one of the init containers: [{' '.join(inits)}]" if inits else text)
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:

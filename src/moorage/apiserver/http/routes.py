@@ -11,7 +11,7 @@ from typing import Final
 
 from moorage.apiserver.schema.discovery import SUBRESOURCES
 from moorage.apiserver.schema.request_bodies import PATCH_TYPES
-from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
+from moorage.apiserver.vocabulary.http_messages import ReviewTarget, Target
 from moorage.apiserver.vocabulary.statuses import not_allowed, not_supported, unsupported_media, unsupported_patch
 
 __all__ = ["check_route"]

@@ -27,12 +27,11 @@ from moorage.apiserver.schema.request_bodies import (
     read_body,
 )
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.storage.scale import check_scale, read_scale, write_scale
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.storage.subresources import check_scale, read_scale, write_scale
 from moorage.apiserver.tables.tables import included, scale_table
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response, Target
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
 

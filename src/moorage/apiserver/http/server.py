@@ -9,27 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict, istr
 
 from moorage.api.durations import DurationError, parse_duration
-from moorage.apiserver.access.authentication import Authenticator, User, certificate_user
-from moorage.apiserver.access.impersonation import impersonated
-from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.access.authentication import Authenticator, certificate_user, impersonated
+from moorage.apiserver.access.rbac import Attributes, Authorizer
 from moorage.apiserver.access.request_attributes import attributes_at, attributes_of
-from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.apiserver.http.large_requests import carry_out, is_large
 from moorage.apiserver.http.limits import Seats, ServerLimits
-from moorage.apiserver.http.lines import Lines
-from moorage.apiserver.http.request_metrics import CONTENT_TYPE, RequestMetrics
-from moorage.apiserver.http.requests import HTTPRequest, check_may_create, deprecation_warning, serve
-from moorage.apiserver.http.responses import OutgoingResponse, encode_response, error_response
+from moorage.apiserver.http.lists import Lines
+from moorage.apiserver.http.requests import check_may_create, deprecation_warning, serve
+from moorage.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.sending import (
     LONG_RESPONSE,
@@ -46,23 +43,102 @@ from moorage.apiserver.http.sending import (
 )
 from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.watch_stream import Stream, is_watch, open_stream
-from moorage.apiserver.http.web_site import WebSite
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.representations import check_types
 from moorage.apiserver.schema.request_bodies import MAX_BODY
 from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target, find_target
-from moorage.apiserver.vocabulary.statuses import (
-    ApiError,
-    bad_request,
-    internal,
-    no_such_page,
-    not_allowed,
-    too_large,
-)
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target, User, find_target
+from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large
 
-__all__ = ["Front"]
+__all__ = ["Front", "Perform", "WebSite"]
+
+
+# -- request metrics ---------------------------------------------------------------------------------------------------
+# The server's metrics in Prometheus text format, with kube-apiserver's names and labels.
+#
+# Source  apiserver, pkg/endpoints/metrics/metrics.go
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+Sample = tuple[tuple[tuple[str, str], ...], int]
+
+
+class RequestMetrics:
+    """Counts requests. Labels come from the served kinds and never from clients, so their number is bounded."""
+
+    _VERBS: Final = frozenset(["CREATE", "DELETE", "DELETECOLLECTION", "GET", "LIST", "PATCH", "UPDATE", "WATCH"])
+
+    def __init__(self) -> None:
+        self._answers: Counter[tuple[str, str, str, str]] = Counter()
+        self._others: Counter[str] = Counter()
+
+    def count(self, verb: str, group: str, resource: str, code: int) -> None:
+        """Count an answered request."""
+        verb = verb if verb in self._VERBS else "OTHER"
+        self._answers[verb, group, resource, str(code)] += 1
+
+    def count_other(self, code: int) -> None:
+        """Count a request without a resource, or one rejected before its resource was known."""
+        self._others[str(code)] += 1
+
+    def text(self, store: Store, seats: Seats) -> str:
+        """Return the current metrics."""
+        labels = ("verb", "group", "resource", "code")
+        answers = [(tuple(zip(labels, key, strict=True)), count) for key, count in sorted(self._answers.items())]
+        refused = [((("code", code),), count) for code, count in sorted(self._others.items())]
+        inflight = [((("request_kind", "mutating"),), seats.mutating), ((("request_kind", "readOnly"),), seats.reading)]
+        objects = [
+            ((("resource", kind.qualified),), store.count(kind)) for kind in store.kinds.served if kind.stored_as is None
+        ]
+        lines = [
+            *_metric("apiserver_request_total", "counter", "Requests answered, by what they asked and how it went.", answers),
+            *_metric("moorage_apiserver_other_requests_total", "counter", "Requests about no resource, by code.", refused),
+            *_metric("apiserver_current_inflight_requests", "gauge", "Requests being served.", inflight),
+            *_metric("apiserver_longrunning_requests", "gauge", "Watches.", [((("verb", "WATCH"),), seats.watches)]),
+            *_metric("apiserver_storage_objects", "gauge", "Objects stored, by resource.", objects),
+            *_metric("moorage_apiserver_resource_version", "gauge", "The version of the last change.", [((), store.version)]),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _metric(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in samples:
+        shown = ",".join(f'{key}="{text}"' for key, text in labels)
+        yield f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
+
+
+# -- web site ----------------------------------------------------------------------------------------------------------
+# The interface for pages beside the API, such as a web interface, on the same port and with the same credentials.
+
+#: Answers a request to the API that a page makes in a user's name: the JSON of the response. Raises ApiError.
+Perform = Callable[[HTTPRequest], Awaitable[bytes]]
+
+
+class WebSite(Protocol):
+    """Answers the requests to its paths. The server checks Host and Origin first."""
+
+    def connect(self, perform: Perform) -> None:
+        """Store ``perform``, which makes requests to the API. The server calls this once, before the first request."""
+
+    def serves(self, path: str) -> bool:
+        """Return True for a path of the site."""
+
+    def session_user(self, request: web.BaseRequest) -> User | None:
+        """Return the user of the session that a request belongs to."""
+
+    async def answer(self, request: web.BaseRequest, user: User | None, seats: Seats) -> web.StreamResponse:
+        """Return the response to a request; ``user`` is None without a valid credential.
+
+        Raises  ApiError
+        """
+
+    def end(self) -> None:
+        """End all streams, because the server stops."""
+
+
+# -- server ------------------------------------------------------------------------------------------------------------
 
 MAX_PARAMETERS: Final = 1000
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from moorage.apiserver.schema import discovery, openapi
+from moorage.apiserver.schema.openapi import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
 from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
-from moorage.apiserver.schema.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kind_tables import UNGATED_KINDS, KindTable
+from moorage.apiserver.vocabulary.served_kinds import UNGATED_KINDS, KindTable
 from moorage.apiserver.vocabulary.statuses import PlainError, no_such_page, not_acceptable, not_allowed, not_found_path
 
 __all__ = ["HEALTH", "ServerDocument", "check_method", "document", "health", "is_document", "is_health"]

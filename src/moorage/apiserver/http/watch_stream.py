@@ -16,16 +16,15 @@ from typing import Final
 
 import msgspec
 
-from moorage.apiserver.http.lines import Lines, event_line
-from moorage.apiserver.http.list_options import check_list, requests_initial_list, starts_with_list
+from moorage.apiserver.http.lists import Lines, check_list, event_line, requests_initial_list, starts_with_list
 from moorage.apiserver.http.requests import HTTPRequest, selection_of
 from moorage.apiserver.http.sending import LONG_RESPONSE, PIECE, LargeParts, Part
 from moorage.apiserver.schema.representations import JSON, META, accepted
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watches import Watch, WatchedObject
 from moorage.apiserver.tables.tables import included, table
+from moorage.apiserver.vocabulary.http_messages import ReviewTarget, Target
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
 from moorage.apiserver.vocabulary.statuses import ApiError, not_allowed
 
 __all__ = ["Stream", "is_watch", "open_stream"]

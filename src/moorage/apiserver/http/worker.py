@@ -8,11 +8,12 @@ as it would stop both threads.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
@@ -22,7 +23,8 @@ from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.vocabulary.statuses import ApiError, too_many
 
-__all__ = ["Worker"]
+__all__ = ["DeferredWork", "Worker"]
+
 
 T = TypeVar("T")
 #: Thread switch interval while a job runs, in seconds.
@@ -146,3 +148,40 @@ def _outcome(job: _Job[Any]) -> tuple[Any, BaseException | None]:
                 traceback.clear_frames(held.__traceback__)
                 held = held.__context__
             return None, error
+
+
+# -- deferred work -----------------------------------------------------------------------------------------------------
+# Follow-up work of changes that would block the event loop: the worker does it as soon as it is free.
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeferredWork:
+    """A queue of work for the worker. Work added under a key replaces work that waits under the same key."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._waiting: dict[Hashable, Callable[[AskOwner], None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, key: Hashable, work: Callable[[AskOwner], None]) -> None:
+        self._waiting[key] = work
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._waiting:
+            key = next(iter(self._waiting))
+            work = self._waiting.pop(key)
+            try:
+                await self._worker.run("", work)
+            except ApiError as error:
+                _LOG.warning("deferred work on %s: %s", key, error)
+            except Exception:  # a bug with one object must not stop the work on others
+                _LOG.exception("deferred work on %s", key)
+
+    async def close(self) -> None:
+        """Cancel the running work and drop the waiting work."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -13,14 +13,12 @@ import msgspec
 
 from moorage.api.validation.quotas import quota_warnings
 from moorage.apiserver.admission.definition_validation import definition_warnings
-from moorage.apiserver.admission.service_warnings import service_warnings
+from moorage.apiserver.admission.services import service_warnings
 from moorage.apiserver.admission.update_validation import needs_version, unversioned
 from moorage.apiserver.fields import managed_fields
 from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
-from moorage.apiserver.fields.patches import json_patch, merge_patch
-from moorage.apiserver.fields.strategic_merge import strategic_merge
-from moorage.apiserver.http.repeated_owners import drop_repeated_owners
+from moorage.apiserver.fields.patches import json_patch, merge_patch, strategic_merge
 from moorage.apiserver.schema.normalization import FieldTypeError
 from moorage.apiserver.schema.request_bodies import (
     APPLY,
@@ -40,24 +38,55 @@ from moorage.apiserver.schema.request_bodies import (
 )
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.store import Store, timestamp
-from moorage.apiserver.vocabulary.go_messages import go_value, go_word
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.apiserver.vocabulary.records import Confirm, Document, Record
-from moorage.apiserver.vocabulary.request_targets import Target
-from moorage.apiserver.vocabulary.resource_versions import check_sent_version
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target
+from moorage.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
     bounded,
     conflict,
+    go_value,
+    go_word,
     invalid,
     not_found,
     unknown,
 )
 from moorage.errors import Fault
 
-__all__ = ["WriteResult", "check_options", "configuration", "create", "manager", "patch", "patched", "replace", "with_warnings"]
+__all__ = [
+    "WriteResult", "check_options", "configuration", "create", "drop_repeated_owners", "manager", "patch",
+    "patched", "replace", "with_warnings",
+]  # fmt: skip
+
+
+# -- repeated owners ---------------------------------------------------------------------------------------------------
+# Drop repeated owner references of written objects, with a warning.
+#
+# Source  apiserver, pkg/endpoints/handlers/rest.go, dedupOwnerReferences
+
+
+def drop_repeated_owners(document: Document, *, is_patch: bool = False) -> tuple[str, ...]:
+    """Drop the owner references that occur again, in place. Return the warning about them."""
+    kept: dict[bytes, Any] = {}
+    repeated = []
+    for owner in document["metadata"].get("ownerReferences") or ():
+        key = msgspec.json.encode(owner, order="deterministic")
+        if key in kept:
+            repeated.append(str(owner.get("uid") or ""))
+        kept.setdefault(key, owner)
+    if not repeated:
+        return ()
+    document["metadata"]["ownerReferences"] = [*kept.values()]
+    when = " after mutating admission happens" if is_patch else ""
+    why = (
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
+        f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
+    )
+    return (why,)
+
+
+# -- write requests ----------------------------------------------------------------------------------------------------
 
 
 class WriteResult(NamedTuple):

@@ -11,9 +11,15 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.custom_versions import version_priority
-from moorage.apiserver.vocabulary.kind_tables import UNGATED_KINDS, KindTable
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import (
+    MEASURED,
+    REVIEWS,
+    UNGATED_KINDS,
+    KindTable,
+    Review,
+    ServedKind,
+    version_priority,
+)
 
 __all__ = [
     "AGGREGATED",

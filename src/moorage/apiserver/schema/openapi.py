@@ -9,23 +9,133 @@ Source  kube-openapi, pkg/builder3 and pkg/handler3, for the form; kubectl, pkg/
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from importlib import resources
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from moorage.apiserver.schema.custom_openapi import custom_definition, model_name
 from moorage.apiserver.schema.discovery import VERSION
-from moorage.apiserver.schema.field_descriptions import describe
+from moorage.apiserver.schema.protobuf import delimited as _message
+from moorage.apiserver.schema.protobuf import text as _text
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
-from moorage.apiserver.vocabulary.kind_tables import UNGATED_KINDS, KindTable
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, enabled_kinds
+from moorage.apiserver.vocabulary.served_kinds import (
+    MEASURED,
+    REVIEWS,
+    UNGATED_KINDS,
+    KindTable,
+    Review,
+    Schema,
+    ServedKind,
+    enabled_kinds,
+)
 
-__all__ = ["document_of", "index", "swagger"]
+__all__ = [
+    "SWAGGER_PROTOBUF", "SWAGGER_SENT", "describe", "descriptions", "document_of", "index", "swagger",
+    "swagger_protobuf",
+]  # fmt: skip
+
+
+# -- field descriptions ------------------------------------------------------------------------------------------------
+# Descriptions of fields for ``kubectl explain``: of fields that scheduling reads, and of the best known others.
+#
+# The texts are our own, in ``field_descriptions.json``, by struct and field; the empty field name describes the struct.
+# ``*Condition`` matches all structs with that suffix, and ``*`` all structs, where there is no specific entry.
+
+
+@cache
+def descriptions() -> Mapping[str, Mapping[str, str]]:
+    """Return all descriptions, by struct and field."""
+    text = resources.files("moorage.apiserver.schema").joinpath("field_descriptions.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, str]] = json.loads(text)
+    return found
+
+
+def describe(struct: str, field: str = "") -> str:
+    """Return the description of a struct such as ``core.PodSpec`` or of one of its fields; "" if there is none."""
+    table = descriptions()
+    places = (struct, "*Condition" if struct.endswith("Condition") else "", "*")
+    return next((table[place][field] for place in places if field in table.get(place, {})), "")
+
+
+# -- custom openapi ----------------------------------------------------------------------------------------------------
+# The OpenAPI schema of a custom kind, as clients read it to explain fields and to validate manifests.
+#
+# Version 3 shows the schema of the definition. Version 2 cannot express all of it: junctors, nullable fields and objects with
+# unknown fields become less precise, so that a client accepts whatever the server accepts.
+#
+# Source  apiextensions-apiserver, pkg/controller/openapi/builder/builder.go and pkg/controller/openapi/v2/conversion.go
 
 _Json = dict[str, Any]
+_JUNCTORS: Final = ("allOf", "anyOf", "not", "oneOf")
+_PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
+
+
+def model_name(kind: ServedKind) -> str:
+    """Return the name of a custom kind's definition: ``com.example.v1.Widget``."""
+    return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+
+
+def custom_definition(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
+    """Return the definition of a custom kind's schema. ``metadata`` is the reference to ObjectMeta."""
+    if is_v2 and schema.get(_PRESERVES):
+        return {"type": "object"}  # clients would reject properties that are not listed
+    shown = _v2(schema) if is_v2 else dict(schema)
+    shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
+    return _with_embedded(shown, metadata, is_v2=is_v2)
+
+
+def _head(metadata: _Json) -> _Json:
+    return {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata}
+
+
+def _with_embedded(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
+    """Return a schema whose embedded resources have the fields of every object."""
+    shown = dict(schema)
+    if "properties" in shown:
+        shown["properties"] = {
+            name: _with_embedded(inner, metadata, is_v2=is_v2) if "$ref" not in inner and "allOf" not in inner else inner
+            for name, inner in shown["properties"].items()
+        }
+    for name in ("additionalProperties", "items"):
+        if isinstance(shown.get(name), dict):
+            shown[name] = _with_embedded(shown[name], metadata, is_v2=is_v2)
+    if shown.get("x-kubernetes-embedded-resource") and not (is_v2 and shown.get(_PRESERVES)):
+        shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
+        required = shown.get("required", [])
+        shown["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]
+    return shown
+
+
+def _v2(schema: Schema) -> _Json:
+    """Return a schema in the terms of OpenAPI version 2."""
+    shown = {name: value for name, value in schema.items() if name not in _JUNCTORS}
+    preserves = bool(shown.get(_PRESERVES))
+    is_nullable = shown.pop("nullable", False)
+    if is_nullable or preserves:
+        shown.pop("items", None)
+        shown.pop("properties", None)
+    kind = shown.get("type")
+    if is_nullable or (kind == "array" and "items" not in shown) or (preserves and kind == "object"):
+        shown.pop("type", None)
+    properties = shown.get("properties", {})
+    required = [name for name in shown.pop("required", []) if not properties.get(name, {}).get("nullable")]
+    additional = shown.get("additionalProperties")
+    if required and not (isinstance(additional, dict) and additional.get("nullable")):
+        shown["required"] = required
+    if properties:
+        shown["properties"] = {name: _v2(inner) for name, inner in properties.items()}
+    for name in ("additionalProperties", "items"):
+        if isinstance(shown.get(name), dict):
+            shown[name] = _v2(shown[name])
+    return shown
+
+
+# -- openapi -----------------------------------------------------------------------------------------------------------
+
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_TEXT: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -301,3 +411,89 @@ def _info() -> _Json:
 
 def _sorted(definitions: Mapping[str, _Json]) -> Iterator[tuple[str, _Json]]:
     return ((name, definitions[name]) for name in sorted(definitions))
+
+
+# -- swagger proto -----------------------------------------------------------------------------------------------------
+# The OpenAPI version 2 document in protobuf, which kubectl before 1.29 requires.
+#
+# The messages are those of gnostic's ``openapi.v2``. Properties without a field there are embedded as YAML, for which JSON is
+# valid. Only what ``openapi.swagger`` generates is supported.
+#
+# Source  gnostic-models, openapiv2/OpenAPIv2.proto
+
+#: The media type that clients request, and the one in responses; the first is not a valid media type.
+SWAGGER_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+SWAGGER_SENT: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+_METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
+
+
+def swagger_protobuf(document: Mapping[str, Any]) -> bytes:
+    """Return an OpenAPI version 2 document as protobuf."""
+    info = _join(_text(1, document["info"]["title"]), _text(2, document["info"]["version"]))
+    paths = (_message(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
+    definitions = (_message(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
+    return _join(_text(1, document["swagger"]), _message(2, info), _message(8, _join(*paths)), _message(9, _join(*definitions)))
+
+
+def _join(*parts: bytes) -> bytes:
+    return b"".join(parts)
+
+
+def _named(name: str, body: bytes) -> bytes:
+    return _text(1, name) + _message(2, body)
+
+
+def _any(value: Any) -> bytes:
+    return _message(2, msgspec.json.encode(value))
+
+
+def _extensions(field: int, described: Mapping[str, Any]) -> Iterable[bytes]:
+    return (_message(field, _named(name, _any(value))) for name, value in described.items() if name.startswith("x-"))
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+def _path_item(item: Mapping[str, Any]) -> bytes:
+    return _join(*(_message(_METHODS[method], _encoded_operation(operation)) for method, operation in item.items()))
+
+
+def _encoded_operation(operation: Mapping[str, Any]) -> bytes:
+    answers = (
+        _message(1, _named(code, _message(1, _text(1, answer["description"]))))
+        for code, answer in operation["responses"].items()
+    )
+    return _join(
+        _text(5, operation["operationId"]),
+        *(_message(8, _parameter(parameter)) for parameter in operation.get("parameters", ())),
+        _message(9, _join(*answers)),
+        *_extensions(13, operation),
+    )
+
+
+def _parameter(parameter: Mapping[str, Any]) -> bytes:
+    """Return a query parameter, wrapped in the messages of its alternatives."""
+    query = _join(_text(2, "query"), _text(4, parameter["name"]), _text(6, parameter["type"]))
+    return _message(1, _message(2, _message(3, query)))
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+def _schema(schema: Mapping[str, Any]) -> bytes:
+    parts = [_text(field, schema[name]) for name, field in (("$ref", 1), ("format", 2), ("description", 4)) if name in schema]
+    if "default" in schema:
+        parts.append(_message(5, _any(schema["default"])))
+    parts += [_text(19, name) for name in schema.get("required", ())]
+    if "additionalProperties" in schema:
+        parts.append(_message(21, _message(1, _schema(schema["additionalProperties"]))))
+    if "type" in schema:
+        parts.append(_message(22, _text(1, schema["type"])))
+    if "items" in schema:
+        parts.append(_message(23, _message(1, _schema(schema["items"]))))
+    parts += [_message(24, _schema(one)) for one in schema.get("allOf", ())]
+    if "properties" in schema:
+        named = (_message(1, _named(name, _schema(inner))) for name, inner in schema["properties"].items())
+        parts.append(_message(25, _join(*named)))
+    return _join(*parts, *_extensions(31, schema))

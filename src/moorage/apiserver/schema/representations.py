@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.schema.protobuf_encoding import write_list, write_protobuf
+from moorage.apiserver.schema.protobuf import PROTOBUF, write_list, write_protobuf
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import not_acceptable, not_acceptable_at_all
 

@@ -15,14 +15,23 @@ from typing import Any, Final, Protocol
 
 from moorage.apiserver.admission.definition_validation import approval_of
 from moorage.apiserver.fields.managed_fields import FieldManager, track
-from moorage.apiserver.schema.custom_kinds import CLEANUP, condition_of, custom_kinds, is_established, served_state
+from moorage.apiserver.schema.custom_kinds import (
+    CLEANUP,
+    apply_defaults,
+    condition_of,
+    custom_kinds,
+    drop_unknown_fields,
+    is_established,
+    served_state,
+)
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.deferral import AskOwner, Defer
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
-__all__ = ["DEFINITIONS", "Definitions", "mark_for_cleanup"]
+__all__ = ["DEFINITIONS", "Definitions", "convert_record", "mark_for_cleanup", "reread_record"]
+
 
 DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: The manager of the status of definitions.
@@ -273,3 +282,46 @@ def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[s
             resources |= {kind.resource, kind.singular, *kind.short_names}
             kinds |= {kind.kind, kind.list_kind}
     return resources - {""}, kinds - {""}
+
+
+# -- custom records ----------------------------------------------------------------------------------------------------
+# Objects of custom kinds in each of their versions.
+#
+# An object is stored once, in the storage version of its kind. With the conversion strategy None, all versions have the same
+# fields: only ``apiVersion`` changes, and fields that the other version does not have are dropped.
+#
+# Source  apiextensions-apiserver, pkg/apiserver/conversion/nop_converter.go; customresource_handler.go
+
+
+def convert_record(kind: ServedKind, source: ServedKind, record: Record) -> Record:
+    """Return an object of the kind ``source`` in another version of that kind."""
+    if kind.custom is None or source.custom is None or kind is source:
+        return record
+    body = _with_version(record.body, kind, source) if kind.custom.schema is source.custom.schema else None
+    if body is None:
+        document = record.document()
+        document["apiVersion"] = kind.api_version
+        drop_unknown_fields(kind.custom.schema, document)
+        return Record.of(kind, document, record.version)
+    if kind.fields == source.fields:
+        return Record(record.namespace, record.name, record.version, record.labels, record.fields, body)
+    return Record.read(kind, body, record.version)
+
+
+def _with_version(body: bytes, kind: ServedKind, source: ServedKind) -> bytes | None:
+    """Return the bytes of an object with another ``apiVersion``; None if it does not begin with its kind and version."""
+    start = f'{{"kind":"{source.kind}","apiVersion":"{source.api_version}",'.encode()
+    if not body.startswith(start):
+        return None
+    return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'.encode() + body[len(start) :]
+
+
+def reread_record(kind: ServedKind, record: Record) -> Record:
+    """Return a stored object as a changed definition reads it: in the storage version, with its fields and defaults."""
+    if kind.custom is None:
+        return record
+    document = record.document()
+    document["apiVersion"], document["kind"] = kind.api_version, kind.kind
+    drop_unknown_fields(kind.custom.schema, document)
+    apply_defaults(kind.custom.schema, document)
+    return Record.of(kind, document, record.version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from moorage.apiserver.admission.namespace_lifecycle import finalizers_of
+from moorage.apiserver.admission.admission_plugins import finalizers_of
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import conflict, invalid

@@ -17,10 +17,9 @@ import msgspec
 from moorage.apiserver.storage import quota_charges
 from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.deletion import NO_OPTIONS
-from moorage.apiserver.storage.kind_stores import between
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.store import DeleteOptions, DeletionResult, Store, check_size
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange, between
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 

@@ -20,7 +20,7 @@ from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.detached_store import retried
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError

@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
-from moorage.apiserver.storage import continue_tokens
-from moorage.apiserver.storage.custom_records import convert_record, reread_record
-from moorage.apiserver.storage.kind_stores import KindStore, between, matching
+import msgspec
+
+from moorage.apiserver.storage.definitions import convert_record, reread_record
 from moorage.apiserver.storage.list_selection import ALL, Selection
-from moorage.apiserver.storage.watches import Watch
-from moorage.apiserver.vocabulary.kind_tables import KindTable, built_in_kinds
-from moorage.apiserver.vocabulary.records import Record, key_of
-from moorage.apiserver.vocabulary.resource_versions import parse_version, parse_version_of_one
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.apiserver.vocabulary.statuses import bad_request, expired, not_found, not_found_path, timeout
+from moorage.apiserver.storage.watches import KindStore, Watch, between, matching
+from moorage.apiserver.vocabulary.records import Record, key_of, parse_version, parse_version_of_one
+from moorage.apiserver.vocabulary.served_kinds import KindTable, ServedKind, built_in_kinds
+from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, expired, not_found, not_found_path, timeout
 
 __all__ = ["ListPage", "ObjectReader"]
+
+
+# -- continue tokens ---------------------------------------------------------------------------------------------------
+# Continue tokens of lists: position and resource version of the next page, signed against forgery.
+#
+# Source  apiserver, pkg/storage/continue.go, for the messages; the token format is our own
+
+_MAX_TOKEN: Final = 4096
+
+
+class ListPosition(NamedTuple):
+    """The resource version that a list shows, and the key after which its next page starts."""
+
+    version: int
+    after: str
+
+
+class _Token(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    after: str
+    resource: str
+    namespace: str | None
+
+
+def write_token(key: bytes, kind: ServedKind, namespace: str | None, position: ListPosition) -> str:
+    """Return the token for the next page of a list of one kind, in one namespace or in all (None)."""
+    body = msgspec.json.encode(_Token(position.version, position.after, kind.qualified, namespace))
+    return base64.urlsafe_b64encode(_signature(key, body) + body).decode().rstrip("=")
+
+
+def read_token(key: bytes, kind: ServedKind, namespace: str | None, text: str) -> ListPosition:
+    """Return the position in a token.
+
+    Raises  ApiError 400 for a token that this server did not sign or that belongs to another list
+    """
+    invalid_token = bad_request("invalid continue token: continue key is not valid")
+    if len(text) > _MAX_TOKEN or not text.isascii():
+        raise invalid_token
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid_token from None
+    signature, body = raw[:16], raw[16:]
+    if not hmac.compare_digest(signature, _signature(key, body)):
+        raise invalid_token
+    token: Any = msgspec.json.decode(body, type=_Token)
+    if (token.resource, token.namespace) != (kind.qualified, namespace):
+        raise invalid_token
+    return ListPosition(token.version, token.after)
+
+
+def is_more(keys: list[str], namespace: str | None, after: str) -> bool:
+    """Return True if the namespace or kind has objects after a key, even if the selectors do not match them."""
+    following = bisect_right(keys, after)
+    return following < len(keys) and (namespace is None or keys[following].startswith(f"{namespace}/"))
+
+
+def too_old() -> ApiError:
+    """Return the 410 error for a token whose resource version is no longer in the watch cache."""
+    return expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter."
+    )
+
+
+def _signature(key: bytes, body: bytes) -> bytes:
+    return hmac.digest(key, body, "sha256")[:16]
+
+
+# -- object reader -----------------------------------------------------------------------------------------------------
 
 
 class ListPage(NamedTuple):
@@ -141,17 +213,15 @@ class ObjectReader:
         if token:
             if version not in {"", "0"}:
                 raise bad_request("specifying resource version is not allowed when using continue")
-            position = continue_tokens.read_token(self._signing_key, kind, selection.namespace, token)
+            position = read_token(self._signing_key, kind, selection.namespace, token)
         else:
-            position = continue_tokens.ListPosition(
-                self._resolve_version(version, match or ("Exact" if limit and version != "0" else "")), ""
-            )
+            position = ListPosition(self._resolve_version(version, match or ("Exact" if limit and version != "0" else "")), "")
         if position.version == self.version:
             records, keys = kind_store.records, kind_store.keys
         else:
             state = kind_store.history.state_at(position.version, kind_store.records)
             if state is None:
-                raise continue_tokens.too_old() if token else expired("The resourceVersion for the provided list is too old.")
+                raise too_old() if token else expired("The resourceVersion for the provided list is too old.")
             records, keys = state, sorted(state)
         return self._page_from(kind, selection, limit, position, records, keys)
 
@@ -160,7 +230,7 @@ class ObjectReader:
         kind: ServedKind,
         selection: Selection,
         limit: int,
-        position: continue_tokens.ListPosition,
+        position: ListPosition,
         records: Mapping[str, Record],
         keys: list[str],
     ) -> ListPage:
@@ -170,11 +240,9 @@ class ObjectReader:
             if len(found) == limit:
                 break
         after = found[-1].key if found else ""
-        if not limit or len(found) < limit or not continue_tokens.is_more(keys, selection.namespace, after):
+        if not limit or len(found) < limit or not is_more(keys, selection.namespace, after):
             return ListPage(found, position.version)
-        token = continue_tokens.write_token(
-            self._signing_key, kind, selection.namespace, continue_tokens.ListPosition(position.version, after)
-        )
+        token = write_token(self._signing_key, kind, selection.namespace, ListPosition(position.version, after))
         remaining = len(between(keys, selection.namespace, after)) if selection.is_everything else None
         return ListPage(found, position.version, token, remaining)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from moorage.apiserver.admission.quota_admission import charge_quotas
-from moorage.apiserver.admission.quota_types import Facts
+from moorage.apiserver.admission.quota_usage import Facts
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.vocabulary.records import Document, Record

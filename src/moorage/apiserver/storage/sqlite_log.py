@@ -23,11 +23,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from moorage.apiserver.storage.custom_records import reread_record
-from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
+from moorage.apiserver.storage.definitions import reread_record
+from moorage.apiserver.storage.watches import StoreChange
 from moorage.apiserver.vocabulary.records import Record
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.private_files import Warn, check_data, close_data

@@ -21,23 +21,21 @@ from typing import Any, Final, NamedTuple, Protocol
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.apiserver.admission.admission_plugins import (
+    SYSTEM_NAMESPACES,
     admit,
     admit_new,
     admit_resize,
     admit_with_controllers,
     check_change,
+    check_creatable,
+    check_deletable,
+    check_resize,
+    finalized,
+    finalizers_of,
     restore_admitted,
 )
 from moorage.apiserver.admission.device_validation import admin_access_faults
-from moorage.apiserver.admission.namespace_lifecycle import (
-    SYSTEM_NAMESPACES,
-    check_creatable,
-    check_deletable,
-    finalized,
-    finalizers_of,
-)
-from moorage.apiserver.admission.pod_resize import check_resize
-from moorage.apiserver.admission.service_addresses import allocate_addresses, drop_unused_fields, keep_addresses
+from moorage.apiserver.admission.services import allocate_addresses, drop_unused_fields, keep_addresses
 from moorage.apiserver.admission.strategy import (
     decode_document,
     prepare_adopted,
@@ -48,10 +46,10 @@ from moorage.apiserver.admission.strategy import (
 from moorage.apiserver.admission.update_validation import needs_version, unversioned
 from moorage.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.storage import quota_charges, watch_cache
-from moorage.apiserver.storage.custom_records import convert_record
+from moorage.apiserver.storage import quota_charges
+from moorage.apiserver.storage import watches as watch_cache
 from moorage.apiserver.storage.deferral import Defer
-from moorage.apiserver.storage.definitions import DEFINITIONS, Definitions, mark_for_cleanup
+from moorage.apiserver.storage.definitions import DEFINITIONS, Definitions, convert_record, mark_for_cleanup
 from moorage.apiserver.storage.deletion import (
     NO_OPTIONS,
     DeleteOptions,
@@ -61,12 +59,10 @@ from moorage.apiserver.storage.deletion import (
     is_removable,
     set_propagation_finalizers,
 )  # fmt: skip
-from moorage.apiserver.storage.kind_stores import KindStore
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.object_reader import ListPage, ObjectReader
-from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.vocabulary.records import Confirm, Document, Record
-from moorage.apiserver.vocabulary.resource_versions import check_sent_version, is_version
+from moorage.apiserver.storage.watches import KindStore, StoreChange
+from moorage.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version, is_version
 from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import (
     already_exists,

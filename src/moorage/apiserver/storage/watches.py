@@ -8,15 +8,176 @@ therefore holds at most one piece, however many objects there are and however sl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
 
-from moorage.apiserver.storage.kind_stores import KindStore, between
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Record
+from moorage.apiserver.vocabulary.statuses import expired
 
-__all__ = ["MAX_EXAMINED", "Watch", "WatchedObject"]
+__all__ = [
+    "CAPACITY", "MOST_BYTES", "ChangeFollower", "KindStore", "StoreChange", "Watch", "WatchCache", "WatchedObject",
+    "between", "matching",
+]  # fmt: skip
+
+
+# -- watch cache -------------------------------------------------------------------------------------------------------
+# The watch cache: recent changes to the objects of one kind, in order.
+#
+# It keeps a limited number and size of changes. ``floor`` is the newest version that it no longer holds; a watch that starts
+# before it gets 410. Watches read the cache at their own pace and buffer nothing, so a watch that is not read costs nothing.
+# A watch that falls behind the floor ends, like slow watches of kube-apiserver.
+
+#: Maximum number of cached changes per kind.
+CAPACITY: Final = 16_384
+#: Maximum total size in bytes of objects that only the cache holds, per kind.
+MOST_BYTES: Final = 64 << 20
+_VERSION: Final = attrgetter("version")
+
+
+class StoreChange(NamedTuple):
+    """A change of an object. For a deletion, ``after`` is the last state with the resource version of the deletion."""
+
+    version: int
+    before: Record | None
+    after: Record
+    gone: bool = False
+
+    @property
+    def size(self) -> int:
+        """The size in bytes of the objects that only this change keeps in memory."""
+        return (len(self.before.body) if self.before is not None else 0) + (len(self.after.body) if self.gone else 0)
+
+
+class ChangeFollower(Protocol):
+    """Receives changes until it is closed."""
+
+    closed: bool
+
+    def on_change(self, change: StoreChange) -> None: ...
+    def finish(self) -> None: ...
+
+
+class WatchCache:
+    """The recent changes of one kind, and their followers."""
+
+    def __init__(self, floor: int, capacity: int = CAPACITY, most_bytes: int = MOST_BYTES) -> None:
+        self.floor = floor
+        self.followers: list[ChangeFollower] = []
+        self._changes: list[StoreChange] = []
+        self._capacity = capacity
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def add(self, change: StoreChange) -> None:
+        """Add a change, and notify all followers."""
+        self._changes.append(change)
+        self._bytes += change.size
+        self._trim()
+        for follower in self.followers:
+            follower.on_change(change)
+        if any(follower.closed for follower in self.followers):
+            self.followers = [follower for follower in self.followers if not follower.closed]
+
+    def _trim(self) -> None:
+        dropped = max(len(self._changes) - self._capacity, 0)
+        self._bytes -= sum(change.size for change in self._changes[:dropped])
+        while self._bytes > self._most_bytes:
+            self._bytes -= self._changes[dropped].size
+            dropped += 1
+        if dropped:
+            self.floor = self._changes[dropped - 1].version
+            del self._changes[:dropped]
+
+    def check(self, version: int) -> None:
+        """Check that the changes after a version are cached.
+
+        Raises  ApiError 410
+        """
+        if version < self.floor:
+            raise expired(f"too old resource version: {version} ({self.floor})")
+
+    def since(self, version: int) -> Iterator[StoreChange]:
+        """Yield the changes after a cached version, oldest first."""
+        for i in range(bisect_right(self._changes, version, key=_VERSION), len(self._changes)):
+            yield self._changes[i]
+
+    def state_at(self, version: int, current: Mapping[str, Record]) -> dict[str, Record] | None:
+        """Return all objects as they were at a version, computed from the current ones; None if the version is no longer
+        cached.
+        """
+        if version < self.floor:
+            return None
+        state = dict(current)
+        for i in range(len(self._changes) - 1, bisect_right(self._changes, version, key=_VERSION) - 1, -1):
+            change = self._changes[i]
+            if change.before is None:
+                state.pop(change.after.key, None)
+            else:
+                state[change.before.key] = change.before
+        return state
+
+
+# -- kind stores -------------------------------------------------------------------------------------------------------
+# The objects of one kind, sorted by key, with their watch cache.
+
+
+class KindStore:
+    """The objects of one kind. ``keys`` are the sorted keys of ``records``; ``version`` is that of the last change."""
+
+    def __init__(self, capacity: int, floor: int = 0) -> None:
+        self.records: dict[str, Record] = {}
+        self.keys: list[str] = []
+        self.version = floor
+        self.history = WatchCache(floor, capacity)
+
+    def put(self, before: Record | None, after: Record) -> StoreChange:
+        """Store a new object or a new version of one, and return the change."""
+        if before is None:
+            insort(self.keys, after.key)
+        self.records[after.key] = after
+        self.version = after.version
+        return StoreChange(after.version, before, after)
+
+    def remove(self, before: Record, gone: Record) -> StoreChange:
+        """Remove an object, and return the change."""
+        del self.records[before.key]
+        del self.keys[bisect_left(self.keys, before.key)]
+        self.version = gone.version
+        return StoreChange(gone.version, before, gone, gone=True)
+
+    def end(self) -> None:
+        """End all watches after their pending events: the kind is no longer stored here."""
+        for follower in self.history.followers:
+            follower.finish()
+
+
+def between(keys: list[str], namespace: str | None, after: str) -> range:
+    """Return the indexes of the keys after ``after`` in a namespace, or in all (None)."""
+    start, end = (bisect_right(keys, after) if after else 0), len(keys)
+    if namespace is not None:
+        # "0" follows "/" in ASCII.
+        start = max(start, bisect_left(keys, f"{namespace}/"))
+        end = bisect_left(keys, f"{namespace}0")
+    return range(start, end)
+
+
+def matching(
+    records: Mapping[str, Record], keys: list[str], selection: Selection, after: str = "",
+    view: Callable[[Record], Record] | None = None,
+) -> Iterator[Record]:  # fmt: skip
+    """Yield the selected objects whose keys come after ``after``, in key order, each as ``view`` shows it."""
+    for i in between(keys, selection.namespace, after):
+        record = records[keys[i]]
+        if view is not None:
+            record = view(record)
+        if selection.matches(record):
+            yield record
+
+
+# -- watches -----------------------------------------------------------------------------------------------------------
 
 #: Maximum number of changes and objects examined for one piece, so that a watch that selects few of many does not
 #: block the server.

@@ -5,30 +5,86 @@ Source  kube-apiserver 1.36, discovery and pkg/registry/*/strategy.go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple
 
 from moorage.api import kinds
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.validation.rbac import check_path_segment
-from moorage.apiserver.vocabulary.custom_versions import CustomVersion
 
 __all__ = [
-    "ALL_GATES",
-    "KINDS",
-    "MEASURED",
-    "REVIEWS",
-    "VERBS",
-    "Review",
-    "ServedKind",
-    "enabled_kinds",
-    "find_kind",
-    "find_served",
-    "served",
+    "ALL_GATES", "ALL_KINDS", "KINDS", "MEASURED", "REVIEWS", "UNGATED_KINDS", "CustomVersion", "KindTable",
+    "PrinterColumn", "Review", "ScalePaths", "Schema", "ServedKind", "built_in_kinds", "enabled_kinds", "find_kind",
+    "served", "version_priority",
 ]  # fmt: skip
+
+
+# -- custom versions ---------------------------------------------------------------------------------------------------
+# The properties that only versions of custom kinds have: a schema, printer columns, replica paths and names.
+#
+# Source  apiextensions-apiserver, pkg/apis/apiextensions/v1/types.go
+
+#: A structural schema as a CustomResourceDefinition states it, whose fields have the types that the API demands.
+Schema = Mapping[str, Any]
+
+
+class PrinterColumn(NamedTuple):
+    """A column of ``kubectl get``. ``path`` is a JSONPath without braces, such as ``.spec.size``."""
+
+    name: str
+    type: str
+    path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class ScalePaths(NamedTuple):
+    """The paths of the replica counts and of the label selector, such as ``.spec.replicas``; ``selector`` may be empty."""
+
+    wanted: str
+    current: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class CustomVersion:
+    """A version of a custom kind. ``warning`` is sent with each response of a deprecated version.
+
+    ``is_terminating``: the definition is being deleted, so nothing can be created.
+    """
+
+    schema: Schema
+    singular: str
+    list_kind: str
+    categories: tuple[str, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
+    scale: ScalePaths | None = None
+    warning: str = ""
+    is_served: bool = True
+    is_terminating: bool = False
+
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES = {"": 2, "beta": 1, "alpha": 0}
+
+
+def version_priority(version: str) -> tuple[bool, int, int, int, str]:
+    """Return a sort key that puts preferred versions first: ``v2``, ``v1``, ``v1beta2``, ``v1alpha1``, then other names.
+
+    Source  apimachinery, pkg/version/helpers.go, CompareKubeAwareVersionStrings
+    """
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return True, 0, 0, 0, version
+    return False, -_STAGES[found[2] or ""], -int(found[1]), -int(found[3] or 0), ""
+
+
+# -- served kinds ------------------------------------------------------------------------------------------------------
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -349,3 +405,64 @@ def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
     if found is None:
         raise LookupError(resource)
     return found
+
+
+# -- kind tables -------------------------------------------------------------------------------------------------------
+# The table of the kinds that a server serves: the built-in ones and, while their definitions exist, custom ones.
+#
+# A table never changes. The server replaces it when a definition changes, so a table identifies a state of all kinds.
+
+_BUILT_IN_GROUPS: Final = frozenset(one.group for one in (*KINDS, *MEASURED)) | {one.group for one in REVIEWS}
+_BUILT_IN: Final = {kind.qualified: kind for kind in KINDS}
+
+
+class KindTable:
+    """The kinds of a server. ``gates`` are the enabled feature gates that enable built-in kinds; ``custom`` has one kind for
+    each version of each custom kind, whether it is served or only stored.
+    """
+
+    def __init__(self, gates: Iterable[str] = (), custom: Iterable[ServedKind] = ()) -> None:
+        self.gates: Final = frozenset(gates)
+        self.custom: Final = tuple(custom)
+        served = [kind for kind in self.custom if kind.custom is not None and kind.custom.is_served]
+        #: All kinds whose objects are served.
+        self.served: Final = (*enabled_kinds(self.gates), *served)
+        #: All kinds under which objects are stored, whether they are served or not.
+        self.stored: Final = (*KINDS, *(kind for kind in self.custom if kind.stored_as is None))
+        self._by_path = {(kind.group, kind.version, kind.resource): kind for kind in served}
+        self._by_name = {kind.qualified: kind for kind in self.stored if kind.custom is not None}
+        self._groups = {kind.group for kind in served}
+        self._types = {(kind.api_version, kind.kind) for kind in served}
+
+    def find(self, resource: str, group: str, version: str) -> ServedKind | None:
+        """Return the kind at a path, or None. It may be a built-in kind whose gate is off."""
+        return find_served(resource, group, version) or self._by_path.get((group, version, resource))
+
+    def find_stored(self, qualified: str) -> ServedKind | None:
+        """Return the kind under which objects of a resource such as ``widgets.example.com`` are stored."""
+        return _BUILT_IN.get(qualified) or self._by_name.get(qualified)
+
+    def has_group(self, group: str) -> bool:
+        return group in _BUILT_IN_GROUPS or group in self._groups
+
+    def has_type(self, api_version: str, kind: str) -> bool:
+        """Return True if objects of this type are served; gates of built-in kinds are not considered."""
+        return (api_version, kind) in _BUILT_IN_TYPES or (api_version, kind) in self._types
+
+    def find_type(self, api_version: str, kind: str) -> ServedKind | None:
+        """Return the served kind of an object's ``apiVersion`` and ``kind``, or None."""
+        return next((one for one in self.served if (one.api_version, one.kind) == (api_version, kind)), None)
+
+
+_BUILT_IN_TYPES: Final = frozenset((kind.api_version, kind.kind) for kind in KINDS)
+
+
+@cache
+def built_in_kinds(gates: frozenset[str]) -> KindTable:
+    """Return the table of a server without custom kinds. Servers with the same gates share it and documents cached for it."""
+    return KindTable(gates)
+
+
+#: Every built-in kind, and those that need no gate.
+ALL_KINDS: Final = built_in_kinds(ALL_GATES)
+UNGATED_KINDS: Final = built_in_kinds(frozenset())

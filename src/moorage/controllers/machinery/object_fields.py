@@ -6,9 +6,12 @@ Documents come from the store, which has validated and defaulted them.
 from __future__ import annotations
 
 import datetime
+import hashlib
+import math
+import uuid
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,14 +20,19 @@ from moorage.api.decode import decode
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.errors import InputError
 
 __all__ = [
-    "age_order", "annotations_of", "condition_of", "controller_of", "copied", "is_active", "is_ending", "is_ready", "key_of",
-    "labels_of", "name_of", "namespace_of", "phase_of", "ready_since", "reference_to", "revised", "seconds", "selector_of",
-    "spec_of", "stamp", "status_of", "uid_of", "with_condition",
+    "ATTRIBUTES_CLASSES", "CLAIMS", "CONFIG_MAPS", "CONTROLLERS", "CONTROLLER_REVISIONS", "CRON_JOBS", "CSI_NODES",
+    "DAEMON_SETS", "DEPLOYMENTS", "DISRUPTION_BUDGETS", "EVENTS", "JOBS", "LEASES", "NAMESPACES", "NODES", "PODS",
+    "POD_GROUPS", "REPLICA_SETS", "RESOURCE_CLAIMS", "RESOURCE_CLAIM_TEMPLATES", "SAFE_ALPHABET", "STATEFUL_SETS",
+    "STORAGE_CLASSES", "VOLUMES", "WORKLOADS", "Bounds", "age_order", "annotations_of", "bounds", "condition_of",
+    "controller_of", "copied", "generated_name", "is_active", "is_ending", "is_ready", "key_of", "labels_of",
+    "name_of", "namespace_of", "phase_of", "ready_since", "reference_to", "revised", "rounded", "scaled", "seconds",
+    "selector_of", "spec_of", "stable_suffix", "stable_uid", "stamp", "status_of", "uid_of", "with_condition",
 ]  # fmt: skip
+
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -198,3 +206,100 @@ def ready_since(pod: Document) -> float | None:
 def is_ready(pod: Document) -> bool:
     """Return True for a pod that is ready."""
     return ready_since(pod) is not None
+
+
+# -- generated names ---------------------------------------------------------------------------------------------------
+# Names and UIDs that a real cluster generates at random, derived from their inputs: equal inputs give equal names.
+#
+# Suffixes use the API server's alphabet without vowels and look-alike characters, so that they form no words.
+#
+# Source  apimachinery, pkg/util/rand/rand.go; apiserver, pkg/storage/names/generate.go
+
+SAFE_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+#: A generated name is truncated so that it fits into a label.
+_MAX_BASE: Final = 63 - _SUFFIX_LENGTH
+_SPACE: Final = uuid.UUID("5f1ff0f4-6b2c-5b57-9a3c-3a1d7c0c6a55")
+
+
+def stable_uid(kind: str, namespace: str, name: str) -> str:
+    """Return a UID for an object without one: always the same for the same kind, namespace and name."""
+    return str(uuid.uuid5(_SPACE, f"{kind}/{namespace}/{name}"))
+
+
+def stable_suffix(*parts: str, length: int = _SUFFIX_LENGTH) -> str:
+    """Return the suffix for ``parts``, instead of a random one."""
+    number = int.from_bytes(hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest(), "big")
+    drawn = []
+    for _ in range(length):
+        number, index = divmod(number, len(SAFE_ALPHABET))
+        drawn.append(SAFE_ALPHABET[index])
+    return "".join(drawn)
+
+
+def generated_name(base: str, *parts: str) -> str:
+    """Return a name for an object with ``generateName: base``; ``parts`` make it unique."""
+    return base[:_MAX_BASE] + stable_suffix(base, *parts)
+
+
+# -- proportions -------------------------------------------------------------------------------------------------------
+# Arithmetic of rollouts: counts given as a number or a percentage, and rounding.
+#
+# Source  apimachinery, pkg/util/intstr/intstr.go; kubernetes, pkg/controller/deployment/util/deployment_util.go
+
+
+def scaled(value: Any, total: int, *, up: bool) -> int:
+    """Return a count, or a percentage of ``total`` rounded up or down; 0 for an invalid value."""
+    if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
+        share = int(value[:-1]) * total / 100
+        return math.ceil(share) if up else math.floor(share)
+    return value if isinstance(value, int) else 0
+
+
+def rounded(value: float) -> int:
+    """Round to the nearest whole number, halves away from zero."""
+    return int(value - 0.5) if value < 0 else int(value + 0.5)
+
+
+class Bounds(NamedTuple):
+    """How many pods a rollout may have above the desired number, and how many may be unavailable."""
+
+    surge: int
+    unavailable: int
+
+
+def bounds(rolling: dict[str, Any], wanted: int) -> Bounds:
+    """Return the bounds of a rolling update; where both are 0, one pod may be unavailable."""
+    surge = scaled(rolling.get("maxSurge", 0), wanted, up=True)
+    unavailable = scaled(rolling.get("maxUnavailable", 0), wanted, up=False)
+    return Bounds(surge, unavailable or (0 if surge else 1))
+
+
+# -- kind names --------------------------------------------------------------------------------------------------------
+# The kinds that controllers use, by name.
+
+PODS: Final = served("pods")
+NODES: Final = served("nodes")
+NAMESPACES: Final = served("namespaces")
+EVENTS: Final = served("events")
+CONFIG_MAPS: Final = served("configmaps")
+SERVICE_ACCOUNTS: Final = served("serviceaccounts")
+CONTROLLERS: Final = served("replicationcontrollers")
+VOLUMES: Final = served("persistentvolumes")
+CLAIMS: Final = served("persistentvolumeclaims")
+CONTROLLER_REVISIONS: Final = served("controllerrevisions", "apps")
+DAEMON_SETS: Final = served("daemonsets", "apps")
+DEPLOYMENTS: Final = served("deployments", "apps")
+REPLICA_SETS: Final = served("replicasets", "apps")
+STATEFUL_SETS: Final = served("statefulsets", "apps")
+JOBS: Final = served("jobs", "batch")
+CRON_JOBS: Final = served("cronjobs", "batch")
+LEASES: Final = served("leases", "coordination.k8s.io")
+DISRUPTION_BUDGETS: Final = served("poddisruptionbudgets", "policy")
+RESOURCE_CLAIMS: Final = served("resourceclaims", "resource.k8s.io")
+RESOURCE_CLAIM_TEMPLATES: Final = served("resourceclaimtemplates", "resource.k8s.io")
+CSI_NODES: Final = served("csinodes", "storage.k8s.io")
+STORAGE_CLASSES: Final = served("storageclasses", "storage.k8s.io")
+ATTRIBUTES_CLASSES: Final = served("volumeattributesclasses", "storage.k8s.io")
+POD_GROUPS: Final = served("podgroups", "scheduling.k8s.io", "v1alpha2")
+WORKLOADS: Final = served("workloads", "scheduling.k8s.io", "v1alpha2")

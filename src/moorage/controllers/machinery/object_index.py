@@ -10,11 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.controllers.machinery.kind_names import NAMESPACES, PODS
-from moorage.controllers.machinery.object_fields import controller_of, is_ending, key_of, name_of, namespace_of, uid_of
+from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, ServedKind
+from moorage.controllers.machinery.object_fields import (
+    NAMESPACES,
+    PODS,
+    controller_of,
+    is_ending,
+    key_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 
 __all__ = ["ObjectChange", "ObjectIndex"]
 

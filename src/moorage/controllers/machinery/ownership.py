@@ -11,8 +11,8 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import Selector
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.controllers.machinery.kind_names import PODS
 from moorage.controllers.machinery.object_fields import (
+    PODS,
     controller_of,
     copied,
     is_active,

@@ -12,23 +12,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from moorage.api.core import Taint, Toleration
+from moorage.api.decode import decode
+from moorage.api.taints import tolerates
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.kind_names import LEASES, NODES, PODS
 from moorage.controllers.machinery.object_fields import (
+    LEASES,
+    NODES,
+    PODS,
     condition_of,
+    is_ending,
     is_ready,
+    key_of,
     labels_of,
     name_of,
+    namespace_of,
     seconds,
     spec_of,
     stamp,
     status_of,
+    uid_of,
     with_condition,
 )
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.controllers.machinery.steps import EventStep, Later, SetStatus, Step, Update
+from moorage.controllers.machinery.steps import DeleteStep, EventStep, Later, SetStatus, Step, Update
 
-__all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints", "with_old_labels"]
+__all__ = ["NodeLifecycle", "TaintEviction", "wanted_taints", "with_old_labels"]
+
 
 #: Seconds without a heartbeat before a node counts as lost; more where its lease is longer.
 GRACE_S: Final = 50.0
@@ -136,3 +146,83 @@ def _not_ready(pods: Iterable[Document], now: float) -> Iterator[Step]:
             conditions = with_condition(status_of(pod)["conditions"], "Ready", "False", now)
             yield SetStatus(PODS, pod, {**status_of(pod), "conditions": conditions})
             yield EventStep(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
+
+
+# -- taint eviction ----------------------------------------------------------------------------------------------------
+# The taint eviction controller: delete pods from nodes with NoExecute taints that they do not tolerate, or no longer do.
+#
+# Source  kubernetes, pkg/controller/tainteviction/taint_eviction.go
+
+_MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
+
+
+class TaintEviction:
+    """Keeps, by the UID of a pod, when it first saw taints without ``timeAdded`` on the pod's node."""
+
+    name = "taint-eviction-controller"
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is PODS:
+            if event.new is None:
+                self._since.pop(uid_of(event.latest), None)
+            elif event.old is None or _where(event.old) != _where(event.new):
+                yield key_of(event.new)
+        elif event.kind is NODES and event.new is not None and _taints(event.old) != _taints(event.new):
+            for pod in world.pods_on(name_of(event.new)):
+                yield key_of(pod)
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        pod = world.find(PODS, key)
+        node = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
+        if pod is None or is_ending(pod):
+            return
+        taints = _taints(node)
+        if not taints:
+            self._since.pop(uid_of(pod), None)
+            return
+        lasts_s = _tolerates_s(pod, taints)
+        if lasts_s is None:
+            return
+        left_s = self._began(pod, taints, now) + lasts_s - now
+        if left_s > 0:
+            yield Later(left_s)
+            return
+        conditions = status_of(pod).get("conditions") or ()
+        marked = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByTaintManager", _MESSAGE)
+        yield SetStatus(PODS, pod, {**status_of(pod), "conditions": marked})
+        text = f"Marking for deletion Pod {namespace_of(pod)}/{name_of(pod)}"
+        yield EventStep(PODS, pod, "Normal", "TaintManagerEviction", text)
+        yield DeleteStep(PODS, pod)
+
+    def _began(self, pod: Document, taints: list[dict[str, Any]], now: float) -> float:
+        added = [seconds(one.get("timeAdded")) for one in taints]
+        if all(added):
+            return max(added)
+        return self._since.setdefault(uid_of(pod), now)
+
+
+def _where(pod: Document) -> tuple[Any, Any]:
+    return spec_of(pod).get("nodeName"), spec_of(pod).get("tolerations")
+
+
+def _taints(node: Document | None) -> list[dict[str, Any]]:
+    held = spec_of(node).get("taints") if node is not None else None
+    return [one for one in held or () if one.get("effect") == "NoExecute"]
+
+
+def _tolerates_s(pod: Document, taints: Iterable[dict[str, Any]]) -> float | None:
+    """Return for how many seconds a pod tolerates all of these taints; None for unlimited."""
+    tolerations = spec_of(pod).get("tolerations") or ()
+    read = [(decode(one, Toleration, ""), one.get("tolerationSeconds")) for one in tolerations]
+    limits = []
+    for taint in taints:
+        held = decode(taint, Taint, "")
+        lasting = [lasts_s for toleration, lasts_s in read if tolerates(toleration, held)]
+        if not lasting:
+            return 0.0
+        if lasting[0] is not None:
+            limits.append(max(0.0, float(lasting[0])))
+    return min(limits, default=None)

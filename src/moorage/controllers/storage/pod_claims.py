@@ -13,13 +13,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
-from moorage.api.devices import ResourceClaim
+from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.kind_names import CLAIMS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from moorage.controllers.machinery.object_fields import (
+    CLAIMS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     annotations_of,
     controller_of,
     copied,
@@ -37,9 +41,34 @@ from moorage.controllers.machinery.object_fields import (
 )
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
-from moorage.controllers.storage.device_conditions import made_ready
 
-__all__ = ["EphemeralVolumes", "ResourceClaims"]
+__all__ = ["EphemeralVolumes", "ResourceClaims", "made_ready"]
+
+
+# -- device conditions -------------------------------------------------------------------------------------------------
+# Device binding conditions as drivers would report them: every device becomes ready.
+#
+# Source  kubernetes, resource/v1 types: BindingConditions of a device, conditions of an allocated device
+
+
+def made_ready(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim with the conditions that its drivers would report; the same claim if no device needs one."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    reported = {(status.driver, status.pool, status.device) for status in claim.status.devices}
+    missing = [one for one in results if one.binding_conditions and (one.driver, one.pool, one.device) not in reported]
+    fresh = tuple(map(_ready, missing))
+    return replace(claim, status=replace(claim.status, devices=(*claim.status.devices, *fresh))) if fresh else claim
+
+
+def _ready(device: DeviceAllocation) -> AllocatedDeviceStatus:
+    conditions = tuple([DeviceCondition(type=name, status="True", reason="Simulated") for name in device.binding_conditions])
+    return AllocatedDeviceStatus(
+        driver=device.driver, pool=device.pool, device=device.device, share_id=device.share_id, conditions=conditions
+    )
+
+
+# -- pod claims --------------------------------------------------------------------------------------------------------
 
 _MARK: Final = "resource.kubernetes.io/pod-claim-name"
 _PROTECTED: Final = "resource.kubernetes.io/delete-protection"

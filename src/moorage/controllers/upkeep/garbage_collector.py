@@ -11,13 +11,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moorage.api.core import ENDED_PHASES
+from moorage.apiserver.admission.admission_plugins import GROUP_PROTECTION
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.controllers.machinery.object_fields import is_ending, key_of, namespace_of, revised, uid_of
+from moorage.controllers.machinery.object_fields import (
+    NODES,
+    POD_GROUPS,
+    PODS,
+    age_order,
+    condition_of,
+    is_ending,
+    key_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    revised,
+    spec_of,
+    status_of,
+    uid_of,
+    with_condition,
+)
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.controllers.machinery.steps import DeleteStep, Step, Update
+from moorage.controllers.machinery.steps import DeleteStep, Later, SetStatus, Step, Update
 
-__all__ = ["GarbageCollector"]
+__all__ = ["GarbageCollector", "PodGarbageCollector", "PodGroupProtection"]
+
 
 _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"
@@ -139,3 +158,137 @@ def _is_gone(ref: dict[str, Any], held: tuple[ServedKind, Document] | None, name
     if held is None:
         return world.kinds.has_type(ref["apiVersion"], ref["kind"])
     return namespace_of(held[1]) not in {"", namespace}
+
+
+# -- pod garbage collector ---------------------------------------------------------------------------------------------
+# The pod garbage collector: delete pods without a node, on missing or out-of-service nodes, and excess ended pods.
+#
+# Source  kubernetes, pkg/controller/podgc/gc_controller.go
+
+#: How long a node has to be missing before its pods are deleted, in seconds.
+QUARANTINE_S: Final = 40.0
+#: The number of ended pods that are kept.
+MOST_ENDED: Final = 12_500
+_OUT: Final = "node.kubernetes.io/out-of-service"
+
+
+class PodGarbageCollector:
+    """Keys are node names, ``/`` with the key of a pod without a node, and "" for the ended pods.
+
+    Keeps the time since which each node is missing.
+    """
+
+    name = "pod-garbage-collector"
+
+    def __init__(self) -> None:
+        self._missing: dict[str, float] = {}
+        self._ended: set[str] = set()
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is NODES:
+            yield name_of(event.latest)
+        elif event.kind is PODS:
+            node = spec_of(event.latest).get("nodeName")
+            if not node and event.new is not None and is_ending(event.new):
+                yield f"/{key_of(event.new)}"
+            if node and event.new is not None and (world.get(NODES, "", node) is None or is_ending(event.latest)):
+                yield node
+            yield from self._count(event)
+
+    def _count(self, event: ObjectChange) -> Iterator[str]:
+        uid = event.latest["metadata"]["uid"]
+        if event.new is None or phase_of(event.latest) not in ENDED_PHASES:
+            self._ended.discard(uid)
+            return
+        self._ended.add(uid)
+        if len(self._ended) > MOST_ENDED:
+            yield ""
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        if not key:
+            yield from self._clear(world)
+            return
+        if key.startswith("/"):
+            pod = world.find(PODS, key[1:])
+            if pod is not None and is_ending(pod) and not spec_of(pod).get("nodeName"):
+                yield from _lost(pod, now, "")
+            return
+        node = world.get(NODES, "", key)
+        if node is not None:
+            self._missing.pop(key, None)
+            yield from _from_broken(node, world, now)
+            return
+        pods = world.pods_on(key)
+        if not pods:
+            self._missing.pop(key, None)
+            return
+        since = self._missing.setdefault(key, now)
+        if now - since < QUARANTINE_S:
+            yield Later(since + QUARANTINE_S - now)
+            return
+        for pod in pods:
+            yield from _lost(pod, now, "PodGC: node no longer exists")
+
+    @staticmethod
+    def _clear(world: ObjectIndex) -> Iterator[Step]:
+        over = sorted((pod for pod in world.all(PODS) if phase_of(pod) in ENDED_PHASES), key=age_order)
+        for pod in over[: max(0, len(over) - MOST_ENDED)]:
+            yield DeleteStep(PODS, pod, grace_s=0)
+
+
+def _from_broken(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
+    """Yield the deletion of terminating pods on a node with the out-of-service taint."""
+    out = any(one.get("key") == _OUT for one in spec_of(node).get("taints") or ())
+    ready = condition_of(node, "Ready")
+    if not out or (ready is not None and ready.get("status") == "True"):
+        return
+    for pod in world.pods_on(name_of(node)):
+        if is_ending(pod):
+            yield from _lost(pod, now, "")
+
+
+def _lost(pod: Document, now: float, message: str) -> Iterator[Step]:
+    if phase_of(pod) not in ENDED_PHASES:
+        status = {**status_of(pod), "phase": "Failed"}
+        if message:
+            conditions = status.get("conditions") or ()
+            status["conditions"] = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByPodGC", message)
+        yield SetStatus(PODS, pod, status)
+    yield DeleteStep(PODS, pod, grace_s=0)
+
+
+# -- pod group protection ----------------------------------------------------------------------------------------------
+# Keep a deleted pod group until the last of its pods has ended or is deleted.
+#
+# Admission adds a finalizer to every new group; this controller removes it.
+#
+# Source  kubernetes, pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller.go
+
+
+class PodGroupProtection:
+    name = "pod-group-protection-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is POD_GROUPS and event.new is not None:
+            yield key_of(event.new)
+        elif event.kind is PODS and (event.new is None or phase_of(event.new) in ENDED_PHASES):
+            yield from _group_of(event.latest)
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        group = world.find(POD_GROUPS, key)
+        if group is None or not is_ending(group):
+            return
+        held = group["metadata"].get("finalizers") or []
+        if GROUP_PROTECTION in held and not _is_in_use(key, world):
+            yield Update(POD_GROUPS, revised(group, finalizers=[one for one in held if one != GROUP_PROTECTION]))
+
+
+def _group_of(pod: Document) -> Iterator[str]:
+    name = (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName")
+    if name:
+        yield f"{namespace_of(pod)}/{name}"
+
+
+def _is_in_use(key: str, world: ObjectIndex) -> bool:
+    pods = world.all(PODS, key.partition("/")[0])
+    return any(key in _group_of(pod) for pod in pods if phase_of(pod) not in ENDED_PHASES)

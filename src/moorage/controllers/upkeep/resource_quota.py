@@ -17,13 +17,18 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.quantity import Exact
 from moorage.api.quotas import ResourceQuota
-from moorage.apiserver.admission.quota_pods import charge_ends_at, has_deadline
-from moorage.apiserver.admission.quota_types import Facts, Usage, amounts
-from moorage.apiserver.admission.quota_usage import counted_usage, evaluator_for
+from moorage.apiserver.admission.quota_usage import (
+    Facts,
+    Usage,
+    amounts,
+    charge_ends_at,
+    counted_usage,
+    evaluator_for,
+    has_deadline,
+)
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.controllers.machinery.kind_names import CLAIMS, PODS
-from moorage.controllers.machinery.object_fields import key_of, namespace_of, phase_of, spec_of, status_of
+from moorage.controllers.machinery.object_fields import CLAIMS, PODS, key_of, namespace_of, phase_of, spec_of, status_of
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Later, SetStatus, Step
 

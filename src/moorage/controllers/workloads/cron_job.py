@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from moorage.api.cron import CronError, Schedule, parse_schedule, zone_named
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.kind_names import CRON_JOBS, JOBS
 from moorage.controllers.machinery.object_fields import (
+    CRON_JOBS,
+    JOBS,
     age_order,
     annotations_of,
     condition_of,

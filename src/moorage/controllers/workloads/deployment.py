@@ -11,32 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from moorage.api.integers import parse_int64
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.kind_names import DEPLOYMENTS, PODS, REPLICA_SETS
 from moorage.controllers.machinery.object_fields import (
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    Bounds,
     age_order,
     annotations_of,
+    bounds,
+    condition_of,
     controller_of,
     is_active,
     is_ending,
     name_of,
     namespace_of,
     revised,
+    rounded,
+    seconds,
     selector_of,
     spec_of,
+    stamp,
     status_of,
     uid_of,
 )
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
-from moorage.controllers.machinery.proportions import Bounds, bounds
-from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
-from moorage.controllers.workloads.deployment_status import status_steps, sum_of
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.controllers.workloads.missing_pods import REVISION
-from moorage.controllers.workloads.replica_scaling import grow_new, shrink_old, spread
-from moorage.controllers.workloads.replica_set_revisions import (
+from moorage.controllers.workloads.replica_set import (
     DESIRED,
+    MAX,
     find_new,
     new_replica_set,
     revision_of,
@@ -46,7 +54,264 @@ from moorage.controllers.workloads.replica_set_revisions import (
     with_sizes,
 )
 
-__all__ = ["Deployments", "Rollout"]
+__all__ = ["Deployments"]
+
+
+# -- deployment status -------------------------------------------------------------------------------------------------
+# The status of a deployment: counts, and the conditions that ``kubectl rollout status`` and ``kubectl wait`` read.
+#
+# Source  kubernetes, pkg/controller/deployment/progress.go and sync.go (calculateStatus); util/deployment_util.go
+
+_COUNTS: Final = ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
+_FAILURE: Final = "ReplicaFailure"
+_NO_DEADLINE: Final = 2**31 - 1
+_AVAILABLE: Final = "NewReplicaSetAvailable"
+_TIMED_OUT: Final = "ProgressDeadlineExceeded"
+
+
+def sum_of(sets: Iterable[Document]) -> dict[str, int]:
+    """Return the total counts of replica sets."""
+    statuses = [status_of(one) for one in sets]
+    return {name: sum(int(status.get(name) or 0) for status in statuses) for name in _COUNTS}
+
+
+def status_steps(
+    deployment: Document, new: Document | None, sets: list[Document], now: float, made: str = ""
+) -> Iterator[Step]:
+    """Yield the status update, and a later reconcile to detect a stalled rollout.
+
+    ``made`` is the name of a replica set that is being created.
+    """
+    status = _counted(deployment, new, sets)
+    conditions = [dict(one) for one in status_of(deployment).get("conditions") or ()]
+    conditions = _set(conditions, _availability(deployment, status), now)
+    failure = _failure(sets)
+    conditions = [one for one in conditions if failure is not None or one["type"] != _FAILURE]
+    if failure is not None:
+        conditions = _set(conditions, failure, now)
+    progress = _made(deployment, made) if made else _progress(deployment, new, status, now)
+    if progress is not None:
+        # Progress updates the time of the condition even if the reason stays the same.
+        conditions = _set(conditions, progress, now, refresh=progress["reason"] == "ReplicaSetUpdated")
+    status["conditions"] = conditions
+    if status != status_of(deployment):
+        yield SetStatus(DEPLOYMENTS, deployment, status)
+    left_s = _until_stalled(deployment, conditions, now)
+    if left_s is not None:
+        yield Later(left_s)
+
+
+def _counted(deployment: Document, new: Document | None, sets: list[Document]) -> Document:
+    counts = sum_of(sets)
+    wanted = int(spec_of(deployment).get("replicas", 1))
+    named: dict[str, int] = {
+        "observedGeneration": int(deployment["metadata"].get("generation") or 0),
+        "replicas": counts["replicas"],
+        "updatedReplicas": sum_of([new] if new is not None else [])["replicas"],
+        "readyReplicas": counts["readyReplicas"],
+        "availableReplicas": counts["availableReplicas"],
+        "unavailableReplicas": max(0, counts["replicas"] - counts["availableReplicas"], wanted - counts["availableReplicas"]),
+        "collisionCount": int(status_of(deployment).get("collisionCount") or 0),
+    }
+    return {**{name: value for name, value in named.items() if value}, "terminatingReplicas": counts["terminatingReplicas"]}
+
+
+def _availability(deployment: Document, status: Document) -> dict[str, str]:
+    spec = spec_of(deployment)
+    wanted = int(spec.get("replicas", 1))
+    strategy = spec.get("strategy") or {}
+    least = 0
+    if strategy.get("type") != "Recreate":
+        least = wanted - min(wanted, bounds(strategy.get("rollingUpdate") or {}, wanted).unavailable) if wanted else 0
+    if int(status.get("availableReplicas") or 0) >= least:
+        return _condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    return _condition("Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+
+
+def _failure(sets: Iterable[Document]) -> dict[str, str] | None:
+    """Return the condition of a replica set that cannot create pods; None without one."""
+    for one in sets:
+        held = condition_of(one, _FAILURE)
+        if held is not None and held.get("status") == "True":
+            return _condition(_FAILURE, "True", held.get("reason", ""), held.get("message", ""))
+    return None
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def _made(deployment: Document, name: str) -> dict[str, str] | None:
+    if _deadline(spec_of(deployment)) is None:
+        return None
+    return _condition("Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name}"')
+
+
+def _progress(deployment: Document, new: Document | None, status: Document, now: float) -> dict[str, str] | None:
+    """Return the new Progressing condition; None to leave it as it is."""
+    spec = spec_of(deployment)
+    deadline_s = _deadline(spec)
+    held = condition_of(deployment, "Progressing")
+    reason = held.get("reason") if held is not None else None
+    title = f'Deployment "{name_of(deployment)}"' if new is None else f'ReplicaSet "{name_of(new)}"'
+    if deadline_s is None or spec.get("paused"):
+        return _paused(reason, deadline_s)
+    if reason == "DeploymentPaused":
+        return _condition("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
+    if held is None and new is not None:
+        return _condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{name_of(new)}"')
+    if reason == _AVAILABLE and status.get("replicas") == status.get("updatedReplicas"):
+        return None  # a complete rollout that was only scaled
+    if _says_complete(spec, status) and new is not None:
+        return _condition("Progressing", "True", _AVAILABLE, f"{title} has successfully progressed.")
+    if _has_progressed(status_of(deployment), status):
+        return _condition("Progressing", "True", "ReplicaSetUpdated", f"{title} is progressing.")
+    if held is None or reason in {_AVAILABLE, _TIMED_OUT} or seconds(held.get("lastUpdateTime")) + deadline_s >= now:
+        return None
+    return _condition("Progressing", "False", _TIMED_OUT, f"{title} has timed out progressing.")
+
+
+def _paused(reason: str | None, deadline_s: int | None) -> dict[str, str] | None:
+    if deadline_s is None or reason == _TIMED_OUT:
+        return None
+    return _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
+
+
+def _deadline(spec: dict[str, Any]) -> int | None:
+    deadline_s = spec.get("progressDeadlineSeconds")
+    return None if deadline_s is None or deadline_s == _NO_DEADLINE else int(deadline_s)
+
+
+def _says_complete(spec: dict[str, Any], status: Document) -> bool:
+    wanted = int(spec.get("replicas", 1))
+    names = ("updatedReplicas", "replicas", "availableReplicas")
+    return all(int(status.get(name) or 0) == wanted for name in names)
+
+
+def _has_progressed(before: dict[str, Any], after: Document) -> bool:
+    def count(status: dict[str, Any], name: str) -> int:
+        return int(status.get(name) or 0)
+
+    old = [count(status, "replicas") - count(status, "updatedReplicas") for status in (before, after)]
+    grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return old[1] < old[0] or any(count(after, name) > count(before, name) for name in grown)
+
+
+def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, refresh: bool = False) -> list[dict[str, Any]]:
+    """Set one condition and return all. If status and reason stay the same, nothing changes unless ``refresh`` is True."""
+    before = next((one for one in held if one["type"] == made["type"]), None)
+    same = before is not None and (before["status"], before.get("reason")) == (made["status"], made["reason"])
+    if same and not refresh:
+        return held
+    moment = stamp(now)
+    since = before["lastTransitionTime"] if before is not None and before["status"] == made["status"] else moment
+    others = [one for one in held if one["type"] != made["type"]]
+    return [*others, {**made, "lastUpdateTime": moment, "lastTransitionTime": since}]
+
+
+def _until_stalled(deployment: Document, conditions: list[dict[str, Any]], now: float) -> float | None:
+    spec = spec_of(deployment)
+    deadline_s = _deadline(spec)
+    held = next((one for one in conditions if one["type"] == "Progressing"), None)
+    if deadline_s is None or held is None or spec.get("paused") or held.get("reason") in {_AVAILABLE, _TIMED_OUT}:
+        return None
+    return max(0.0, seconds(held.get("lastUpdateTime")) + deadline_s - now) + 1
+
+
+# -- replica scaling ---------------------------------------------------------------------------------------------------
+# The next sizes of a deployment's replica sets.
+#
+# Source  kubernetes, pkg/controller/deployment/rolling.go and sync.go (scale); util/deployment_util.go, NewRSNewReplicas
+
+
+def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
+    """Return the size of the new replica set: up to ``wanted``, while all sets together have at most ``most`` replicas."""
+    size = size_of(new)
+    if size >= wanted:
+        return wanted
+    room = most - size - sum(map(size_of, old))
+    return size + max(0, min(room, wanted - size))
+
+
+def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]:
+    """Return the new sizes, by UID, of the old sets to scale down, so that ``least`` replicas in total stay available."""
+    total = size_of(new) + sum(map(size_of, old))
+    idle_new = size_of(new) - int(status_of(new).get("availableReplicas") or 0)
+    spare = total - least - idle_new
+    if spare <= 0:
+        return {}
+    sizes = _without_unavailable(old, spare)
+    available = sum(int(status_of(one).get("availableReplicas") or 0) for one in (*old, new))
+    budget = available - least
+    for one in sorted(old, key=age_order):
+        size = sizes.get(uid_of(one), size_of(one))
+        taken = min(size, max(0, budget))
+        if taken:
+            sizes[uid_of(one)] = size - taken
+            budget -= taken
+    return sizes
+
+
+def _without_unavailable(old: list[Document], spare: int) -> dict[str, int]:
+    """Return the new sizes, by UID, of the old sets after removing up to ``spare`` unavailable replicas."""
+    sizes: dict[str, int] = {}
+    for one in sorted(old, key=age_order):
+        unavailable = size_of(one) - int(status_of(one).get("availableReplicas") or 0)
+        taken = min(spare, max(0, unavailable))
+        if taken:
+            sizes[uid_of(one)] = size_of(one) - taken
+            spare -= taken
+    return sizes
+
+
+def spread(new: Document | None, old: list[Document], wanted: int, most: int, rolls: bool) -> dict[str, int]:
+    """Return the new sizes, by UID, after a deployment was scaled: in proportion if several sets have replicas."""
+    sets = [*old, new] if new is not None else old
+    active = [one for one in sets if size_of(one)]
+    if len(active) <= 1:
+        target = active[0] if active else new if new is not None else max(old, key=age_order, default=None)
+        return {} if target is None else {uid_of(target): wanted}
+    if new is not None and _is_saturated(new, wanted):
+        return {uid_of(one): 0 for one in active if one is not new}
+    if not rolls:
+        return {}
+    change = (most if wanted else 0) - sum(map(size_of, active))
+    # The largest first; with equal size, the newest first when scaling up and the oldest first when scaling down.
+    by_age = sorted(active, key=age_order, reverse=change > 0)
+    return _shared(sorted(by_age, key=size_of, reverse=True), change, wanted, most)
+
+
+def _shared(sets: list[Document], change: int, wanted: int, most: int) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    given = 0
+    for one in sets:
+        share = _share(one, wanted, most)
+        left = change - given
+        part = min(share, left) if change > 0 else max(share, left)
+        part = 0 if not change or not left else part
+        sizes[uid_of(one)] = size_of(one) + part
+        given += part
+    first = uid_of(sets[0])
+    sizes[first] = max(0, sizes[first] + change - given)
+    return sizes
+
+
+def _share(one: Document, wanted: int, most: int) -> int:
+    if not wanted:
+        return -size_of(one)
+    before = parse_int64(annotations_of(one).get(MAX, "")) or 0
+    if before <= 0:
+        return 0
+    return rounded(size_of(one) * most / before) - size_of(one)
+
+
+def _is_saturated(new: Document, wanted: int) -> bool:
+    """Return True if the new set's size, available replicas and annotation of desired replicas all equal ``wanted``."""
+    asked = annotations_of(new).get(DESIRED)
+    return size_of(new) == wanted and asked == str(wanted) and int(status_of(new).get("availableReplicas") or 0) == wanted
+
+
+# -- deployment --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

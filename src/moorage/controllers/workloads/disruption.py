@@ -10,15 +10,13 @@ from typing import Final, NamedTuple
 
 from moorage.api.selectors import EVERYTHING, Selector
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.kind_names import (
+from moorage.controllers.machinery.object_fields import (
     CONTROLLERS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
-)
-from moorage.controllers.machinery.object_fields import (
     controller_of,
     is_active,
     is_ending,
@@ -27,6 +25,7 @@ from moorage.controllers.machinery.object_fields import (
     labels_of,
     name_of,
     namespace_of,
+    scaled,
     seconds,
     selector_of,
     spec_of,
@@ -34,7 +33,6 @@ from moorage.controllers.machinery.object_fields import (
     with_condition,
 )
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.controllers.machinery.proportions import scaled
 from moorage.controllers.machinery.steps import EventStep, Later, SetStatus, Step
 
 __all__ = ["Disruption"]

@@ -5,15 +5,22 @@ Source  kubernetes, pkg/controller/replicaset/replica_set.go and replica_set_uti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cmp_to_key
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
+from moorage.api.integers import parse_int64
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.controllers.machinery.kind_names import PODS
 from moorage.controllers.machinery.object_fields import (
+    DEPLOYMENTS,
+    PODS,
+    age_order,
+    annotations_of,
     condition_of,
     controller_of,
     is_active,
@@ -23,6 +30,8 @@ from moorage.controllers.machinery.object_fields import (
     namespace_of,
     phase_of,
     ready_since,
+    reference_to,
+    seconds,
     selector_of,
     spec_of,
     status_of,
@@ -32,9 +41,217 @@ from moorage.controllers.machinery.object_fields import (
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
-from moorage.controllers.workloads.deletion_order import deletion_order
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, REVISION, content_hash, revision_number
 
-__all__ = ["ReplicaSets"]
+__all__ = [
+    "DESIRED", "MAX", "ReplicaSets", "deletion_order", "find_new", "new_replica_set", "revision_of", "size_of",
+    "template_hash", "updated_annotations", "with_sizes",
+]  # fmt: skip
+
+
+# -- replica set revisions ---------------------------------------------------------------------------------------------
+# A deployment's replica sets: find the new one, name it, and maintain the revision annotations.
+#
+# Source  kubernetes, pkg/controller/deployment/sync.go and util/deployment_util.go
+
+HISTORY: Final = "deployment.kubernetes.io/revision-history"
+DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+MAX: Final = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED: Final = frozenset(
+    [
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+        REVISION,
+        HISTORY,
+        DESIRED,
+        MAX,
+    ]
+)
+_HISTORY_CHARACTERS: Final = 2000
+
+
+def template_hash(template: Document, collisions: int = 0) -> str:
+    """Return a ten-character hash of a template; each name collision changes it."""
+    return content_hash(template, str(collisions)) if collisions else content_hash(template)
+
+
+def size_of(replica_set: Document) -> int:
+    """Return the desired replicas of a replica set."""
+    return int(spec_of(replica_set).get("replicas", 1))
+
+
+def revision_of(one: Document) -> int:
+    """Return the revision annotation of an object; 0 without one."""
+    return revision_number(annotations_of(one))
+
+
+def _bare(template: Document) -> Document:
+    """Return a template without the hash label."""
+    metadata = template.get("metadata") or {}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != POD_TEMPLATE_HASH}
+    kept = {name: value for name, value in metadata.items() if name != "labels" and value}
+    return {**template, "metadata": {**kept, "labels": labels}}
+
+
+def find_new(deployment: Document, sets: Iterable[Document]) -> Document | None:
+    """Return the oldest replica set with the deployment's current template."""
+    wanted = _bare(spec_of(deployment).get("template") or {})
+    return next((one for one in sorted(sets, key=age_order) if _bare(spec_of(one).get("template") or {}) == wanted), None)
+
+
+def new_replica_set(deployment: Document, mark: str, revision: int, replicas: int, most: int) -> Document:
+    """Return a new replica set for the deployment's current template."""
+    spec = spec_of(deployment)
+    template = spec.get("template") or {}
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), POD_TEMPLATE_HASH: mark}
+    selector = spec.get("selector") or {}
+    annotations = {**_copied(annotations_of(deployment)), REVISION: str(revision)}
+    made: dict[str, Any] = {
+        "replicas": replicas,
+        "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), POD_TEMPLATE_HASH: mark}},
+        "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
+    }
+    if least_s := spec.get("minReadySeconds"):
+        made["minReadySeconds"] = least_s
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{name_of(deployment)}-{mark}",
+            "namespace": namespace_of(deployment),
+            "labels": dict(labels),
+            "annotations": with_sizes(annotations, int(spec.get("replicas", 1)), most),
+            "ownerReferences": [reference_to(DEPLOYMENTS, deployment)],
+        },
+        "spec": made,
+    }
+
+
+def with_sizes(annotations: Mapping[str, str], wanted: int, most: int) -> dict[str, str]:
+    """Return a replica set's annotations with the deployment's desired and maximum replicas."""
+    return {**annotations, DESIRED: str(wanted), MAX: str(most)}
+
+
+def updated_annotations(deployment: Document, replica_set: Document, revision: int) -> dict[str, str]:
+    """Return the annotations that the new replica set of a deployment should have.
+
+    After a rollback the replica set gets the next revision, and its earlier ones are kept in the history.
+    """
+    held = annotations_of(replica_set)
+    made = {**held, **_copied(annotations_of(deployment))}
+    before = parse_int64(held.get(REVISION, "")) if held.get(REVISION) else 0
+    if before is None or before >= revision:
+        return made
+    made[REVISION] = str(revision)
+    if held.get(REVISION):
+        made[HISTORY] = _longer(held.get(HISTORY, ""), held[REVISION])
+    return made
+
+
+def _copied(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in annotations.items() if name not in _NOT_COPIED}
+
+
+def _longer(history: str, revision: str) -> str:
+    parts = [*filter(None, history.split(",")), revision]
+    while len(",".join(parts)) > _HISTORY_CHARACTERS and len(parts) > 1:
+        del parts[0]
+    return ",".join(parts)
+
+
+# -- deletion order ----------------------------------------------------------------------------------------------------
+# The order in which replicas are deleted when a controller scales down.
+#
+# Source  kubernetes, pkg/controller/controller_utils.go, ActivePodsWithRanks
+
+_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def deletion_order(pods: Iterable[Document], related: Iterable[Document], now: float) -> list[Document]:
+    """Return pods in the order of their deletion.
+
+    ``related`` are active pods of the same application: a pod with many of them on its node is deleted earlier. Ages are
+    compared by magnitude only, so that the UID decides between pods of similar age and spreads the losses over failure domains.
+    """
+    crowd = Counter(spec_of(pod).get("nodeName") or "" for pod in related)
+
+    def compare(a: Document, b: Document) -> int:
+        for rule in (_by_place, _by_phase, _by_readiness, _by_cost):
+            if found := rule(a, b):
+                return found
+        if found := crowd[spec_of(b).get("nodeName") or ""] - crowd[spec_of(a).get("nodeName") or ""]:
+            return found
+        return _by_age(a, b, now)
+
+    return sorted(pods, key=cmp_to_key(compare))
+
+
+def _sign(a: float, b: float) -> int:
+    return (a > b) - (a < b)
+
+
+def _by_place(a: Document, b: Document) -> int:
+    return _sign(bool(spec_of(a).get("nodeName")), bool(spec_of(b).get("nodeName")))
+
+
+def _by_phase(a: Document, b: Document) -> int:
+    return _sign(_PHASES.get(phase_of(a), 0), _PHASES.get(phase_of(b), 0))
+
+
+def _by_readiness(a: Document, b: Document) -> int:
+    return _sign(ready_since(a) is not None, ready_since(b) is not None)
+
+
+def _by_cost(a: Document, b: Document) -> int:
+    return _sign(_cost(a), _cost(b))
+
+
+def _cost(pod: Document) -> int:
+    value = parse_int64(annotations_of(pod).get(_COST, ""))
+    return 0 if value is None or abs(value) > 2**31 - 1 else value
+
+
+def _by_age(a: Document, b: Document, now: float) -> int:
+    ready = ready_since(a), ready_since(b)
+    if ready[0] is not None and ready[1] is not None and ready[0] != ready[1]:
+        return _by_magnitude(now - ready[0], now - ready[1]) or _by_uid(a, b)
+    for restarts in (_restarts, _sidecar_restarts):
+        if found := restarts(b) - restarts(a):
+            return found
+    born = [seconds(pod["metadata"].get("creationTimestamp")) for pod in (a, b)]
+    if born[0] != born[1]:
+        return _by_magnitude(now - born[0], now - born[1]) or _by_uid(a, b)
+    return 0
+
+
+def _by_magnitude(a_s: float, b_s: float) -> int:
+    return _magnitude(a_s) - _magnitude(b_s)
+
+
+def _magnitude(age_s: float) -> int:
+    return int(math.log2(age_s * 1e9)) if age_s > 0 else -1
+
+
+def _by_uid(a: Document, b: Document) -> int:
+    return -1 if uid_of(a) < uid_of(b) else 1
+
+
+def _restarts(pod: Document) -> int:
+    return _most(status_of(pod).get("containerStatuses") or (), lambda name: True)
+
+
+def _sidecar_restarts(pod: Document) -> int:
+    inits: Sequence[Document] = spec_of(pod).get("initContainers") or ()
+    sidecars = {one["name"] for one in inits if one.get("restartPolicy") == "Always"}
+    return _most(status_of(pod).get("initContainerStatuses") or (), sidecars.__contains__)
+
+
+def _most(statuses: Iterable[Document], counts: Callable[[str], bool]) -> int:
+    return max((int(one.get("restartCount") or 0) for one in statuses if counts(one.get("name", ""))), default=0)
+
+
+# -- replica set -------------------------------------------------------------------------------------------------------
 
 #: Maximum number of pods created or deleted in one reconcile; the next one follows immediately.
 BURST: Final = 100

@@ -5,31 +5,242 @@ Source  kubernetes, pkg/controller/statefulset: stateful_set_control.go and stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.kind_names import PODS, STATEFUL_SETS
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.object_fields import (
+    CLAIMS,
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    PODS,
+    STATEFUL_SETS,
+    age_order,
+    annotations_of,
+    copied,
     is_ending,
     labels_of,
     name_of,
+    namespace_of,
     phase_of,
     ready_since,
+    reference_to,
+    revised,
+    scaled,
     selector_of,
     spec_of,
     status_of,
+    uid_of,
 )
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.controllers.machinery.ownership import claim, keys_by_owner
-from moorage.controllers.machinery.proportions import scaled
-from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
-from moorage.controllers.workloads.controller_revisions import RevisionHistory, history_of, template_of
-from moorage.controllers.workloads.missing_pods import REVISION_HASH, ordinal_of
-from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_claims, kept_claims, stateful_pod
+from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
+from moorage.controllers.workloads.missing_pods import (
+    REVISION_HASH,
+    content_hash,
+    ordinal_of,
+    stateful_claim_name,
+    stateful_labels,
+    unknown_revision,
+)
 
-__all__ = ["StatefulSets"]
+__all__ = ["RevisionHistory", "StatefulSets", "history_of"]
+
+
+# -- stateful pods -----------------------------------------------------------------------------------------------------
+# The pods of a stateful set and their claims: names, ordinals, and the retention of claims.
+#
+# Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go
+
+# kube-controller-manager's own text, "manging" and all: people search their events for it.
+_CONFLICT: Final = (
+    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, "
+    "the retention policy is ignored for this claim"
+)
+
+
+def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Document]]:
+    """Yield the claims of one of the set's pods, as they are created."""
+    selector = spec_of(held).get("selector") or {}
+    for template in spec_of(held).get("volumeClaimTemplates") or ():
+        made = copied(template)
+        metadata = made.get("metadata") or {}
+        made["metadata"] = {
+            "annotations": metadata.get("annotations") or {},
+            "name": stateful_claim_name(_name_in(template), name_of(held), number),
+            "namespace": namespace_of(held),
+            "labels": {**(metadata.get("labels") or {}), **(selector.get("matchLabels") or {})},
+        }
+        made |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        made.pop("status", None)
+        yield CLAIMS, made
+
+
+def _name_in(template: Document) -> str:
+    """Return the name of a claim template; "" if it has none, which the API allows."""
+    return str((template.get("metadata") or {}).get("name") or "")
+
+
+def kept_claims(held: Document, pod: Document, world: ObjectIndex, *, leaves: bool) -> Iterator[Step]:
+    """Yield updates of the claims' owner references for the set's retention policy.
+
+    ``leaves`` is True for a pod that a scale-down removes.
+    """
+    policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
+    number = ordinal_of(name_of(held), name_of(pod))
+    if not policy or number is None:
+        return
+    with_set = policy.get("whenDeleted") == "Delete" and not (leaves and policy.get("whenScaled") == "Delete")
+    with_pod = leaves and policy.get("whenScaled") == "Delete"
+    for _, made in claims_of(held, number):
+        there = world.get(CLAIMS, namespace_of(held), name_of(made))
+        if there is not None:
+            yield from _tied(there, held, pod, with_set=with_set, with_pod=with_pod)
+
+
+def _tied(there: Document, held: Document, pod: Document, *, with_set: bool, with_pod: bool) -> Iterator[Step]:
+    """Yield the update of a claim's owner references; skip claims with another controller or with owners of the same name."""
+    before = there["metadata"].get("ownerReferences") or []
+    others = [ref for ref in before if not (_names(ref, STATEFUL_SETS, held) or _names(ref, PODS, pod))]
+    stale = any(ref not in others and ref.get("uid") not in {uid_of(held), uid_of(pod)} for ref in before)
+    policy = set((spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}).values())
+    conflict = "Delete" in policy and (stale or any(ref.get("controller") for ref in others))
+    refs: list[dict[str, Any]] = list(others)
+    if not conflict:
+        refs += [reference_to(STATEFUL_SETS, held)] if with_set else []
+        refs += [reference_to(PODS, pod)] if with_pod else []
+    changes = refs != before and not stale
+    if conflict and (changes or phase_of(pod) == "Pending"):
+        yield EventStep(STATEFUL_SETS, held, "Warning", "ConflictingController", _CONFLICT.format(name_of(there)))
+    if changes:
+        yield Update(CLAIMS, revised(there, ownerReferences=refs))
+
+
+def _names(ref: Mapping[str, Any], kind: ServedKind, owner: Document) -> bool:
+    return (ref.get("apiVersion"), ref.get("kind"), ref.get("name")) == (kind.api_version, kind.kind, name_of(owner))
+
+
+def has_stale_claims(held: Document, number: int, world: ObjectIndex) -> bool:
+    """Return whether a claim for a new pod is still owned by the deleted pod of the same name."""
+    policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
+    if policy.get("whenScaled") != "Delete":
+        return False
+    pod = {"metadata": {"name": f"{name_of(held)}-{number}"}}
+    there = [world.get(CLAIMS, namespace_of(held), name_of(made)) for _, made in claims_of(held, number)]
+    return any(_names(ref, PODS, pod) for one in there if one for ref in one["metadata"].get("ownerReferences") or ())
+
+
+def stateful_pod(held: Document, template: Document, revision: str, number: int) -> Document:
+    """Return a new pod of a set, with its name, network identity and volumes."""
+    name = f"{name_of(held)}-{number}"
+    pod = pod_of_template(STATEFUL_SETS, held, template, name=name, generateName=f"{name_of(held)}-")
+    pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), **stateful_labels(name, number, revision)}
+    pod["spec"]["hostname"] = name
+    if service := spec_of(held).get("serviceName"):
+        pod["spec"]["subdomain"] = service
+    templates = [_name_in(one) for one in spec_of(held).get("volumeClaimTemplates") or ()]
+    if templates:
+        own = [
+            {"name": volume, "persistentVolumeClaim": {"claimName": stateful_claim_name(volume, name_of(held), number)}}
+            for volume in templates
+        ]
+        kept = [one for one in pod["spec"].get("volumes") or () if one.get("name") not in templates]
+        pod["spec"]["volumes"] = [*own, *kept]
+    return pod
+
+
+# -- controller revisions ----------------------------------------------------------------------------------------------
+# Controller revisions: earlier templates of stateful and daemon sets, kept for rollbacks.
+#
+# Source  kubernetes, pkg/controller/history/controller_history.go
+
+#: The hash label on a stateful set's revisions; its pods have the revision's name in the other label.
+_OWN_HASH = "controller.kubernetes.io/hash"
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class RevisionHistory(NamedTuple):
+    """Revisions, the oldest first; ``update`` is that of the current template. ``steps`` create or renumber it."""
+
+    revisions: list[Document]
+    update: Document
+    steps: list[Step]
+
+    def named(self, name: str) -> Document | None:
+        return next((one for one in self.revisions if name_of(one) == name), None)
+
+    def truncated(self, limit: int, in_use: Collection[str]) -> list[Step]:
+        """Return the deletion of the oldest revisions beyond ``limit``, except those ``in_use`` (their names) by pods."""
+        kept = {name_of(self.update), *in_use}
+        idle = [one for one in self.revisions if name_of(one) not in kept]
+        return [DeleteStep(CONTROLLER_REVISIONS, one) for one in idle[: max(0, len(idle) - limit)]]
+
+
+def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> RevisionHistory:
+    """Return an owner's revisions, including one for its current template.
+
+    Pods of that template may name a missing revision, for example in a dump: then it is created under that name.
+    """
+    held = sorted(world.controlled(CONTROLLER_REVISIONS, owner), key=_order)
+    data = _data(owner)
+    newest = int(held[-1].get("revision") or 0) if held else 0
+    same = [one for one in held if one.get("data") == data]
+    if not same:
+        known = {name_of(one) for one in held}
+        made = _revision(kind, owner, data, newest + 1, unknown_revision(kind, owner, world.controlled(PODS, owner), known))
+        return RevisionHistory([*held, made], made, [Create(CONTROLLER_REVISIONS, copied(made), or_keep=True)])
+    found = same[-1]
+    if int(found.get("revision") or 0) == newest:
+        return RevisionHistory(held, found, [])
+    # A rollback: this revision becomes the newest.
+    moved = {**found, "revision": newest + 1}
+    others = [one for one in held if uid_of(one) != uid_of(found)]
+    return RevisionHistory([*others, moved], moved, [Update(CONTROLLER_REVISIONS, copied(moved))])
+
+
+def _order(revision: Document) -> tuple[int, tuple[str, str]]:
+    return int(revision.get("revision") or 0), age_order(revision)
+
+
+def _data(owner: Document) -> dict[str, Any]:
+    """Return the data of a revision in canonical field order: it is compared byte for byte."""
+    template = {**(spec_of(owner).get("template") or {}), "$patch": "replace"}
+    data: dict[str, Any] = msgspec.json.decode(_encode({"spec": {"template": template}}))
+    return data
+
+
+def template_of(revision: Document) -> Document:
+    """Return the template in a revision."""
+    held = revision["data"]["spec"]["template"]
+    return {name: value for name, value in held.items() if name != "$patch"}
+
+
+def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
+    """Return a new revision; with ``name``, the name that pods of the template already refer to."""
+    template = spec_of(owner).get("template") or {}
+    mark = name.removeprefix(f"{name_of(owner)}-") or content_hash(template)
+    label = REVISION_HASH if kind is DAEMON_SETS else _OWN_HASH
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), label: mark}
+    return {
+        "apiVersion": CONTROLLER_REVISIONS.api_version,
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{name_of(owner)}-{mark}",
+            "namespace": namespace_of(owner),
+            "labels": labels,
+            **({"annotations": dict(held)} if (held := annotations_of(owner)) else {}),
+            "ownerReferences": [reference_to(kind, owner)],
+        },
+        "data": data,
+        "revision": number,
+    }
+
+
+# -- stateful set ------------------------------------------------------------------------------------------------------
 
 #: Maximum number of pods that one reconcile creates, as the number of replicas has no limit.
 _BURST: Final = 100

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.test_plan import DEMO
+from tests.cli.test_plan import DEMO, TYPES
 
 #: Prints as a plugin would, as a child process would, and as a library in C would, which buffers what it prints.
 NOISY = """
@@ -62,3 +62,10 @@ def test_only_the_answer_is_on_standard_output(question, process, tmp_path):
 def test_events_are_on_standard_output(process):
     plain = process("simulate", "-f", DEMO, "--events")
     assert plain.out.index("default/web") < plain.out.index("Pending:")
+
+
+@pytest.mark.slow
+def test_a_solver_prints_nothing_into_the_plan(process, tmp_path):
+    (tmp_path / "types.yaml").write_text(TYPES)
+    found = process("plan", "-f", DEMO, "--types", str(tmp_path / "types.yaml"), "-o", "json")
+    assert json.loads(found.out)["answer"]["status"] == "optimal"

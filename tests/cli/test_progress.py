@@ -16,7 +16,7 @@ from moorage.cli.cluster_files import read_cluster
 from moorage.cli.progress import Progress
 from moorage.cli.store_loader import fill
 from moorage.inputs.files import InputFile
-from moorage.simulator.read_rules import USUAL_RULES
+from moorage.simulator.cluster_reader import USUAL_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -28,7 +28,7 @@ from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
-from moorage.server.metric_specs import NEVER_MOVED, SPECS
+from moorage.server.scheduler_metrics import NEVER_MOVED, SPECS
 from tests.ports import reserve_port
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"

@@ -11,7 +11,7 @@ from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS
 from moorage.cli.run_release import Era
 from moorage.releases import find_release
-from moorage.server.api_locks import ANNOTATION
+from moorage.server.api_lock import ANNOTATION
 from tests.cli.test_run import running, scheduler
 from tests.ports import reserve_port
 

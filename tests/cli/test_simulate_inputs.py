@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.simulator.trace_run import simulate_trace
+from moorage.simulator.trace import simulate_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -241,7 +241,7 @@ def one_run(monkeypatch):
             runs.append(simulate_trace(trace, options, stay=stay, on_attempt=on_attempt))
         return runs[0]
 
-    monkeypatch.setattr("moorage.simulator.trace_run.simulate_trace", once)
+    monkeypatch.setattr("moorage.simulator.trace.simulate_trace", once)
 
 
 @needs_openb

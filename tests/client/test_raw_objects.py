@@ -5,8 +5,7 @@ import json
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.decode import decode
 from moorage.client.listwatch import ObjectDecoder
-from moorage.client.raw_objects import RawObjects
-from moorage.client.resources import resource_of
+from moorage.client.resources import RawObjects, resource_of
 
 
 def a_document(name, uid="", on="", **spec):

@@ -8,8 +8,7 @@ import pytest
 
 from moorage.api.core import Pod
 from moorage.client.listwatch import ObjectDecoder
-from moorage.client.raw_objects import RawObjects
-from moorage.client.resources import resource_of
+from moorage.client.resources import RawObjects, resource_of
 from moorage.errors import ClusterError
 
 POD = {

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moorage.config.configuration import Configuration, PluginRef
-from moorage.config.loader import default_configuration, load
+from moorage.config.scheduler_document import default_configuration, load
 from moorage.errors import ConfigError, Fault, InputError, MoorageError
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.features import FeatureGates

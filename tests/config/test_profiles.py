@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, PluginRef, Plugins, PluginSet
-from moorage.config.loader import load
 from moorage.config.profiles import catalogue, resolve
 from moorage.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
+from moorage.config.scheduler_document import load
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS

@@ -10,8 +10,8 @@ import pytest
 
 from moorage.config.api_versions import v1_of
 from moorage.config.convert import convert
-from moorage.config.loader import default_configuration, load
 from moorage.config.profiles import resolve
+from moorage.config.scheduler_document import default_configuration, load
 from moorage.config.show import as_document, as_table, listed
 from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, InputError

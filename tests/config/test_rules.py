@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from moorage.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
-from moorage.config.loader import load
 from moorage.config.plugin_sets import expand
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
+from moorage.config.scheduler_document import load
 from moorage.config.validation import leader_election_faults
 from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError

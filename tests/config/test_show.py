@@ -9,9 +9,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.config.loader import load
 from moorage.config.profiles import resolve
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
+from moorage.config.scheduler_document import load
 from moorage.config.show import as_document, as_table
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates

@@ -19,7 +19,7 @@ from moorage.dynamics import (
     PodArrivals,
     StateRecorder,
 )
-from moorage.dynamics.expanders import EXPANDERS, ExpansionOption
+from moorage.dynamics.autoscaler import EXPANDERS, ExpansionOption
 from moorage.errors import InputError
 from moorage.testing.builders import a_node, a_pod
 

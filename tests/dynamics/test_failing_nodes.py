@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import moorage
-from moorage.dynamics.arrival_times import Poisson
 from moorage.dynamics.distributions import DAY, HOUR, Exponential
 from moorage.dynamics.failing_nodes import FailingNodes
-from moorage.dynamics.pod_arrivals import PodArrivals
+from moorage.dynamics.pod_arrivals import PodArrivals, Poisson
 from moorage.dynamics.state_recorder import StateRecorder
 from moorage.testing.builders import a_node, a_pod
 

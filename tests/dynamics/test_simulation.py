@@ -11,7 +11,6 @@ import pytest
 
 import moorage
 from moorage.api.core import Node
-from moorage.dynamics.arrival_times import AtTimes, Diurnal, Poisson, Regular
 from moorage.dynamics.distributions import (
     DAY,
     HOUR,
@@ -22,7 +21,7 @@ from moorage.dynamics.distributions import (
     UniformBetween,
     Weibull,
 )
-from moorage.dynamics.pod_arrivals import PodArrivals, PodKind, TraceArrivals
+from moorage.dynamics.pod_arrivals import AtTimes, Diurnal, PodArrivals, PodKind, Poisson, Regular, TraceArrivals
 from moorage.dynamics.state_recorder import StateRecorder
 from moorage.errors import InputError
 from moorage.simulator.trace import Arrival

@@ -7,7 +7,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from moorage.config.loader import load
+from moorage.config.scheduler_document import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
 from moorage.engine.loading import registry_with

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moorage.config.loader import load
+from moorage.config.scheduler_document import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
 from moorage.engine.facts import Answered, Phase

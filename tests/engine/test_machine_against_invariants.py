@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from moorage.config.loader import load
+from moorage.config.scheduler_document import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Done, Gone, Phase, Seen
 from moorage.engine.loading import registry_with

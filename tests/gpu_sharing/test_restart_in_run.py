@@ -21,8 +21,8 @@ from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.runtime.observer import Observers
+from moorage.server.embedded import grant_kinds
 from moorage.server.live import LeaderSettings, Live, LiveSettings
-from moorage.server.plugin_rights import grant_kinds
 from tests.gpu_sharing.test_plugins import COUNT, INDEX, MILLI, PLUGINS, config
 from tests.server.test_on_embedded_server import create, get, until, wall
 

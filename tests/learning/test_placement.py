@@ -15,7 +15,7 @@ from moorage.errors import InputError
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.learning import PlacementEnv
 from moorage.learning.chosen_placements import ChosenPlacements
-from moorage.learning.gymnasium_import import require_gymnasium
+from moorage.learning.observations import require_gymnasium
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod

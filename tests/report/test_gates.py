@@ -10,12 +10,18 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from moorage.errors import InputError
-from moorage.report.gate_report import GateReport, PendingFinding, SourceLine
+from moorage.report.gate_outputs import (
+    MOST_SUMMARY_BYTES,
+    GateReport,
+    PendingFinding,
+    SourceLine,
+    as_github,
+    as_junit,
+    as_sarif,
+    github_summary,
+)
 from moorage.report.gates import GateResult, MetricComparison, PipelineGate, evaluate, parse_gate
-from moorage.report.github import MOST_SUMMARY_BYTES, as_github, github_summary
-from moorage.report.junit import as_junit
 from moorage.report.run_values import UnplacedPod
-from moorage.report.sarif import as_sarif
 
 TEXTS = {
     "pending > +0": PipelineGate("pending > +0", "pending", ">", 0.0, True),

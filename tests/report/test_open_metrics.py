@@ -5,7 +5,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from moorage.report.open_metrics import as_open_metrics
 from moorage.report.outcome import PodOutcome, Run
-from moorage.report.run_course import moments
+from moorage.report.run_document import moments
 from tests.report.test_trace_events import demo, traced  # noqa: F401
 
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from moorage.report.sarif import as_sarif
+from moorage.report.gate_outputs import as_sarif
 from tests.cli.test_simulate_output import violations
 from tests.report.test_gates import REPORT
 

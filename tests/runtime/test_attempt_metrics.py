@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
-from moorage.config.loader import load
+from moorage.config.scheduler_document import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler

@@ -13,8 +13,7 @@ from moorage.releases import CURRENT, find_release
 from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clocks, StatusChange
-from moorage.runtime.scheduler_view import SchedulerView
+from moorage.runtime.ports import Clocks, SchedulerView, StatusChange
 from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.testing.builders import a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.runtime.wall_clock import Wall
+from moorage.runtime.ports import Wall
 
 SECOND = 1_000_000_000
 

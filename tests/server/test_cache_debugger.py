@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moorage.config.loader import load
+from moorage.config.scheduler_document import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
 from moorage.engine.profiles import build_profiles

@@ -18,9 +18,8 @@ from moorage.cli.patience import report_if_slow
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
-from moorage.server import patience
-from moorage.server.embedded import Embedded
-from moorage.server.plugin_rights import grant_kinds
+from moorage.server import health as patience
+from moorage.server.embedded import Embedded, grant_kinds
 from moorage.simulator.simulate import Options, load_options
 
 NODES, PODS, CONFIG_MAPS = served("nodes"), served("pods"), served("configmaps")

@@ -25,7 +25,7 @@ from moorage.errors import ClusterError
 from moorage.runtime.leader_election import LeaseRecord
 from moorage.runtime.ports import EventNote, EventRecord, StatusChange
 from moorage.server.api_cluster import ApiCluster, change_between, merged
-from moorage.server.api_lease import ApiLease
+from moorage.server.api_lock import ApiLease
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.errors import ClusterError, InputError
 from moorage.runtime.leader_election import Election, LeadershipLostError, LeaseRecord
-from moorage.server.api_locks import ANNOTATION, UNKNOWN, ApiPair, lock_on
+from moorage.server.api_lock import ANNOTATION, UNKNOWN, ApiPair, lock_on
 from moorage.testing.virtual_time import run_virtually
 from tests.runtime.test_leader_election import Replica, Server, overlaps
 from tests.server.test_written_events import events, on_server

@@ -14,10 +14,9 @@ from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
 from moorage.queue.queued_pod import QueuedPod
 from moorage.runtime.observer import BoundPod
-from moorage.server.metric_specs import NEVER_MOVED, SPECS
 from moorage.server.metric_types import CounterVec, Filter, Gauge, Histogram, MetricRegistry, Spec, exponential
 from moorage.server.plugin_metrics import SAMPLED, Probe
-from moorage.server.scheduler_metrics import SchedulerMetrics
+from moorage.server.scheduler_metrics import NEVER_MOVED, SPECS, SchedulerMetrics
 from moorage.testing.builders import a_pod
 
 #: Written from kube-scheduler 1.36.2's metrics.go: name, stability, labels, buckets as (first, factor, how many).

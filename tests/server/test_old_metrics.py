@@ -6,9 +6,8 @@ import pytest
 
 from moorage.framework.features import FeatureGates
 from moorage.releases import find_release
-from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import Filter, Gauge
-from moorage.server.scheduler_metrics import SchedulerMetrics, registry_of, specs_of
+from moorage.server.scheduler_metrics import SPECS, SchedulerMetrics, registry_of, specs_of
 
 #: From pkg/scheduler/metrics/metrics.go of 1.19 to 1.22: name → labels.
 UPSTREAM = {

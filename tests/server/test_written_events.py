@@ -14,7 +14,7 @@ from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.runtime.ports import EventNote, EventRecord
 from moorage.server.api_cluster import ApiCluster
-from moorage.server.api_lease import ApiLease
+from moorage.server.api_lock import ApiLease
 
 AT, LATER = "2026-11-21T03:00:00.000000Z", "2026-11-21T03:05:00.000000Z"
 

@@ -8,8 +8,7 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
-from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.copy_reader import CopyReader
+from moorage.simulator.cluster_reader import CopyReader, read_sources
 
 CREATED = "2026-01-01T00:00:00Z"
 #: Later pods: what differs from a copy of the first pods → whether the pod is read as a copy.

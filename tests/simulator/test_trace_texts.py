@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.simulator.trace_builder import TraceBuilder
-from moorage.simulator.trace_texts import PackedTexts, RowNames, repeats
+from moorage.simulator.trace_builder import PackedTexts, RowNames, TraceBuilder, repeats
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "é", "\ud800", "a.1", "longer-name"]) | st.text(max_size=5), max_size=30)
 

@@ -9,8 +9,7 @@ from moorage.errors import InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import find_kind
 from moorage.inputs.objects import FoundObject
-from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.read_rules import ReadRules, parse_treat_as
+from moorage.simulator.cluster_reader import ReadRules, parse_treat_as, read_sources
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 
 PRINTED = {"uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}

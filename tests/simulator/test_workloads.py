@@ -18,7 +18,7 @@ from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.controllers.machinery.object_fields import SAFE_ALPHABET
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
-from moorage.simulator import templates
+from moorage.simulator import workloads as templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.owners import controller_of

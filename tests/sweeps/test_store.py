@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from moorage.errors import InputError
 from moorage.sweeps.jobs import StoredRun
-from moorage.sweeps.json_lines import JsonLinesFormat
 from moorage.sweeps.parquet import ParquetFormat
+from moorage.sweeps.run_heads import JsonLinesFormat
 from moorage.sweeps.store import RunStore, open_store
 
 FORMATS = {"Parquet": ParquetFormat, "JSON Lines": JsonLinesFormat}

@@ -160,7 +160,7 @@ def test_kwok_recordings_are_read_in_parts_and_faults_name_their_line(tmp_path, 
     )
     (tmp_path / "record.yaml").write_text(text)
     whole = arrived(read_trace("kwok", tmp_path / "record.yaml"))
-    monkeypatch.setattr("moorage.traces.documents._PART", 100)
+    monkeypatch.setattr("moorage.traces.kwok._PART", 100)
     assert arrived(read_trace("kwok", tmp_path / "record.yaml")) == whole
     assert len(whole) == 20
     (tmp_path / "record.yaml").write_text(f"{text}---\na: [\n---\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.web.setup import setup_document
+from moorage.web.live_site import setup_document
 from tests.server.test_on_embedded_server import a_scheduler
 from tests.web.clusters import snapshot
 from tests.web.lab_server import LabServer

@@ -6,11 +6,9 @@ import pytest
 
 from moorage.api.core import Node, NodeStatus
 from moorage.api.meta import ObjectMeta
-from moorage.web.mirror import Mirror, View
-from moorage.web.replay import rows_at
+from moorage.web.hub import TimelineRows, rows_at, timeline_document
+from moorage.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
 from moorage.web.rows import PodRow
-from moorage.web.snapshot import Header, SnapshotRows, snapshot_document
-from moorage.web.timeline import TimelineRows, timeline_document
 
 HEADER = Header(release="1.36", id="", at="", live=False, writable=False, user="")
 

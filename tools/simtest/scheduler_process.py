@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
-from moorage.config.loader import load
+from moorage.config.scheduler_document import load
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.answers import Answers

@@ -19,8 +19,7 @@ from moorage.cli.release_options import AUTO
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read, unwatched
-from moorage.simulator.read_rules import WORKLOAD_SLOTS, ReadRules, parse_treat_as
+from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, unwatched
 from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 

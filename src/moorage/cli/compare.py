@@ -33,7 +33,7 @@ from moorage.laboratory.comparison import CompareSetting, Comparison, load_side
 from moorage.laboratory.comparison import compare as compare_runs
 from moorage.laboratory.moved_pods import new_pending
 from moorage.report.answer import AnswerRequest
-from moorage.report.gate_report import GateReport, SourceLine
+from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.stored_runs import StoredReport
 from moorage.simulator.simulate import Options, kinds_named, load_options
 

@@ -11,8 +11,8 @@ from moorage.inputs.files import InputFile
 from moorage.inputs.objects import SERVER_VERSION, find_objects
 from moorage.releases import Release, why_unknown
 from moorage.releases.detection import DetectedRelease, detect_release
+from moorage.simulator.cluster_input import DUMP_RECORD
 from moorage.simulator.cluster_reader import read_objects
-from moorage.simulator.dump_record import DUMP_RECORD
 
 __all__ = ["known_release", "release_of_files", "release_of_nodes"]
 

@@ -13,11 +13,17 @@ from moorage.cli.bounded_files import STDIN, read_file
 from moorage.errors import InputError
 from moorage.inputs.files import open_sources
 from moorage.inputs.object_lines import FileLine, ObjectKey, find_positions
-from moorage.report.gate_report import GateReport, PendingFinding, SourceLine
-from moorage.report.github import MOST_SUMMARY_BYTES, as_github, github_summary
-from moorage.report.junit import as_junit
+from moorage.report.gate_outputs import (
+    MOST_SUMMARY_BYTES,
+    GateReport,
+    PendingFinding,
+    SourceLine,
+    as_github,
+    as_junit,
+    as_sarif,
+    github_summary,
+)
 from moorage.report.run_values import UnplacedPod
-from moorage.report.sarif import as_sarif
 from moorage.report.stored_runs import StoredReport, read_stored
 
 __all__ = ["PIPELINE_OUTPUTS", "ManifestLines", "gate_options", "pending_findings", "print_gate_report", "read_baseline"]

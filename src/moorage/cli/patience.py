@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from moorage.server.patience import PATIENCE_S
+from moorage.server.health import PATIENCE_S
 
 __all__ = ["report_if_slow"]
 

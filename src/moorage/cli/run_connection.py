@@ -13,8 +13,8 @@ from moorage import __version__
 from moorage.cli.detected_release import known_release
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
+from moorage.client.resources import server_version
 from moorage.client.rest import Rest, user_agent
-from moorage.client.server_version import server_version
 from moorage.errors import ClusterError, InputError
 from moorage.releases import Release
 from moorage.releases.detection import detect_release

@@ -37,7 +37,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.observer import Observers
-from moorage.runtime.wall_clock import Wall
+from moorage.runtime.ports import Wall
 from moorage.server.authentication import RequestAuthenticator
 from moorage.server.authorization import RequestAuthorizer
 from moorage.server.cache_debugger import compare, dump

@@ -233,7 +233,7 @@ def _run_trace(
 ) -> _Simulated:  # fmt: skip
     if given["emulate"] == AUTO:
         raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
-    from moorage.simulator.trace_run import simulate_trace
+    from moorage.simulator.trace import simulate_trace
     from moorage.traces.formats import read_trace
 
     if given["paths"]:
@@ -343,7 +343,7 @@ class _PluginTimes:
         entry[1] += seconds
 
     def table(self) -> str:
-        from moorage.report.columns import columns
+        from moorage.report.style import columns
 
         rows = [
             [point, plugin, str(int(count)), f"{1000 * total:.1f}ms", f"{1e6 * total / count:.1f}µs"]

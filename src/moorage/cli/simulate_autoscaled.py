@@ -10,12 +10,12 @@ from moorage.dynamics.node_pools import NodePool, read_pools
 from moorage.dynamics.pod_arrivals import TraceArrivals
 from moorage.dynamics.simulation import Simulation
 from moorage.laboratory.objects import read_given
-from moorage.report.columns import columns
 from moorage.report.outcome import InputNote, Run
+from moorage.report.style import columns
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
+from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
-from moorage.simulator.simulated_attempt import SimulatedAttempt, in_turn
 from moorage.simulator.trace import Trace
 
 __all__ = ["simulate_autoscaled"]

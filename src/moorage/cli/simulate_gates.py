@@ -17,7 +17,7 @@ from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, new_pending
 from moorage.laboratory.paired_metrics import Draws, compare_pairs, paired_metrics
 from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.typical_mix import typical_mix
-from moorage.report.gate_report import GateReport, SourceLine
+from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.gates import MetricComparison, evaluate, parse_gate
 from moorage.report.outcome import Run
 from moorage.report.run_values import MeasuredRun, RunMeasures, UnplacedPod
@@ -25,11 +25,10 @@ from moorage.report.stored_runs import StoredReport
 from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulated_attempt import SimulatedAttempt, in_turn
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.simulator.trace import Trace
-from moorage.simulator.trace_run import simulate_trace
+from moorage.simulator.trace import Trace, simulate_trace
 from moorage.wording import counted
 
 __all__ = ["SimulationGates"]

@@ -29,9 +29,8 @@ from moorage.report.style import Style
 from moorage.sweeps.cluster_grid import read_grid
 from moorage.sweeps.executors import dask_executor
 from moorage.sweeps.report import sweep_document, sweep_text
-from moorage.sweeps.results import SweepResult
+from moorage.sweeps.results import SweepResult, baseline_of
 from moorage.sweeps.store import open_store
-from moorage.sweeps.summary import baseline_of
 from moorage.sweeps.sweep import SweepPlan, run_sweep
 
 __all__ = ["sweep"]

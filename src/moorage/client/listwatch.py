@@ -18,8 +18,7 @@ from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import Object, Value
 from moorage.api.pod_decoding import PodDecoder, PodText
-from moorage.client.raw_objects import RawObjects
-from moorage.client.resources import WatchedResource
+from moorage.client.resources import RawObjects, WatchedResource
 from moorage.errors import ClusterError, InputError
 
 __all__ = ["ListWatchClient", "ObjectDecoder", "WatchEvent"]

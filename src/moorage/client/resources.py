@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from msgspec import structs
 
-from moorage.api.core import Pod
+from moorage.api.core import Node, Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
 from moorage.api.kinds import KINDS, Kind, Reader
 from moorage.api.meta import LabelSelector, Object
-from moorage.api.storage import (
-    CSIStorageCapacity,
-)
+from moorage.api.storage import CSIStorageCapacity
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["WATCHED", "WatchedResource", "custom_resource", "resource_of", "watched"]
+__all__ = ["WATCHED", "RawObjects", "WatchedResource", "custom_resource", "resource_of", "server_version", "watched"]
+
 
 T = TypeVar("T", bound=Object)
 
@@ -144,3 +145,66 @@ def resource_of(kind: type[Object]) -> WatchedResource[Object]:
     """
     named = CustomKind.parse(kind.resource) if issubclass(kind, CustomObject) else None
     return _BY_TYPE[kind] if named is None else custom_resource(named)
+
+
+# -- server version ----------------------------------------------------------------------------------------------------
+# The version that an API server reports at ``/version``.
+
+
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+
+
+async def server_version(get: Callable[[str, Mapping[str, str]], Awaitable[bytes]]) -> str:
+    """Return the version of an API server, such as ``v1.34.1``; "" if its response has none. ``get`` makes the request.
+
+    Raises  ClusterError
+    """
+    try:
+        return msgspec.json.decode(await get("/version", {}), type=_Version).git_version
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"GET /version: the answer is not a version: {error}") from None
+
+
+# -- raw objects -------------------------------------------------------------------------------------------------------
+# The raw JSON of objects for extenders, which receive more fields than scheduling decodes.
+#
+# Stores nodes and unassigned pods, without ``managedFields``. All other code uses ``moorage.api``.
+
+
+class RawObjects:
+    """The latest JSON of each node and each pending pod."""
+
+    def __init__(self) -> None:
+        self._json: dict[tuple[type[Object], str], bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._json)
+
+    def store(self, obj: Object, json: bytes) -> None:
+        """Store an object's JSON if it is a node or a pending pod."""
+        if isinstance(obj, Pod) and obj.spec.node_name:
+            self.drop(obj)
+        elif isinstance(obj, Node | Pod):
+            self._json[type(obj), _identity(obj)] = _without_managers(json)
+
+    def drop(self, obj: Object) -> None:
+        """Remove a deleted object, or one that extenders no longer receive."""
+        if isinstance(obj, Node | Pod):
+            self._json.pop((type(obj), _identity(obj)), None)
+
+    def json_of(self, obj: Node | Pod) -> bytes | None:
+        """Return the latest JSON of an object, or None if it is not stored."""
+        return self._json.get((type(obj), _identity(obj)))
+
+
+def _identity(obj: Node | Pod) -> str:
+    return obj.metadata.uid or obj.metadata.name
+
+
+def _without_managers(json: bytes) -> bytes:
+    if b'"managedFields"' not in json:
+        return json
+    plain = msgspec.json.decode(json)
+    plain.get("metadata", {}).pop("managedFields", None)
+    return msgspec.json.encode(plain)

@@ -1,8 +1,8 @@
 """The scheduler's configuration as frozen structs: a KubeSchedulerConfiguration document in v1.
 
 Fields are snake_case here and camelCase on the wire. An absent field has the default given here;
-``moorage.config.defaults`` handles explicit zeros and empty strings. A plugin's arguments are an instance of its ``Args`` if
-the plugin is known, else plain data.
+``moorage.config.scheduler_document`` handles explicit zeros and empty strings. A plugin's arguments are an instance of its
+``Args`` if the plugin is known, else plain data.
 
 Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go; component-base/config/v1alpha1/types.go
 """

@@ -15,14 +15,16 @@ from typing import Any
 import msgspec
 
 from moorage.config.configuration import PluginConfig, PluginRef, Plugins, PluginSet
-from moorage.config.policy import Policy, Predicate, Priority
-from moorage.config.policy_names import (
+from moorage.config.policy import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
     EQUAL_PRIORITY,
     MANDATORY_PREDICATES,
     PREDICATES,
     PRIORITIES,
+    Policy,
+    Predicate,
+    Priority,
     predicate_name,
     priority_name,
 )

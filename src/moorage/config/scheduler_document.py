@@ -8,38 +8,220 @@ Source  kube-scheduler 1.21, scheduler.go, New; 1.36, cmd/kube-scheduler/app/opt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+import msgspec
 from msgspec import structs
 
-from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, version_of
-from moorage.config.configuration import Configuration, KubeSchedulerProfile, Plugins, PluginSet
-from moorage.config.defaults import with_defaults
+from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, v1_of, version_of
+from moorage.config.configuration import (
+    ClientConnection,
+    Configuration,
+    KubeSchedulerProfile,
+    LeaderElection,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+)
+from moorage.config.decoder import decode, fields_of
 from moorage.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
+from moorage.config.legacy_document import address_faults, as_configuration
 from moorage.config.legacy_serving import Addresses, plain_addresses
 from moorage.config.legacy_sets import settled
-from moorage.config.loader import default_configuration, joined, load_version
 from moorage.config.policy import read_policy
 from moorage.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
-from moorage.config.profiles import ResolvedProfile, add_own_points, catalogue, resolve, resolved
+from moorage.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved
 from moorage.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
+from moorage.config.validation import validation_faults
 from moorage.errors import Fault, InputError
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
-from moorage.releases import RELEASES, TODAY
+from moorage.releases import RELEASES
+from moorage.releases.earlier_releases import TODAY
 
 __all__ = [
-    "POLICY",
-    "Loaded",
-    "ReleaseRules",
-    "from_policy",
-    "from_provider",
-    "load_any",
-    "load_as",
-    "load_default",
-]
+    "POLICY", "Loaded", "ReleaseRules", "default_configuration", "from_policy", "from_provider", "load", "load_any",
+    "load_as", "load_default",
+]  # fmt: skip
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+# Plugin arguments: decode those of known plugins, and keep those of unknown plugins as plain data.
+#
+# Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go, PluginConfig
+
+
+def with_args(
+    configuration: Configuration, version: ApiVersion, registry: Registry, gates: FeatureGates
+) -> tuple[Configuration, list[Fault]]:
+    """Return the configuration with plugin arguments decoded and defaulted, and the faults in them."""
+    faults: list[Fault] = []
+    profiles: list[KubeSchedulerProfile] = []
+    for i, profile in enumerate(configuration.profiles):
+        configs = []
+        for j, config in enumerate(profile.plugin_config):
+            args, found = _args(config, f"profiles[{i}].pluginConfig[{j}].args", version, registry, gates)
+            configs.append(PluginConfig(name=config.name, args=args))
+            faults += found
+        profiles.append(structs.replace(profile, plugin_config=tuple(configs)))
+    return structs.replace(configuration, profiles=tuple(profiles)), faults
+
+
+def _args(
+    config: PluginConfig, path: str, version: ApiVersion, registry: Registry, gates: FeatureGates
+) -> tuple[Any, list[Fault]]:
+    name, data = config.name, config.args
+    args_type = registry.args_type(name)
+    if args_type is None:
+        refused = data and name in registry and name not in version.plugin_points
+        return data, [Fault("Forbidden", path, f"plugin {name} takes no arguments")] if refused else []
+    if isinstance(data, dict):
+        faults = _header_faults(name, data, path, version)
+        if faults:
+            return None, faults
+        declared = fields_of(args_type)
+        data = {key: value for key, value in data.items() if key in declared or key not in {"apiVersion", "kind"}}
+        if version.short == "v1beta1" and data.get("defaultConstraints") and not data.get("defaultingType"):
+            data = {**data, "defaultingType": "List"}
+    decoded, faults = decode(data, args_type, path, f"{name}Args")
+    if isinstance(decoded, msgspec.Struct) and hasattr(decoded, "completed"):
+        decoded = decoded.completed(gates)
+    return decoded, faults
+
+
+def _header_faults(name: str, data: dict[str, Any], path: str, version: ApiVersion) -> list[Fault]:
+    """Return faults for ``kind`` and ``apiVersion``, which are optional but must match the plugin's arguments."""
+    own = f"{name}Args"
+    kind, spelled = data.get("kind") or own, data.get("apiVersion") or version.name
+    if kind != own:
+        text = f"args for plugin {name} were not of type {own}, got {kind}"
+        return [Fault("Unsupported value", f"{path}.kind", text, kind)]
+    if name in version.plugin_points and spelled != version.name:
+        text = f'no kind "{own}" is registered for version "{spelled}"; write {version.name}, or leave it out'
+        return [Fault("Unsupported value", f"{path}.apiVersion", text, spelled)]
+    return []
+
+
+# -- defaults ----------------------------------------------------------------------------------------------------------
+# Defaulting of a configuration, as kube-scheduler does it before validation.
+#
+# This module sets only the defaults that depend on other values: a zero or empty string that counts as absent, and the name
+# of a single profile. All other defaults are those of the structs' fields.
+#
+# Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go; component-base/config/v1alpha1/defaults.go
+
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+
+
+def with_defaults(configuration: Configuration, release: str = TODAY) -> Configuration:
+    """Return the configuration with the defaults of a release applied."""
+    contention = configuration.enable_contention_profiling
+    return structs.replace(
+        configuration,
+        leader_election=_leader_election(configuration.leader_election, RELEASES[release].default_lock),
+        client_connection=_client_connection(configuration.client_connection),
+        enable_contention_profiling=configuration.enable_profiling if contention is None else contention,
+        profiles=_profiles(configuration.profiles),
+    )
+
+
+def _leader_election(given: LeaderElection, lock: str) -> LeaderElection:
+    return structs.replace(
+        given,
+        lease_duration=given.lease_duration or 15.0,
+        renew_deadline=given.renew_deadline or 10.0,
+        retry_period=given.retry_period or 2.0,
+        resource_lock=given.resource_lock or lock,
+        resource_name=given.resource_name or "kube-scheduler",
+        resource_namespace=given.resource_namespace or "kube-system",
+    )
+
+
+def _client_connection(given: ClientConnection) -> ClientConnection:
+    return structs.replace(
+        given,
+        content_type=given.content_type or "application/vnd.kubernetes.protobuf",
+        qps=given.qps or 50.0,
+        burst=given.burst or 100,
+    )
+
+
+def _profiles(given: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerProfile, ...]:
+    """Set the default name of a single profile; with several profiles, each must have its own."""
+    profiles = given or (KubeSchedulerProfile(),)
+    name = DEFAULT_SCHEDULER_NAME if len(profiles) == 1 else ""
+    return tuple(p if p.scheduler_name is not None else structs.replace(p, scheduler_name=name) for p in profiles)
+
+
+# -- loader ------------------------------------------------------------------------------------------------------------
+# Load a configuration from text: decode strictly, apply defaults, validate, and report every fault at once.
+#
+# Invalid values are reported and left out; the rest is still validated, including whether the profiles can be built. A fault
+# that follows from another one at the same place is not reported.
+#
+# Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go; kube-scheduler/config/v1/types.go
+
+_HINT = f"apiVersion: {V1.name} and kind: {KIND}"
+
+
+def default_configuration() -> Configuration:
+    """Return the configuration of a scheduler that gets no document."""
+    return with_defaults(Configuration())
+
+
+def load(text: bytes, where: str, registry: Registry, gates: FeatureGates) -> Configuration:
+    """Read one KubeSchedulerConfiguration v1, YAML or JSON, and validate it. ``where`` names the text in messages.
+
+    Raises  ConfigError with every fault found, in the order of the checks; InputError for text that is neither YAML nor JSON
+    """
+    found = read_text(text, where, _HINT)
+    if (found.kind, found.version) != (KIND, V1.name):
+        refuse(where, [not_registered(found.kind, found.version, {KIND}, _HINT)])
+    return load_version(found, v1_of(gates.emulated), registry, gates)
+
+
+def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, gates: FeatureGates) -> Configuration:
+    """Return the validated configuration of a document of this version.
+
+    Raises  ConfigError with every fault found
+    """
+    document, found = decode(text.body, version.document, "", KIND)
+    faults = text.faults + [_of_version(fault, version) for fault in found]
+    if document is None:
+        refuse(text.where, faults)
+        raise AssertionError("a document that cannot be decoded has faults")
+    faults += address_faults(document)
+    configuration, found = with_args(as_configuration(document), version, registry, gates)
+    faults += [_of_version(fault, version) for fault in found]
+    configuration = with_defaults(configuration, gates.release)
+    faults = joined(faults, validation_faults(configuration, gates, version))
+    faults = joined(faults, resolution_faults(configuration, registry, gates, version))
+    refuse(text.where, faults)
+    return configuration
+
+
+def _of_version(fault: Fault, version: ApiVersion) -> Fault:
+    """Name Go's types by the package of the version: ``[]v1beta1.Plugin``."""
+    if version.name == V1.name or " of type " not in fault.detail:
+        return fault
+    text, of_type, kind = fault.detail.rpartition(" of type ")
+    return Fault(fault.kind, fault.field, f"{text}{of_type}{kind.replace('v1.', f'{version.short}.')}", fault.value)
+
+
+def joined(faults: list[Fault], later: Iterable[Fault]) -> list[Fault]:
+    """Add the faults of a later check, without those at or below a place that already has a fault."""
+    known = {fault.field for fault in faults}
+    return faults + [fault for fault in later if not any(place in known for place in _places_above(fault.field))]
+
+
+def _places_above(path: str) -> list[str]:
+    return [path, *(path[: found.start()] for found in re.finditer(r"[.\[]", path))]
+
+
+# -- scheduler document ------------------------------------------------------------------------------------------------
 
 POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(

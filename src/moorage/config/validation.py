@@ -12,16 +12,58 @@ from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.durations import format_duration
+from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.config.api_versions import V1, ApiVersion
-from moorage.config.configuration import ClientConnection, Configuration, KubeSchedulerProfile, LeaderElection, PluginSet
-from moorage.config.extender_validation import extender_faults
+from moorage.config.configuration import (
+    ClientConnection,
+    Configuration,
+    Extender,
+    KubeSchedulerProfile,
+    LeaderElection,
+    PluginSet,
+)
 from moorage.config.plugin_sets import merge
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.releases import CURRENT, Release
 
-__all__ = ["leader_election_faults", "validation_faults"]
+__all__ = ["extender_faults", "leader_election_faults", "validation_faults"]
+
+
+# -- extender validation -----------------------------------------------------------------------------------------------
+# Validation of scheduler extenders.
+#
+# Source  kube-scheduler 1.36.2, apis/config/validation/validation.go, validateExtenders
+
+
+def extender_faults(extenders: tuple[Extender, ...]) -> Iterator[Fault]:
+    """Yield the faults of the extenders, each alone and all together."""
+    managed: set[str] = set()
+    for i, extender in enumerate(extenders):
+        path = f"extenders[{i}]"
+        if extender.prioritize_verb and extender.weight <= 0:
+            yield Fault("Invalid value", f"{path}.weight", "must have a positive weight applied to it", extender.weight)
+        for j, resource in enumerate(extender.managed_resources):
+            at = f"{path}.managedResources[{j}].name"
+            yield from _resource_name_faults(resource.name, at)
+            if resource.name in managed:
+                yield Fault("Invalid value", at, "duplicate extender managed resource name", resource.name)
+            managed.add(resource.name)
+    binders = sum(1 for extender in extenders if extender.bind_verb)
+    if binders > 1:
+        found = f"found {binders} extenders implementing bind"
+        yield Fault("Invalid value", "extenders", "only one extender can implement bind", found)
+
+
+def _resource_name_faults(name: str, path: str) -> Iterator[Fault]:
+    wrong = check_qualified_name(name)
+    yield from (Fault("Invalid value", path, text, name) for text in wrong)
+    if not wrong and not is_extended_resource_name(name):
+        yield Fault("Invalid value", path, "is an invalid extended resource name", name)
+
+
+# -- validation --------------------------------------------------------------------------------------------------------
 
 
 def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> list[Fault]:

@@ -3,7 +3,6 @@
 Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
 """
 
-from moorage.dynamics.arrival_times import AtTimes, Diurnal, Poisson, Regular
 from moorage.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent
 from moorage.dynamics.consolidation import Consolidation
 from moorage.dynamics.distributions import (
@@ -21,10 +20,9 @@ from moorage.dynamics.distributions import (
 )
 from moorage.dynamics.failing_nodes import FailingNodes
 from moorage.dynamics.node_pools import NodePool
-from moorage.dynamics.pod_arrivals import PodArrivals, PodKind, TraceArrivals
-from moorage.dynamics.simulation import ClusterProcess, Simulation
+from moorage.dynamics.pod_arrivals import AtTimes, Diurnal, PodArrivals, PodKind, Poisson, Regular, TraceArrivals
+from moorage.dynamics.simulation import ClusterProcess, Simulation, SimulationTotals
 from moorage.dynamics.state_recorder import StateRecorder
-from moorage.dynamics.totals import SimulationTotals
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerRules", "ClusterAutoscaler", "ClusterProcess", "Consolidation",

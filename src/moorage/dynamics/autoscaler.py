@@ -5,30 +5,243 @@ Source  cluster-autoscaler 1.33, core/static_autoscaler.go, core/scaleup, core/s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from math import inf, tanh
+from random import Random
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
-from moorage.api.core import Taint
+from moorage.api.core import Node, Pod, Taint
 from moorage.api.meta import Object
+from moorage.cycle.search_scope import SearchScope
+from moorage.dynamics.consolidation import can_move, delete_node, empty_node, movable_pods
 from moorage.dynamics.distributions import distribution_of
-from moorage.dynamics.expanders import EXPANDERS, ExpansionOption, chosen
-from moorage.dynamics.expansion import ExpansionEstimate
-from moorage.dynamics.idle_nodes import can_move, movable_pods
 from moorage.dynamics.node_pools import NodePool, PoolState, pool_states
-from moorage.dynamics.node_removal import delete_node, empty_node
 from moorage.dynamics.simulation import Simulation
-from moorage.engine.facts import Seen
+from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.feasibility import fitting_rows
 from moorage.laboratory.new_nodes import daemon_pods, policies_of
 from moorage.queue import QueuePlace
+from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import amount
 
-__all__ = ["AutoscalerRules", "ClusterAutoscaler", "ScalingEvent"]
+__all__ = ["EXPANDERS", "AutoscalerRules", "ClusterAutoscaler", "ExpansionOption", "ScalingEvent"]
+
+
+# -- expansion ---------------------------------------------------------------------------------------------------------
+# Estimate how many nodes of a pool pending pods need: the engine places the pods on copies of the pool's node.
+#
+# The new nodes run only their DaemonSet pods. If a pod has affinity to other pods or spread constraints, the rest of the
+# cluster is loaded, too.
+#
+# Source  cluster-autoscaler 1.33, estimator/binpacking_estimator.go
+
+_NO_PREEMPTION = SearchScope(post_filter=False)
+
+
+class ExpansionEstimate:
+    """Estimates: ``left`` returns the pods that ``upcoming`` nodes do not take, ``needed`` how many more nodes to add.
+
+    ``around`` returns the objects of the cluster without its pending pods; ``policies`` returns those that admission reads.
+    """
+
+    def __init__(self, options: Options, around: Callable[[], Iterable[Object]], policies: Callable[[], list[Object]]) -> None:
+        self._options, self._around, self._policies = options, around, policies
+        self._empty: SimulatedCluster | None = None
+
+    def _scratch(self, pods: Iterable[PodInfo]) -> SimulatedCluster:
+        if any(pod.has_affinity or pod.spread_constraints for pod in pods):
+            made, _ = prepare(self._options)
+            made.load(self._around())
+            return made
+        if self._empty is None:
+            self._empty, _ = prepare(self._options)
+            self._empty.keeps_records = False
+        return self._empty
+
+    def left(self, pods: Sequence[PodInfo], upcoming: Sequence[Node]) -> list[PodInfo]:
+        """Return the pods that fit neither on upcoming nodes nor, if the cluster is loaded, on existing ones."""
+        if not upcoming and not any(pod.has_affinity or pod.spread_constraints for pod in pods):
+            return list(pods)
+        scratch = self._scratch(pods)
+        held = self._add(scratch, upcoming)
+        left = [pod for pod in pods if not self._fits(scratch, pod, held)]
+        self._clear(scratch, held)
+        return left
+
+    def needed(
+        self, pods: Sequence[PodInfo], upcoming: Sequence[Node], make: Callable[[int], Node], most: int
+    ) -> tuple[int, tuple[PodInfo, ...]]:
+        """Return how many nodes to add, at most ``most``, and the pods that then fit. ``make`` creates the n-th node."""
+        scratch = self._scratch(pods)
+        held = self._add(scratch, upcoming)
+        placed: list[PodInfo] = []
+        hopeless: set[bytes] = set()
+        count = 0
+        for pod in sorted(pods, key=_size, reverse=True):
+            shape = pod.waiting_shape()
+            if shape in hopeless:
+                continue
+            if self._fits(scratch, pod, held):
+                placed.append(pod)
+                continue
+            fresh = self._add(scratch, [make(count)]) if count < most else []
+            if fresh and self._fits(scratch, pod, held):
+                placed.append(pod)
+                count += 1
+                held += fresh
+            else:
+                hopeless.add(shape)
+                self._clear(scratch, fresh)
+        self._clear(scratch, held)
+        return count, tuple(placed)
+
+    def _add(self, scratch: SimulatedCluster, nodes: Sequence[Node]) -> list[Object]:
+        if not nodes:
+            return []
+        daemons = daemon_pods(nodes, self._policies())
+        scratch.tell([*map(Seen, nodes), *map(Seen, daemons)])
+        for daemon in daemons:
+            scratch.attempt(scratch.pods[daemon.metadata.uid], _NO_PREEMPTION)
+        return [*daemons, *nodes]
+
+    def _fits(self, scratch: SimulatedCluster, pod: PodInfo, held: list[Object]) -> bool:
+        """Place a pod if it fits, and add it to ``held``."""
+        if not len(scratch.scheduler.cluster.table):
+            return False
+        scratch.tell([Seen(pod.pod)])
+        scratch.attempt(pod.pod, _NO_PREEMPTION)
+        now = scratch.pods.get(pod.uid)
+        if now is not None and now.spec.node_name:
+            held.append(pod.pod)
+            return True
+        scratch.delete(pod.uid)
+        return False
+
+    def _clear(self, scratch: SimulatedCluster, held: Iterable[Object]) -> None:
+        """Remove pods and nodes from the scratch cluster."""
+        listed = list(held)
+        for obj in listed:
+            if isinstance(obj, Pod) and obj.metadata.uid in scratch.pods:
+                scratch.delete(obj.metadata.uid)
+        scratch.tell([Gone(obj) for obj in listed if not isinstance(obj, Pod)])
+
+
+def _size(pod: PodInfo) -> float:
+    return pod.requests.get("cpu", 0) / 1000 + pod.requests.get("memory", 0) / (4 << 30)
+
+
+# -- expanders ---------------------------------------------------------------------------------------------------------
+# Expanders: choose which node pool to scale up among those that would help pending pods.
+#
+# Source  cluster-autoscaler 1.33, expander/waste/waste.go, expander/price/price.go, expander/mostpods/mostpods.go
+
+_GI: Final = 1 << 30
+#: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
+_STABILIZING: Final = (500, 500 << 20)
+#: The price of a GiB of memory relative to a core, as for the machines of large providers.
+_GIB_PER_CORE: Final = 0.13
+#: (largest number of nodes, millicores of the preferred node): the size doubles whenever the cluster grows threefold.
+_PREFERRED: Final = ((2, 1000), (6, 2000), (20, 4000), (60, 8000), (200, 16_000))
+_PREFERRED_LARGE: Final = 32_000
+
+
+class ExpansionOption(Struct, frozen=True):
+    """``count`` more nodes like ``node``, at ``price`` each, would let these pods be placed."""
+
+    pool: str
+    node: Node
+    price: float
+    count: int
+    pods: tuple[PodInfo, ...]
+
+
+#: Returns the best options: more than one if they are equally good. The last argument is the number of nodes of the cluster.
+Expander: TypeAlias = Callable[[Sequence[ExpansionOption], int], list[ExpansionOption]]
+
+
+def size_of(node: Node) -> tuple[int, int]:
+    """Return a node's capacity: millicores, bytes of memory."""
+    held = node.status.capacity or node.status.allocatable
+    return amount("cpu", held.get("cpu", "0")), amount("memory", held.get("memory", "0"))
+
+
+def _asked(option: ExpansionOption) -> tuple[int, int]:
+    asked = [pod.requests for pod in option.pods]
+    return sum(one.get("cpu", 0) for one in asked), sum(one.get("memory", 0) for one in asked)
+
+
+def _least(options: Sequence[ExpansionOption], score: Callable[[ExpansionOption], float]) -> list[ExpansionOption]:
+    scores = [score(option) for option in options]
+    least = min(scores, default=inf)
+    return [option for option, found in zip(options, scores, strict=True) if found == least]
+
+
+def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options that leave the least cpu and memory unused: the sum of both shares."""
+
+    def waste(option: ExpansionOption) -> float:
+        wasted = 0.0
+        for whole, asked in zip(size_of(option.node), _asked(option), strict=True):
+            offered = whole * option.count
+            wasted += (offered - asked) / offered if offered else 0.0
+        return wasted
+
+    return _least(options, waste)
+
+
+def most_pods(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options that place the most pods."""
+    return _least(options, lambda option: -len(option.pods))
+
+
+def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options with the lowest price relative to the price of the pods, on nodes of a size that suits the cluster.
+
+    The price of a pod: its requests at the prices of the cheapest pool, where a GiB of memory costs 0.13 of a core. (A cloud
+    provider has a price list for pods.)
+    """
+    unit = min(option.price / _cores(*size_of(option.node)) for option in options)
+    preferred = next((cpu for most, cpu in _PREFERRED if nodes <= most), _PREFERRED_LARGE)
+    stable = unit * _cores(*_STABILIZING)
+
+    def score(option: ExpansionOption) -> float:
+        worth = unit * _cores(*_asked(option))
+        paid = (option.price * option.count + stable) / (worth + stable)
+        cpu = max(size_of(option.node)[0], 1)
+        unfitness = max(preferred / cpu, cpu / preferred)
+        return ((unfitness - 1.0) * (1.0 - tanh((option.count - 1) / 15.0)) + 1.0) * paid
+
+    return _least(options, score)
+
+
+def _cores(cpu_milli: int, memory_bytes: int) -> float:
+    return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
+
+
+def any_option(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return all options: ``chosen`` picks one at random."""
+    return list(options)
+
+
+EXPANDERS: Final[Mapping[str, Expander]] = {
+    "least-waste": least_waste, "price": cheapest, "most-pods": most_pods, "random": any_option,
+}  # fmt: skip
+
+
+def chosen(options: Sequence[ExpansionOption], expander: str, nodes: int, random: Random) -> ExpansionOption:
+    """Return the option that an expander prefers; of equally good ones, a random one."""
+    best = EXPANDERS[expander](options, nodes)
+    return best[random.randrange(len(best))] if len(best) > 1 else best[0]
+
+
+# -- autoscaler --------------------------------------------------------------------------------------------------------
 
 _TAINT: Final = Taint(key="ToBeDeletedByClusterAutoscaler", effect="NoSchedule")
 #: --expendable-pods-priority-cutoff: no node is added for pods below this priority.

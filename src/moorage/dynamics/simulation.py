@@ -15,11 +15,12 @@ from random import Random
 from typing import Final, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
 
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.dynamics.totals import SimulationTotals, wait_figures
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
@@ -35,16 +36,60 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import objects_of, workload_names
 from moorage.simulator.outcome import collect
+from moorage.simulator.pod_books import PodRecord, SimulatedAttempt, State
 from moorage.simulator.pod_creation import create_pods
-from moorage.simulator.pod_record import PodRecord, State
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, kinds_named, prepare
-from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ClusterProcess", "RepeatedCall", "Sampler", "Simulation", "TimedChange"]
+__all__ = ["ClusterProcess", "Simulation", "SimulationTotals"]
+
+
+# -- totals ------------------------------------------------------------------------------------------------------------
+# Counts and waiting times of a simulation so far.
+
+
+class SimulationTotals(Struct, frozen=True):
+    """Counts since the simulation began, and percentiles of the waits from arrival to placement.
+
+    ``arrived``    pods that came without a node, replacements included
+    ``placed``     pods that got a node
+    ``finished``   pods that ran for their whole lifetime
+    ``preempted``  pods that were evicted for others
+    ``deleted``    pods that were evicted, lost their node, or were deleted
+    ``pending``    pods that are pending now
+    ``attempts``   decisions of the scheduler
+    """
+
+    now_s: float
+    arrived: int
+    placed: int
+    finished: int
+    preempted: int
+    deleted: int
+    pending: int
+    attempts: int
+    wait_p50_s: float = 0.0
+    wait_p90_s: float = 0.0
+    wait_p99_s: float = 0.0
+    wait_mean_s: float = 0.0
+
+    def to_dict(self) -> Mapping[str, float]:
+        """Return all figures by name."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def wait_figures(waits: npt.NDArray[np.float64]) -> dict[str, float]:
+    """Return percentiles (by nearest rank) and the mean of waits, in seconds, by name."""
+    if not len(waits):
+        return {}
+    p50, p90, p99 = np.percentile(waits, (50, 90, 99), method="inverted_cdf").tolist()
+    return {"wait_p50_s": p50, "wait_p90_s": p90, "wait_p99_s": p99, "wait_mean_s": float(waits.mean())}
+
+
+# -- simulation --------------------------------------------------------------------------------------------------------
 
 _SECONDS_WITHOUT_END: Final = (
     "this simulation has processes without an end (every, arrivals, failures, an autoscaler); give run(until=SECONDS)"

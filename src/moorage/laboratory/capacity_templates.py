@@ -25,8 +25,7 @@ from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import owner_reference
-from moorage.simulator.templates import PodFactory
-from moorage.simulator.workloads import expand
+from moorage.simulator.workloads import PodFactory, expand
 
 __all__ = ["CapacityTemplate", "TemplateSource", "read_template"]
 

@@ -27,8 +27,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.pod_changes import POD_CHANGES, parse_taint
 from moorage.printable import one_line
-from moorage.simulator.owners import controller_of
-from moorage.simulator.replacing import replacement
+from moorage.simulator.owners import controller_of, replacement
 
 __all__ = ["apply", "apply_all", "target_of"]
 

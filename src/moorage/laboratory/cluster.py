@@ -56,11 +56,10 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome import collect, refused_outcomes
+from moorage.simulator.pod_books import in_turn
 from moorage.simulator.pod_creation import create_pods
-from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, kinds_named
-from moorage.simulator.simulated_attempt import in_turn
 from moorage.simulator.simulation import SimulatedAttempt, State
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

@@ -35,7 +35,7 @@ from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.drain_report import DrainReport
 from moorage.report.plan import NodePlan
 from moorage.report.plan_values import BlockingPod, MovedPod
-from moorage.simulator.replacing import replacement
+from moorage.simulator.owners import replacement
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 

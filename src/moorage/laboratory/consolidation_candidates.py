@@ -13,7 +13,7 @@ from moorage.laboratory.failures import pods_by_node
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.node_types import Offer
 from moorage.report.plan_values import BlockingPod
-from moorage.simulator.replacing import replacement
+from moorage.simulator.owners import replacement
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["RemovableNode", "candidates_of", "types_of_nodes"]

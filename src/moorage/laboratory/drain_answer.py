@@ -11,7 +11,7 @@ from moorage.laboratory.drain_rules import DrainVerdict, refusals_as_kubectl
 from moorage.laboratory.drain_run import DrainRun, NodeTurn
 from moorage.laboratory.draining import DENIED, TWO_BUDGETS, Evicting
 from moorage.report.drain_values import DrainedNode, DrainedPod, RefusedPod
-from moorage.simulator.pod_record import PodRecord, State
+from moorage.simulator.pod_books import PodRecord, State
 
 __all__ = ["DrainFindings"]
 

@@ -19,7 +19,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.drain_rules import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.draining import DrainCourse, Evicting, EvictionRules, NodeDrain
 from moorage.laboratory.node_names import no_such_node
-from moorage.simulator.pod_record import State
+from moorage.simulator.pod_books import State
 
 __all__ = ["DrainPlan", "DrainRun", "DrainedCluster", "NodeTurn"]
 

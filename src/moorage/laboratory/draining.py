@@ -23,9 +23,8 @@ from moorage.engine.facts import Gone, Seen
 from moorage.laboratory.budget_figures import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
 from moorage.laboratory.history import Ran, Step, Told
 from moorage.laboratory.recorded_simulation import RecordedSimulation
-from moorage.simulator.owners import controller_of
-from moorage.simulator.pod_record import State
-from moorage.simulator.replacing import replacement
+from moorage.simulator.owners import controller_of, replacement
+from moorage.simulator.pod_books import State
 
 __all__ = ["DENIED", "RETRY_S", "TWO_BUDGETS", "DrainCourse", "Evicting", "EvictionRules", "NodeDrain"]
 

@@ -19,7 +19,7 @@ from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import KINDS, find_kind
 from moorage.inputs.objects import find_objects
 from moorage.laboratory.live_dump import Unread
-from moorage.simulator.dump_record import DUMP_RECORD, DumpRecord, UnreadKind
+from moorage.simulator.cluster_input import DUMP_RECORD, DumpRecord, UnreadKind
 
 __all__ = ["DumpWriter"]
 

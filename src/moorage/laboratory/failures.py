@@ -23,9 +23,8 @@ from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.outage_values import NodeLoss
 from moorage.report.plan_values import MovedPod
-from moorage.simulator.owners import controller_of
-from moorage.simulator.pod_record import PodRecord, State
-from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, replacement
+from moorage.simulator.pod_books import PodRecord, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = [

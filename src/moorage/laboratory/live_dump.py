@@ -17,7 +17,7 @@ import msgspec
 from moorage.api.custom_objects import CustomKind
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.client.server_version import server_version
+from moorage.client.resources import server_version
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import KINDS

@@ -22,7 +22,7 @@ from moorage.laboratory.capacity_bound import FIT, room_for
 from moorage.laboratory.new_nodes import add_nodes
 from moorage.laboratory.node_types import Offer
 from moorage.laboratory.verdicts import EveryVerdict, verdicts_of_all
-from moorage.simulator.replacing import replacement
+from moorage.simulator.owners import replacement
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 

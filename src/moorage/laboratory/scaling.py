@@ -25,11 +25,10 @@ from moorage.errors import InputError
 from moorage.laboratory.asked import WORKLOAD_KINDS
 from moorage.printable import one_line
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.jobs import is_finished
 from moorage.simulator.lost_pods import without_pods
 from moorage.simulator.owners import Claimed, controller_of, is_active
 from moorage.simulator.quotas import without_usage
-from moorage.simulator.workloads import expand, newest_last
+from moorage.simulator.workloads import expand, is_finished, newest_last
 
 __all__ = ["Scaled", "found_workload", "parse_scaled", "scale", "scale_object", "without_jobs", "without_running"]
 

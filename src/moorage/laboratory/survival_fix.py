@@ -25,7 +25,7 @@ from moorage.laboratory.offers import ChangeSet
 from moorage.laboratory.survival import SurvivalRun
 from moorage.printable import one_line
 from moorage.report.outage_values import NodeLoss, SurvivalFix
-from moorage.simulator.pod_record import State
+from moorage.simulator.pod_books import State
 from moorage.wording import counted, some
 
 __all__ = ["FixSearch", "SpareNodes", "find_spare"]

@@ -20,7 +20,7 @@ from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.outage_values import NodeLoss, SurvivalFix
 from moorage.report.survival_report import FailureReport, SpareReport, Survival
 from moorage.report.survival_text import failure_summary, survival_summary
-from moorage.simulator.pod_record import State
+from moorage.simulator.pod_books import State
 
 __all__ = ["SurvivalAsked", "SurvivingCluster", "failure_report", "survival_report"]
 

@@ -1,6 +1,6 @@
 """Learning to schedule: Gymnasium environments on the engine, and a search for plugin weights. Needs the extra ``gym``."""
 
-from moorage.learning.gymnasium_import import require_gymnasium
+from moorage.learning.observations import require_gymnasium
 
 require_gymnasium()
 

@@ -21,7 +21,7 @@ from moorage.engine.facts import Seen
 from moorage.framework.profile import Profile
 from moorage.laboratory.feasibility import fitting_rows
 from moorage.queue import QueuePlace
-from moorage.simulator.pod_record import PodRecord
+from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

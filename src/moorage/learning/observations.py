@@ -7,17 +7,20 @@ changed nodes are computed again; a step creates no objects.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.errors import InputError
 from moorage.state.columns import Column
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["PODS", "NodeFeatures"]
+__all__ = ["PODS", "NodeFeatures", "require_gymnasium"]
+
 
 #: The name among resources that stands for the number of pods on a node.
 PODS: Final = "pods"
@@ -95,3 +98,13 @@ class NodeFeatures:
             shares = [asked.get(name, 0) / whole for name, whole in zip(self.resources, self.whole.tolist(), strict=True)]
             found = self._shares[pod.needs.key] = max(shares, default=0.0)
         return found
+
+
+# -- gymnasium import --------------------------------------------------------------------------------------------------
+# The check that Gymnasium, which is optional, is installed.
+
+
+def require_gymnasium() -> None:
+    """Raise InputError, with the extra's name, unless Gymnasium is installed."""
+    if importlib.util.find_spec("gymnasium") is None:
+        raise InputError("moorage.learning needs Gymnasium: pip install 'moorage[gym]'")

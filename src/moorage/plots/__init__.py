@@ -4,7 +4,7 @@ Each function takes columns and returns a ``matplotlib.figure.Figure`` that is n
 ``figure.savefig("run.svg")``.
 """
 
-from moorage.plots.curves import plot_curves
+from moorage.plots.drawing import plot_curves
 from moorage.plots.over_time import plot_fragmentation, plot_pending, plot_utilisation
 from moorage.plots.sweep_plots import plot_decision_map, plot_sweep
 

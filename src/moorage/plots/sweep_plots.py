@@ -10,8 +10,7 @@ from moorage.errors import InputError
 from moorage.plots.drawing import COLOURS, PlotData, column_of, columns_of, new_figure, plain_axes
 from moorage.report.metric_names import amount_text, kind_of, title_of
 from moorage.sweeps.grid import SEED
-from moorage.sweeps.results import SweepResult
-from moorage.sweeps.summary import MetricSummary
+from moorage.sweeps.results import MetricSummary, SweepResult
 
 __all__ = ["plot_decision_map", "plot_sweep"]
 

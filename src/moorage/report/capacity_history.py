@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moorage.report.capacity_values import CapacityValues
-from moorage.report.columns import columns
+from moorage.report.style import columns
 from moorage.wording import some
 
 __all__ = ["capacity_history"]

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from moorage.printable import one_line
 from moorage.report.capacity_values import CapacityGain, CapacityGroup, CapacityPart, CapacityValues, StopReason
-from moorage.report.columns import human
-from moorage.report.style import WIDTH, cells, paragraph
+from moorage.report.style import WIDTH, cells, human, paragraph
 from moorage.wording import counted, some
 
 __all__ = ["capacity_summary", "capacity_text"]

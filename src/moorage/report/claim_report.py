@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.report.columns import columns
-from moorage.report.style import PLAIN, Style
+from moorage.report.style import PLAIN, Style, columns
 
 __all__ = ["DeviceOutcome", "VolumeOutcome", "claim_data", "claim_tables"]
 

@@ -8,9 +8,8 @@ from typing import Final, Protocol
 
 from moorage.printable import one_line
 from moorage.report.answer import Assumption, Proof
-from moorage.report.columns import columns
 from moorage.report.drain_values import DrainedNode, DrainedPod, DrainOutcome, LossInstead, RefusedPod
-from moorage.report.style import paragraph
+from moorage.report.style import columns, paragraph
 from moorage.wording import counted
 
 __all__ = ["cordon_summary", "drain_summary", "drain_text", "seconds"]

@@ -16,7 +16,7 @@ from moorage.report.answer import Answer, AnswerRequest, Proof, plain
 from moorage.report.change_values import ChangeReport
 from moorage.report.outcome import RefusedPods
 from moorage.report.preemption_values import PreemptionReport
-from moorage.report.refused_report import refused_data
+from moorage.report.run_document import refused_data
 from moorage.report.score_values import ScoreReport
 
 __all__ = [

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.report.columns import columns
-from moorage.report.style import PLAIN, Style
+from moorage.report.style import PLAIN, Style, columns
 
 __all__ = ["PodGroupOutcome", "group_data", "group_table"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from moorage.printable import one_line
 from moorage.report.outcome import Run
-from moorage.report.run_course import moments
+from moorage.report.run_document import moments
 
 __all__ = ["as_open_metrics"]
 

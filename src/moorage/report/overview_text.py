@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from moorage.printable import one_line
-from moorage.report.columns import columns, human
 from moorage.report.overview_values import OverviewValues, PlaceUse, ResourceUse, ShapeRoom
-from moorage.report.style import paragraph
+from moorage.report.style import columns, human, paragraph
 from moorage.wording import counted, some
 
 __all__ = ["overview_summary", "overview_text"]

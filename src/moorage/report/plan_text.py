@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from moorage.printable import one_line
-from moorage.report.columns import human
 from moorage.report.plan_values import NodePlanValues, NodeSet, UnplaceablePods
-from moorage.report.style import WIDTH, cells, paragraph
+from moorage.report.style import WIDTH, cells, human, paragraph
 from moorage.wording import counted, some
 
 __all__ = ["plan_summary", "plan_text"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from moorage.printable import one_line
-from moorage.report.columns import columns
 from moorage.report.preemption_values import PreemptionNode, PreemptionReport
-from moorage.report.style import WIDTH, paragraph
+from moorage.report.style import WIDTH, columns, paragraph
 
 __all__ = ["preemption_lines"]
 

@@ -6,24 +6,103 @@ runs give equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
 from msgspec import Struct
 
 from moorage.api.yaml_writing import PrintableDumper
-from moorage.printable import escape_json
+from moorage.printable import escape_json, one_line
 from moorage.report.claim_report import claim_data
 from moorage.report.event_lines import EventLog
 from moorage.report.group_report import group_data
-from moorage.report.outcome import PodOutcome, Run
-from moorage.report.refused_report import refused_data
+from moorage.report.obstacles import obstacle_lines
+from moorage.report.outcome import PodOutcome, RefusedPods, Run
 from moorage.report.run_values import RunMeasures, json_number
 from moorage.report.scores import ScoreLog
+from moorage.report.style import PLAIN, Style
 
-__all__ = ["API_VERSION", "as_data", "as_json", "as_yaml", "json_pieces"]
+__all__ = ["API_VERSION", "as_data", "as_json", "as_yaml", "json_pieces", "moments", "refused_data", "refused_lines"]
+
+
+# -- run course --------------------------------------------------------------------------------------------------------
+# The course of a run: pending pods and resources in use, at each time at which they change.
+
+
+class RunMoment(NamedTuple):
+    """The state from a time until the next moment. ``shares`` are requested amounts as shares of the allocatable ones."""
+
+    at_s: float
+    pending: int
+    shares: dict[str, float]
+
+
+def moments(run: Run) -> list[RunMoment]:
+    """Return the moments of a run, the first at its start."""
+    totals = run.totals()
+    held = {name: asked for name, (_, asked) in totals.items()}
+    changes = list(_changes(run.pods))
+    for _, _, amounts in changes:
+        for name, amount in amounts.items():
+            held[name] = held.get(name, 0) - amount
+    pending = 0
+    found: dict[float, RunMoment] = {}
+    for time_s, waiting, amounts in sorted([(0.0, 0, {}), *changes], key=lambda change: change[0]):
+        pending += waiting
+        for name, amount in amounts.items():
+            held[name] += amount
+        shares = {name: held[name] / offered for name, (offered, _) in totals.items() if offered}
+        found[time_s] = RunMoment(time_s, pending, shares)
+    return list(found.values())
+
+
+def _changes(pods: Iterable[PodOutcome]) -> Iterator[tuple[float, int, dict[str, int]]]:
+    """Yield each change of the number of pending pods and of requested amounts, with its time."""
+    for pod in pods:
+        if pod.placed_s is not None or pod.state == "Pending":
+            yield pod.arrived_s, 1, {}
+        wants = {**pod.requests, "pods": 1} if pod.node else {}
+        if pod.placed_s is not None:
+            yield pod.placed_s, -1, wants
+        if pod.ended_s is not None and pod.node:
+            yield pod.ended_s, 0, {name: -amount for name, amount in wants.items()}
+
+
+# -- refused report ----------------------------------------------------------------------------------------------------
+# Pods that were not created, as text and as data.
+
+
+def refused_lines(refused: Iterable[RefusedPods], style: Style = PLAIN) -> Iterator[str]:
+    """Yield each workload with the API server's message below it."""
+    for one in refused:
+        title = one.workload or f"Pod/{one.names[0]}"
+        count = f": {len(one.names)} of {one.wanted} pods" if one.workload else ""
+        yield f"  {style.red(one_line(f'{one.namespace} {title}') + count)}"
+        yield from obstacle_lines(one.message, style=style)
+
+
+def refused_data(refused: Iterable[RefusedPods]) -> list[dict[str, Any]]:
+    """Return ``notCreated`` of the document."""
+    return [_data(one) for one in refused]
+
+
+def _data(one: RefusedPods) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "namespace": one.namespace,
+        "workload": one.workload or None,
+        "names": list(one.names),
+        "wanted": one.wanted,
+        "by": one.by,
+        "quota": one.quota or None,
+        "message": one.message,
+        "resources": [{"resource": a.resource, "requested": a.requested, "used": a.used, "hard": a.hard} for a in one.amounts],
+    }
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+# -- run document ------------------------------------------------------------------------------------------------------
 
 API_VERSION = "moorage.dev/v1"
 #: How ``json_pieces`` writes an empty list of pods: other keys of this name are indented further.

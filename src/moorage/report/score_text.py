@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from moorage.printable import one_line
-from moorage.report.columns import columns
 from moorage.report.score_values import Flip, NodeTotal, ScoreReport
-from moorage.report.style import WIDTH, cells, paragraph
+from moorage.report.style import WIDTH, cells, columns, paragraph
 
 __all__ = ["score_lines"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from moorage.cycle.decision import Decision
 from moorage.framework.profile import Profile
 from moorage.printable import one_line
-from moorage.report.columns import columns
+from moorage.report.style import columns
 
 __all__ = ["NodeScores", "NodeScoring", "PluginScore", "ScoreLog", "scoring_of"]
 

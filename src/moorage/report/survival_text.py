@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.printable import one_line
-from moorage.report.columns import human
 from moorage.report.outage_values import NodeLoss
-from moorage.report.style import cells, paragraph
+from moorage.report.style import cells, human, paragraph
 from moorage.wording import counted, some
 
 __all__ = ["failure_summary", "failure_text", "survival_summary", "survival_text"]

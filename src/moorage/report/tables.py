@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from moorage.printable import one_line
 from moorage.report.claim_report import claim_tables
-from moorage.report.columns import columns, human
 from moorage.report.group_report import group_table
 from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import PodOutcome, Run
-from moorage.report.refused_report import refused_lines
-from moorage.report.style import PLAIN, Style, paragraph
+from moorage.report.run_document import refused_lines
+from moorage.report.style import PLAIN, Style, columns, human, paragraph
 
 __all__ = ["FEW_PODS", "headline", "render"]
 

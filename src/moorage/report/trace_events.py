@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.printable import escape_json, one_line
 from moorage.report.outcome import PodOutcome, Run
-from moorage.report.run_course import moments
+from moorage.report.run_document import moments
 
 __all__ = ["as_trace", "trace_events"]
 

@@ -21,8 +21,7 @@ from moorage.api.meta import Object, is_older
 from moorage.engine.facts import Gone, Seen, WriteLost
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clock, ClusterWriter
-from moorage.runtime.scheduler_view import SchedulerView
+from moorage.runtime.ports import Clock, ClusterWriter, SchedulerView
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Confirmer"]

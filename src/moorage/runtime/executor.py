@@ -36,8 +36,7 @@ from moorage.framework.effects import (
 )
 from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clocks, ClusterWriter, Extenders, StatusChange
-from moorage.runtime.scheduler_view import SchedulerView
+from moorage.runtime.ports import Clocks, ClusterWriter, Extenders, SchedulerView, StatusChange
 from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.state.pod_info import PodInfo
 

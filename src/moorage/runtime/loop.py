@@ -25,8 +25,7 @@ from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import FactSource, Inbox
 from moorage.runtime.observer import UNOBSERVED, Observers
-from moorage.runtime.ports import Clocks, ClusterWriter, Extenders
-from moorage.runtime.scheduler_view import SchedulerView
+from moorage.runtime.ports import Clocks, ClusterWriter, Extenders, SchedulerView
 from moorage.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo
 

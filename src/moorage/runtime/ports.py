@@ -6,7 +6,9 @@ pod is already bound.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -14,20 +16,16 @@ from msgspec import Struct
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.framework.effects import Question
+from moorage.state.pod_info import PodInfo
 
 __all__ = [
-    "Clock",
-    "Clocks",
-    "ClusterWriter",
-    "EventNote",
-    "EventRecord",
-    "Extenders",
-    "RequestsEnded",
-    "StatusChange",
-    "WallClock",
-]
+    "Clock", "Clocks", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "RequestsEnded", "SchedulerView",
+    "StatusChange", "Wall", "WallClock",
+]  # fmt: skip
+
 
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
@@ -136,3 +134,69 @@ class ClusterWriter(Protocol):
 
         Return False, and do nothing, if the requests cannot be sent at once.
         """
+
+
+# -- wall clock --------------------------------------------------------------------------------------------------------
+# The wall clock, in the API's format: ``2026-11-21T03:00:00.000000Z``.
+#
+# Every event needs it, so the part up to the second is cached.
+
+
+class Wall:
+    """Satisfies ``moorage.runtime.ports.WallClock``. ``now_ns`` gives nanoseconds since 1970."""
+
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now_ns = now_ns
+        self._second, self._text = -1, ""
+
+    def __call__(self) -> str:
+        second, rest = divmod(self._now_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._text}.{rest // 1000:06d}Z"
+
+
+# -- scheduler view ----------------------------------------------------------------------------------------------------
+# The part of the scheduler that the runtime reads: its copies of objects, its assumed pods, and the work it still wants.
+
+
+class SchedulerView:
+    """A view of the scheduler for the executor and the confirmer. ``wake`` makes the loop take its next turn."""
+
+    def __init__(self, scheduler: Scheduler, wake: Callable[[], None]) -> None:
+        self._scheduler, self._wake = scheduler, wake
+
+    def known(self, obj: Object) -> Object | None:
+        """Return the scheduler's copy of an object, by its key; None if it has none."""
+        return self._scheduler.cluster.objects(type(obj)).get(obj.key)
+
+    def is_wanted(self, ticket: int) -> bool:
+        """Return whether the scheduler still wants the work of a ticket."""
+        return self._scheduler.is_wanted(ticket)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Return whether a pod is assumed on a node."""
+        return self._scheduler.cluster.is_assumed(uid)
+
+    def is_bound_unconfirmed(self, uid: str) -> bool:
+        """Return whether a pod is bound, and still only assumed because no watch has delivered the bind."""
+        return self.is_assumed(uid) and self._scheduler.binding_of(uid) is None
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node on which a pod is placed or assumed."""
+        return self._scheduler.cluster.node_of(uid)
+
+    def stays(self, uid: str) -> bool:
+        """Return whether the scheduler knows the pod and it is not terminating."""
+        pod = self._scheduler.cluster.pod(uid)
+        return pod is not None and not pod.terminating
+
+    def is_unconfirmed(self, obj: Object) -> bool:
+        """Return whether no watch has delivered an object at this version or a later one."""
+        return self._scheduler.is_unconfirmed(obj)
+
+    def retry(self, pod: PodInfo) -> None:
+        """Let the scheduler try a pod again at once."""
+        self._scheduler.activate([pod])
+        self._wake()

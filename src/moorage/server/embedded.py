@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from moorage.api.custom_objects import CustomKind
 from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
 from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
@@ -23,6 +24,7 @@ from moorage.apiserver.http.server import WebSite
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.event_apis import delete_expired_events
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
@@ -33,12 +35,49 @@ from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds
 from moorage.engine.scheduler import Scheduler
 from moorage.runtime.observer import Measures, Observers
-from moorage.runtime.wall_clock import Wall
+from moorage.runtime.ports import Wall
+from moorage.server.health import report_delays
 from moorage.server.live import Live, LiveSettings
-from moorage.server.patience import report_delays
-from moorage.server.plugin_rights import grant_kinds
 
-__all__ = ["BuiltScheduler", "Embedded", "Ready"]
+__all__ = ["BuiltScheduler", "Embedded", "Ready", "grant_kinds"]
+
+
+# -- plugin rights -----------------------------------------------------------------------------------------------------
+# Grant the embedded cluster's scheduler access to the kinds that its plugins name, and to pods if a plugin changes them.
+#
+# No default role covers custom kinds, and a scheduler that may not list one of them schedules nothing. kube-scheduler's role
+# does not allow changes of pods; a plugin that changes pods in PreBind sets ``writes_pods``.
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_ROLES, _BINDINGS = served("clusterroles", _GROUP), served("clusterrolebindings", _GROUP)
+_NAME: Final = "moorage:plugin-kinds"
+#: The verbs that watching needs, and effects that create, change or delete objects.
+_VERBS: Final = ("create", "delete", "get", "list", "update", "watch")
+
+
+def grant_kinds(store: Store, kinds: Sequence[CustomKind], *, pods: bool = False) -> None:
+    """Grant the scheduler access to these kinds, and to update ``pods``; revoke access that an earlier start granted."""
+    for kind in (_BINDINGS, _ROLES):
+        if store.find(kind, "", _NAME) is not None:
+            store.delete(kind, "", _NAME)
+    if not kinds and not pods:
+        return
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "update"]}] if pods else []
+    rules += [
+        {"apiGroups": [kind.group], "resources": [kind.plural, f"{kind.plural}/status"], "verbs": list(_VERBS)}
+        for kind in kinds
+    ]
+    user = {"apiGroup": _GROUP, "kind": "User", "name": SCHEDULER.name}
+    role = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": _NAME}
+    store.create(_ROLES, "", _object("ClusterRole", rules=rules))
+    store.create(_BINDINGS, "", _object("ClusterRoleBinding", subjects=[user], roleRef=role))
+
+
+def _object(kind: str, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": {"name": _NAME}, **content}
+
+
+# -- embedded ----------------------------------------------------------------------------------------------------------
 
 #: A scheduler, and the client of its extenders.
 BuiltScheduler = tuple[Scheduler, ExtenderClient]

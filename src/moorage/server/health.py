@@ -7,6 +7,7 @@ Source  apiserver/pkg/server/healthz/healthz.go; client-go/tools/leaderelection/
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -16,7 +17,8 @@ from moorage.runtime.leader_election import Election
 from moorage.runtime.observer import Log
 from moorage.server.metric_types import CounterVec, Family, Gauge
 
-__all__ = ["PING", "Check", "Health", "Report", "watchdog"]
+__all__ = ["PATIENCE_S", "Check", "Health", "report_delays", "watchdog"]
+
 
 #: Seconds after a leader's lease expired before its health check fails.
 GRACE_S: Final = 20.0
@@ -102,3 +104,21 @@ class Health:
         self._outcomes[check.name, path] = float(wrong is None)
         self._totals.inc(check.name, path, "success" if wrong is None else "error")
         return wrong
+
+
+# -- patience ----------------------------------------------------------------------------------------------------------
+# Report slow operations while they run.
+
+#: Seconds before the first check, and between two checks.
+PATIENCE_S = 5.0
+
+
+async def report_delays(waits_for: Callable[[], list[str]], report: Callable[[str], None]) -> None:
+    """Each ``PATIENCE_S`` seconds, report what ``waits_for`` returns, unless it is empty or unchanged. Runs until cancelled."""
+    reported: list[str] = []
+    while True:
+        await asyncio.sleep(PATIENCE_S)
+        left = waits_for()
+        if left and left != reported:
+            report(f"Still waiting for {'; '.join(left)}")
+        reported = left

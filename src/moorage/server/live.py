@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from moorage.client.raw_objects import RawObjects
 from moorage.client.reflector import Reflector
-from moorage.client.resources import custom_resource, watched
+from moorage.client.resources import RawObjects, custom_resource, watched
 from moorage.client.rest import Rest
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
@@ -22,7 +21,7 @@ from moorage.runtime.loop import USUAL, Loop, LoopLimits
 from moorage.runtime.observer import UNOBSERVED, Observers
 from moorage.runtime.ports import Clocks, Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
-from moorage.server.api_locks import AnyLock, lock_on
+from moorage.server.api_lock import AnyLock, lock_on
 
 __all__ = ["LeaderSettings", "Live", "LiveSettings", "PartEndedError"]
 

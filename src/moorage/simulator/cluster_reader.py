@@ -6,17 +6,19 @@ and reported together. Nothing is dropped silently: the report counts what is no
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from os import PathLike, fspath
 from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import Namespace, Pod
-from moorage.api.custom_objects import CustomObject
+from moorage.api.core import Namespace, Pod, PodSpec
+from moorage.api.custom_objects import CustomObject, guess_plural
 from moorage.api.decode import decode
 from moorage.api.defaults import (
     PodDefaults,
@@ -32,21 +34,173 @@ from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_decoding import PodDecoder, without_token_name
-from moorage.api.validation import PodValidator, validate
+from moorage.api.validation import validate
+from moorage.api.validation.pods import PodValidator
 from moorage.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile, open_sources
 from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
-from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
-from moorage.simulator.copy_reader import CopyReader
-from moorage.simulator.custom_kinds import CustomReader, ReadObject
-from moorage.simulator.dump_record import DUMP_RECORD, DumpRecord, read_record
-from moorage.simulator.read_rules import USUAL_RULES, ReadRules, template_hint
+from moorage.simulator.cluster_input import (
+    DUMP_RECORD,
+    SLOTS,
+    ClusterInput,
+    CustomReader,
+    DumpRecord,
+    InputReport,
+    ReadObject,
+    Unused,
+    read_record,
+)
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 from moorage.wording import counted, some
 
-__all__ = ["MAX_FAULTS", "OnRead", "read", "read_objects", "read_sources", "unwatched"]
+__all__ = [
+    "USUAL_RULES", "WORKLOAD_SLOTS", "CopyReader", "ReadRules", "parse_treat_as", "read", "read_objects",
+    "read_sources", "unwatched",
+]  # fmt: skip
+
+
+# -- copy reader -------------------------------------------------------------------------------------------------------
+# Reads pods that are copies of valid ones: they share all of the spec, labels and owners, and need not be checked again.
+#
+# Most pods of a dump are copies. A copy has its own name, node, annotations and status, which are read and checked; its spec
+# with all defaults is that of the first pod.
+
+#: How many different pods are remembered.
+_MOST: Final = 4096
+
+
+class CopyReader:
+    """Reads copies of the pods that ``learn`` was called with.
+
+    ``validator`` validated these pods; None if pods are not validated.
+    """
+
+    def __init__(self, decoder: PodDecoder, validator: PodValidator | None) -> None:
+        self._decoder = decoder
+        self._validator = validator
+        #: What copies share, by identity → the same objects, so that they stay alive, and the complete spec without its node.
+        self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], PodSpec]] = {}
+        #: The key and the parts of the pod that ``read`` did not know, and its node.
+        self._missed: tuple[tuple[Any, ...], tuple[Any, ...], str] | None = None
+
+    def read(self, text: msgspec.Raw | bytes) -> Pod | None:
+        """Return a pod that an API server printed, if it is a copy; None for all others, which need a full check."""
+        self._missed = None
+        try:
+            read = self._decoder.text_of(text)
+            metadata = read.metadata
+            if not (metadata.name and metadata.namespace and metadata.uid and metadata.creation_timestamp):
+                return None
+            self._decoder.share_metadata(metadata)
+            template, node = self._decoder.template(read)
+            labels, owners = metadata.labels, metadata.owner_references
+            key = (id(template), id(labels) if labels else 0, id(owners), metadata.namespace, metadata.finalizers, not node)
+            known = self._known.get(key)
+            if known is None:
+                self._missed = key, (template, labels, owners), node
+                return None
+            spec = known[1]
+            if node:
+                spec = spec.__copy__()  # type: ignore[attr-defined]  # faster than replace()
+                force_setattr(spec, "node_name", node)
+            pod = Pod(metadata=metadata, spec=spec, status=self._decoder.status(read))
+        except UNREADABLE:
+            return None
+        return pod if self._validator is None or self._validator.has_plain_fields(pod) else None
+
+    def learn(self, pod: Pod) -> None:
+        """Remember the pod that ``read`` did not know, now that it is complete and valid."""
+        if self._missed is None:
+            return
+        key, parts, node = self._missed
+        self._missed = None
+        if pod.spec.node_name != node:
+            return
+        spec = pod.spec
+        if node:
+            spec = spec.__copy__()  # type: ignore[attr-defined]
+            force_setattr(spec, "node_name", "")
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[key] = parts, spec
+
+
+# -- read rules --------------------------------------------------------------------------------------------------------
+# How input is read: whether unknown fields are errors, and which unknown kinds are read as workloads.
+
+_WORKLOAD_NAMES: Final = (
+    "CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet",
+)  # fmt: skip
+_WORKLOADS: Final = {kind.name: kind for kind in KINDS if kind.name in _WORKLOAD_NAMES}
+#: The fields of ``ClusterInput`` that hold workloads.
+WORKLOAD_SLOTS: Final = tuple(kind.slot for kind in _WORKLOADS.values())
+_FORM: Final = re.compile(r"(?P<resource>[a-z0-9-]+(?:\.[a-z0-9-]+)+)=(?P<kind>\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRules:
+    """How to read unknown fields and kinds.
+
+    ``validation``  how to handle fields that a kind does not have
+    ``treat_as``    pairs of ``plural.group`` and the workload kind that its objects are read as
+    """
+
+    validation: Validation = Validation.STRICT
+    treat_as: tuple[tuple[str, Kind], ...] = ()
+
+    def translated(self, found: FoundObject) -> FoundObject | None:
+        """Return an object as the workload that its kind is to be treated as; None if there is no such rule."""
+        if not self.treat_as:
+            return None
+        resource = _resource(found)
+        for treated, kind in self.treat_as:
+            if treated == resource:
+                payload = {**plain_object(found), "apiVersion": kind.api_version, "kind": kind.name}
+                return FoundObject(kind.api_version, kind.name, payload, found.where)
+        return None
+
+
+USUAL_RULES: Final = ReadRules()
+
+
+def parse_treat_as(texts: Iterable[str]) -> tuple[tuple[str, Kind], ...]:
+    """Read values of ``--treat-as``, such as ``rollouts.argoproj.io=Deployment``.
+
+    Raises  InputError for another form, and for a kind that is no workload
+    """
+    return tuple(_parsed(text) for text in texts)
+
+
+def _parsed(text: str) -> tuple[str, Kind]:
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise InputError(f"--treat-as {text!r}: write PLURAL.GROUP=KIND, such as rollouts.argoproj.io=Deployment")
+    kind = _WORKLOADS.get(form["kind"])
+    if kind is None:
+        raise InputError(f"--treat-as {text!r}: {form['kind']} is not a workload; use one of {', '.join(sorted(_WORKLOADS))}")
+    return form["resource"], kind
+
+
+def template_hint(found: FoundObject) -> str:
+    """Return a hint to read an object of an unknown kind with ``--treat-as``; "" if it has no pod template."""
+    spec = plain_object(found).get("spec")
+    if not isinstance(spec, dict):
+        return ""
+    template = spec.get("template")
+    pod = template.get("spec") if isinstance(template, dict) else None
+    if not isinstance(pod, dict) or not isinstance(pod.get("containers"), list):
+        return ""
+    kind = "Deployment" if "replicas" in spec else "Job"
+    return f"it has a pod template: --treat-as {_resource(found)}={kind} places its pods"
+
+
+def _resource(found: FoundObject) -> str:
+    return f"{guess_plural(found.kind)}.{found.api_version.rpartition('/')[0]}"
+
+
+# -- cluster reader ----------------------------------------------------------------------------------------------------
 
 #: How many faults are reported at once.
 MAX_FAULTS: Final = 20

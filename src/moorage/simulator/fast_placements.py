@@ -10,10 +10,7 @@ from moorage.engine.facts import Gone
 from moorage.engine.placement import Found
 from moorage.engine.pod_run import PodRun
 from moorage.engine.scheduler import Scheduler
-from moorage.simulator.pod_books import PodBooks
-from moorage.simulator.pod_record import State, bound_version
-from moorage.simulator.simulated_attempt import SimulatedAttempt
-from moorage.simulator.under_way import Event, LastAttempt, WaitingWork
+from moorage.simulator.pod_books import Event, LastAttempt, PodBooks, SimulatedAttempt, State, WaitingWork, bound_version
 
 __all__ = ["FastPlacements"]
 

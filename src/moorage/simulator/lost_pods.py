@@ -19,8 +19,7 @@ from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.claim_cleanup import owning_pod, without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import controller_of, is_active
-from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement
 from moorage.simulator.simulation import PodRecord, State
 from moorage.wording import counted, some
 

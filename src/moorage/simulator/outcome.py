@@ -8,17 +8,136 @@ from itertools import chain
 from typing import Any
 
 from moorage.api.core import Pod, PodSpec, PodStatus
+from moorage.api.devices import ResourceClaim
 from moorage.api.gc_pause import collector_paused
+from moorage.api.pod_groups import POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.cycle.extender_wire import ExtenderError
-from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
-from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
-from moorage.simulator.group_outcomes import pod_groups
-from moorage.simulator.simulation import PodRecord, SimulatedCluster, State
+from moorage.engine.group_outcome import GroupReport
+from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
+from moorage.report.group_report import PodGroupOutcome
+from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
+from moorage.simulator.owners import is_active
+from moorage.simulator.pod_books import PodRecord
+from moorage.simulator.pod_creation import NotCreated
+from moorage.simulator.simulation import SimulatedCluster, State
+from moorage.state.pod_groups import GroupPods, group_key
+from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import is_plain, pod_requests
 from moorage.state.table import NodeTable
 from moorage.wording import counted
 
-__all__ = ["collect"]
+__all__ = ["closed_gate_notes", "collect", "refused_outcomes"]
+
+
+# -- claim outcomes ----------------------------------------------------------------------------------------------------
+# Claims in a finished simulation: volumes that were bound, devices that were allocated, and the pods that use them.
+
+
+def volumes_bound(simulation: SimulatedCluster) -> Iterator[VolumeOutcome]:
+    """Yield the claims whose volumes were bound during the run, by namespace and name."""
+    bound = simulation.storage.bound
+    if not bound:
+        return
+    users: dict[str, list[PodRecord]] = {}
+    for record in _placed(simulation):
+        for key in _volume_claims(record.pod):
+            users.setdefault(key, []).append(record)
+    for key, one in sorted(bound.items()):
+        records = users.get(key, [])
+        yield VolumeOutcome(
+            namespace=one.claim.metadata.namespace,
+            claim=one.claim.metadata.name,
+            volume=one.volume.name,
+            storage_class=one.storage_class,
+            made=one.made,
+            node=records[0].node if records else "",
+            pods=tuple([record.pod.key for record in records]),
+        )
+
+
+def devices_allocated(simulation: SimulatedCluster) -> Iterator[DeviceOutcome]:
+    """Yield the devices that were allocated during the run and still are, by namespace and name of the claim."""
+    claims = simulation.scheduler.snapshot.objects(ResourceClaim)
+    keys = sorted(simulation.devices.allocated)
+    placed = {record.pod.metadata.uid: record for record in _placed(simulation)} if keys else {}
+    for key in keys:
+        claim = claims[key]
+        allocation = claim.status.allocation
+        records = [placed[user.uid] for user in claim.status.reserved_for if user.uid in placed]
+        for result in allocation.devices.results if allocation is not None else ():
+            yield DeviceOutcome(
+                namespace=claim.metadata.namespace,
+                claim=claim.metadata.name,
+                request=result.request,
+                driver=result.driver,
+                pool=result.pool,
+                device=result.device,
+                node=records[0].node if records else "",
+                pods=tuple([record.pod.key for record in records]),
+            )
+
+
+def _placed(simulation: SimulatedCluster) -> Iterator[PodRecord]:
+    return (record for record in simulation.records.values() if record.placed_s is not None)
+
+
+def _volume_claims(pod: Pod) -> tuple[str, ...]:
+    volumes = PodInfo(pod).volumes if pod.spec.volumes else None
+    return () if volumes is None else tuple([use.key for use in volumes.claims])
+
+
+# -- group outcomes ----------------------------------------------------------------------------------------------------
+# The pod groups of a finished simulation.
+
+_OPEN = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+
+
+def pod_groups(simulation: SimulatedCluster) -> Iterator[PodGroupOutcome]:
+    """Yield every pod group that exists or that a pod names, by namespace and name; none if groups are disabled."""
+    snapshot = simulation.scheduler.snapshot
+    if simulation.scheduler.cluster.groups is None:
+        return
+    known = snapshot.objects(PodGroup)
+    named = {key for record in simulation.records.values() if (key := group_key(PodInfo(record.pod))) is not None}
+    for key in sorted({*known, *named}):
+        yield _outcome(key, known.get(key), snapshot.group(key), simulation.groups.get(key))
+
+
+def _outcome(key: str, group: PodGroup | None, pods: GroupPods | None, last: GroupReport | None) -> PodGroupOutcome:
+    namespace, _, name = key.partition("/")
+    there, placed = (0, 0) if pods is None else (len(pods), pods.scheduled_count)
+    least = None if group is None else group.min_count
+    state, message = _state(group, there, placed, last)
+    return PodGroupOutcome(namespace, name, state, least, there, placed, message)
+
+
+def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | None) -> tuple[str, str]:
+    if group is None:
+        return "Missing", "there is no PodGroup of this name, and its pods wait for it"
+    condition = find_condition(group, POD_GROUP_SCHEDULED)
+    if condition is not None and condition.status == "True":
+        return "Scheduled", ""
+    least = group.min_count
+    if least is not None and there < least:
+        return "Waiting", f"{there} of the {least} pods that go together are there"
+    if last is None:
+        return ("Scheduled", "") if there and there == placed else ("Waiting", "no pod of it was tried")
+    if last.result == "error":
+        return "Error", last.message
+    found = placed + last.could_go
+    if least is None:
+        return "Unschedulable", last.message
+    return "Unschedulable", f"{last.message}: {found} of the {least} pods that go together found a node"
+
+
+def closed_gate_notes(simulation: SimulatedCluster, groups: int) -> Iterator[InputNote]:
+    """Yield a note if the input has pod groups but the feature gate for them is off."""
+    if groups and simulation.scheduler.cluster.groups is None:
+        text = f"{counted(groups, 'pod group')} ignored, and the pods scheduled one by one; {_OPEN} schedules them as groups"
+        yield InputNote("PodGroups", text)
+
+
+# -- outcome -----------------------------------------------------------------------------------------------------------
 
 
 def collect(
@@ -161,4 +280,42 @@ def _node(table: NodeTable, row: int, records: Mapping[str, PodRecord]) -> NodeO
         allowed_pods=int(table.allowed_pods.data[row]),
         allocatable=offered,
         requested={name: asked[name] for name in sorted(asked) if asked[name]},
+    )
+
+
+# -- refused pods ------------------------------------------------------------------------------------------------------
+# The entries of a report for pods that were not created.
+
+
+def refused_outcomes(
+    refused: Iterable[NotCreated], pods: Iterable[Pod], workloads: Mapping[str, str]
+) -> tuple[RefusedPods, ...]:  # fmt: skip
+    """Return the pods that were refused, by workload and reason. ``pods`` are the pods that exist.
+
+    ``workloads`` maps a pod's UID to its workload: ``Deployment/web``.
+    """
+    groups: dict[tuple[str, str, str, str], list[NotCreated]] = {}
+    for one in refused:
+        workload = workloads.get(one.pod.uid, "")
+        key = (one.pod.namespace, workload or f"Pod/{one.pod.name}", one.refused.by, one.refused.quota)
+        groups.setdefault(key, []).append(one)
+    if not groups:
+        return ()
+    there = Counter((pod.namespace, workloads.get(pod.uid, "")) for pod in pods if is_active(pod))
+    there.update((one.pod.namespace, workloads.get(one.pod.uid, "")) for held in groups.values() for one in held)
+    return tuple(_refusal(held, workloads.get(held[0].pod.uid, ""), there) for held in groups.values())
+
+
+def _refusal(held: list[NotCreated], workload: str, there: Mapping[tuple[str, str], int]) -> RefusedPods:
+    first = held[0]
+    return RefusedPods(
+        namespace=first.pod.namespace,
+        workload=workload,
+        names=tuple(one.pod.name for one in held),
+        wanted=there[first.pod.namespace, workload] if workload else 1,
+        by=first.refused.by,
+        quota=first.refused.quota,
+        message=first.refused.message,
+        amounts=tuple(QuotaAmount(a.resource, a.requested, a.used, a.hard) for a in first.refused.shortages),
+        labels=first.pod.metadata.labels,
     )

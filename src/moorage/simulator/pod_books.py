@@ -2,19 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from itertools import count, takewhile
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
-from moorage.api.core import Pod
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from moorage.api.core import ENDED_PHASES, Pod, PodSpec
+from moorage.cycle.decision import Decision
+from moorage.engine.facts import News, Work
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import CopyError
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.pod_record import ArrivalKind, PodRecord, State, bound_version
-from moorage.simulator.under_way import LastAttempt
 from moorage.state.pod_names import PodNames
 
-__all__ = ["PodBooks"]
+__all__ = [
+    "ArrivalKind", "Event", "LastAttempt", "Messages", "PodBooks", "PodRecord", "SimulatedAttempt", "State",
+    "WaitingWork", "arrival_of", "bound_version", "in_turn", "timestamp", "wants_a_node",
+]  # fmt: skip
+
+
+# -- pod record --------------------------------------------------------------------------------------------------------
+# The record that a simulation keeps of each pod.
+
+
+class State:
+    """The states of a pod in a simulation."""
+
+    PENDING = "Pending"
+    PLACED = "Placed"
+    FINISHED = "Finished"
+    PREEMPTED = "Preempted"
+    DELETED = "Deleted"
+
+
+def wants_a_node(pod: Pod) -> bool:
+    """Return True for a pod that a scheduler should place: without a node, neither finished nor terminating."""
+    return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
+
+
+def is_placed(obj: object) -> bool:
+    """Return True for a pod that has a node and has not ended."""
+    return isinstance(obj, Pod) and bool(obj.spec.node_name) and obj.status.phase not in ENDED_PHASES
+
+
+class ArrivalKind(Enum):
+    """How a new object may be reported: alone, or together with others of its kind."""
+
+    ALONE = "alone"
+    PLACED = "placed"
+    WAITING = "waiting"
+
+
+def arrival_of(schedulers: Container[str], obj: object) -> ArrivalKind:
+    """Return how an object may be reported. ``schedulers``: the scheduler names that have a profile."""
+    if not isinstance(obj, Pod):
+        return ArrivalKind.ALONE
+    if is_placed(obj):
+        return ArrivalKind.PLACED
+    waits = wants_a_node(obj) and obj.spec.scheduler_name in schedulers
+    return ArrivalKind.WAITING if waits and not obj.spec.resource_claims else ArrivalKind.ALONE
+
+
+class PodRecord(Struct, gc=False):
+    """The record of a pod that was pending, or that was evicted or deleted. Times are seconds of simulated time.
+
+    ``message`` is the reason why the last attempt failed; empty if it succeeded or there was none. Decisions are not recorded,
+    because each is as large as the cluster.
+    """
+
+    pod: Pod
+    arrived_s: float
+    state: str = State.PENDING
+    node: str = ""
+    placed_s: float | None = None
+    attempts: int = 0
+    message: str = ""
+    nominated: str = ""
+    preempted_by: str = ""
+    replaced: str = ""
+    ended_s: float | None = None
+
+
+def bound_version(pod: Pod, node: str) -> Pod:
+    """Return a pod without a nomination as it is once bound. Setting fields of unshared copies is faster than ``replace``."""
+    bound: Pod = pod.__copy__()  # type: ignore[attr-defined]  # faster than copy()
+    spec: PodSpec = pod.spec.__copy__()  # type: ignore[attr-defined]
+    force_setattr(spec, "node_name", node)
+    force_setattr(bound, "spec", spec)
+    return bound
+
+
+# -- under way ---------------------------------------------------------------------------------------------------------
+# The records that a simulation keeps of last attempts and of waiting work.
+
+#: A fact, or a call that may report facts or schedule further events.
+Event: TypeAlias = News | Callable[[], None]
+
+
+class LastAttempt(Struct, frozen=True, gc=False):
+    """The last attempt for a pod: the scheduler's revision and facts at that time, and the attempts since that fact."""
+
+    revision: int
+    facts: int
+    times: int
+
+
+class WaitingWork(NamedTuple):
+    """Work that waits for the effect at index ``at``, an ``Until``, until its condition holds or its deadline passes."""
+
+    work: Work
+    at: int
+    deadline_s: float
+
+
+# -- pod books ---------------------------------------------------------------------------------------------------------
 
 
 class PodBooks:
@@ -166,3 +271,77 @@ class PodBooks:
         for book in (self.records, self.victims, self._last_attempts, self._timeouts, self.durations):
             book.pop(uid, None)
         self._named.drop(pod.metadata.namespace, pod.metadata.name, uid)
+
+
+# -- simulated attempt -------------------------------------------------------------------------------------------------
+# An attempt of a simulation: a decision and its time.
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedAttempt:
+    """A decision and its time. ``number`` counts the attempts for the pod."""
+
+    time_s: float
+    number: int
+    decision: Decision
+
+
+def in_turn(*callbacks: Callable[[_T], None] | None) -> Callable[[_T], None] | None:
+    """Return a callback that passes its argument to each of these; None if there is none."""
+    called = [one for one in callbacks if one is not None]
+    if len(called) < 2:
+        return called[0] if called else None
+
+    def pass_on(heard: _T) -> None:
+        for one in called:
+            one(heard)
+
+    return pass_on
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+# Messages of decisions: those of copies of a pod, which fail alike, are made once.
+
+
+class Messages:
+    """Returns the message of a decision, and remembers the last one that was made from verdicts."""
+
+    def __init__(self) -> None:
+        self._last: Decision | None = None
+        self._text = ""
+
+    def of(self, decision: Decision) -> str:
+        """Return ``decision.message``."""
+        if decision.verdicts is None or decision.node is not None:
+            return decision.message
+        if self._last is None or not _fails_like(decision, self._last):
+            text = decision.message
+            self._last, self._text = decision, self._text if text == self._text else text
+        return self._text
+
+
+def _fails_like(one: Decision, other: Decision) -> bool:
+    """Return whether everything that the message of a decision is made from is the same."""
+    return (
+        one.verdicts is other.verdicts
+        and one.post_filter is other.post_filter
+        and one.error is other.error
+        and one.group is other.group
+        and one.refused_after is other.refused_after
+        and one.among == other.among
+        and one.form is other.form
+    )
+
+
+# -- simulated time ----------------------------------------------------------------------------------------------------
+# Timestamps of a simulation in the API's format.
+
+
+def timestamp(seconds: float) -> str:
+    """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"1970-01-{1 + days % 28:02}T{hour:02}:{minute:02}:{second:02}Z"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Set
 from moorage.api.core import Pod
 from moorage.engine.facts import Seen
 from moorage.report.outcome import InputNote, RefusedPods
+from moorage.simulator.outcome import refused_outcomes
+from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.pod_creation import PodCreation
-from moorage.simulator.pod_record import PodRecord
-from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.wording import counted, some
 

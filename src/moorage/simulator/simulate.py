@@ -26,9 +26,8 @@ from moorage.framework.profile import Timer
 from moorage.plugins import builtin_registry
 from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
-from moorage.simulator.group_outcomes import closed_gate_notes
-from moorage.simulator.outcome import collect
-from moorage.simulator.simulated_attempt import SimulatedAttempt, in_turn
+from moorage.simulator.outcome import closed_gate_notes, collect
+from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, wants_a_node
 from moorage.wording import counted, some
 

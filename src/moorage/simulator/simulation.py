@@ -40,17 +40,23 @@ from moorage.framework.effects import (
     Until,
     Write,
 )  # fmt: skip
-from moorage.simulator.claim_controller import ClaimController
-from moorage.simulator.device_driver import DeviceDrivers
+from moorage.simulator.claim_controller import ClaimController, DeviceDrivers
 from moorage.simulator.fast_placements import FastPlacements
-from moorage.simulator.messages import Messages
+from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
+from moorage.simulator.pod_books import (
+    Event,
+    LastAttempt,
+    Messages,
+    PodRecord,
+    SimulatedAttempt,
+    State,
+    WaitingWork,
+    arrival_of,
+    timestamp,
+    wants_a_node,
+)
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.pod_record import PodRecord, State, arrival_of, wants_a_node
-from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
-from moorage.simulator.simulated_attempt import SimulatedAttempt
-from moorage.simulator.simulated_time import timestamp
 from moorage.simulator.storage_controller import StorageController
-from moorage.simulator.under_way import Event, LastAttempt, WaitingWork
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]

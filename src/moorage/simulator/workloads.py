@@ -2,7 +2,7 @@
 
 Every controller creates all the pods it lacks, at once. So a stateful set that waits for each pod to be ready has all pods
 here, rolling updates are not replayed, and surplus pods are not deleted. Names and hashes are computed from content, so equal
-inputs give equal pods. ``moorage.simulator.template_claims`` creates the claims of the new pods.
+inputs give equal pods. ``moorage.simulator.claim_controller`` creates the claims of the new pods.
 
 New pods follow those of the input: those of daemon sets first, then stateful sets, deployments, replica sets, replication
 controllers, jobs and cron jobs, each in input order.
@@ -12,25 +12,279 @@ Source  kubernetes, pkg/controller: daemon, statefulset, deployment, replicaset,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace as with_fields
+from itertools import count, islice
+from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
+from moorage.api.core import ClaimSource, Pod, PodStatus, PodTemplateSpec, ReplicationController, Volume
+from moorage.api.decode import decode
+from moorage.api.defaults import default_pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
-from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
-from moorage.controllers.machinery.object_fields import stable_suffix, stable_uid
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
+from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
+from moorage.controllers.machinery.object_fields import generated_name, stable_suffix, stable_uid
 from moorage.controllers.workloads import daemon_set as daemon_nodes
-from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, content_hash, revision_number
-from moorage.simulator import jobs
+from moorage.controllers.workloads.missing_pods import (
+    COMPLETION_INDEX,
+    POD_TEMPLATE_HASH,
+    completion_index,
+    content_hash,
+    free_indexes,
+    indexed_base,
+    is_ours_to_run,
+    ordinal_of,
+    revision_number,
+    stateful_claim_name,
+    stateful_labels,
+    wanted_active,
+)
+from moorage.errors import InputError
+from moorage.simulator.claim_controller import add_claims
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
-from moorage.simulator.stateful_sets import StatefulPods
-from moorage.simulator.template_claims import add_claims
-from moorage.simulator.templates import PodFactory, names_of
 
-__all__ = ["expand", "newest_last"]
+__all__ = ["MAX_PODS", "PodFactory", "expand", "is_finished", "names_of", "newest_last"]
+
+
+# -- templates ---------------------------------------------------------------------------------------------------------
+# Pod templates: create pods with names, labels, owners and the hash of the template.
+#
+# Hashes and name suffixes are computed from content, where a cluster uses memory layout and random numbers. So they differ
+# from those of a real cluster, but not from run to run.
+#
+# Source  kubernetes, pkg/controller/controller_utils.go, GetPodFromTemplate
+
+#: Several times the size that Kubernetes supports; a typing error in ``replicas`` exceeds it easily.
+MAX_PODS: Final = 500_000
+
+
+class PodFactory:
+    """Creates the pods of one controller. Pods that differ only in name share one spec."""
+
+    def __init__(self, template: PodTemplateSpec, namespace: str, owner: OwnerReference, taken: set[tuple[str, str]]) -> None:
+        self.owner = owner
+        self._namespace = namespace
+        self._taken = taken
+        self._pod = default_pod(
+            Pod(
+                metadata=ObjectMeta(
+                    namespace=namespace,
+                    labels=template.metadata.labels,
+                    annotations=template.metadata.annotations,
+                    owner_references=(owner,),
+                ),
+                spec=template.spec,
+                status=PodStatus(phase="Pending"),
+            )
+        )
+
+    def named(self, name: str, labels: dict[str, str] | None = None) -> Pod:
+        """Return a pod with this name, and with labels added to the template's.
+
+        Raises  InputError if there would be more than ``MAX_PODS`` pods
+        """
+        self._taken.add((self._namespace, name))
+        self._check_limit(0)
+        metadata = self._pod.metadata
+        uid = stable_uid("Pod", self._namespace, name)
+        held = replace(metadata, name=name, uid=uid, labels={**metadata.labels, **labels} if labels else metadata.labels)
+        return replace(self._pod, metadata=held)
+
+    def generated(self, base: str, *discriminators: str, labels: dict[str, str] | None = None) -> Pod:
+        """Return a pod with a name generated from ``base``, different from all other pods' names."""
+        name = generated_name(base, self._namespace, *discriminators)
+        for attempt in count(1):
+            if (self._namespace, name) not in self._taken:
+                break
+            name = generated_name(base, self._namespace, *discriminators, str(attempt))
+        return self.named(name, labels)
+
+    def several(self, number: int, base: str) -> Iterator[Pod]:
+        """Return this many pods with generated names, created lazily.
+
+        Raises  InputError at once if there would be more than ``MAX_PODS`` pods
+        """
+        self._check_limit(number)
+        return (self.generated(base, str(index)) for index in range(number))
+
+    def _check_limit(self, added: int) -> None:
+        if len(self._taken) + added > MAX_PODS:
+            asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
+            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, the most that can be simulated")
+
+
+def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:
+    """Return the namespaces and names of pods."""
+    return {(its.namespace, its.name) for its in [pod.metadata for pod in pods]}
+
+
+# -- stateful sets -----------------------------------------------------------------------------------------------------
+# Stateful sets: numbered pods, each with its own claims that outlive it.
+#
+# Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go
+
+
+class StatefulPods:
+    """Creates the pods that stateful sets lack; ``claims`` collects the claims of their volumes."""
+
+    def __init__(self, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -> None:
+        self.claims: list[PersistentVolumeClaim] = []
+        self._claimed = claimed
+        self._taken = taken
+
+    def missing(self, stateful_set: StatefulSet) -> Iterator[Pod]:
+        """Yield a pod for each number without one, lowest first."""
+        metadata, spec = stateful_set.metadata, stateful_set.spec
+        if metadata.deletion_timestamp is not None:
+            return
+        title = f"StatefulSet {metadata.namespace}/{metadata.name}"
+        owner = owner_reference("apps/v1", "StatefulSet", metadata)
+        first = spec.ordinals.start if spec.ordinals else 0
+        numbers = range(first, first + _count(spec.replicas))
+
+        def is_ours(pod: Pod) -> bool:
+            return ordinal_of(metadata.name, pod.name) in numbers
+
+        held = self._claimed.of("StatefulSet", metadata)
+        selector = compiled(spec.selector, title)
+        held = [*held, *self._claimed.adopt(owner, metadata.namespace, selector, is_ours)]
+        there = {pod.name for pod in held}
+        templates = [
+            decode(template, PersistentVolumeClaim, f"{title}: spec.volumeClaimTemplates[{index}]")
+            for index, template in enumerate(spec.volume_claim_templates)
+        ]
+        revision = content_hash(spec.template)
+        factory = PodFactory(spec.template, metadata.namespace, owner, self._taken)
+        for number in numbers:
+            name = f"{metadata.name}-{number}"
+            claims = [_numbered(claim, stateful_set, number) for claim in templates]
+            self.claims += claims
+            if name in there:
+                continue
+            pod = factory.named(name, stateful_labels(name, number, revision))
+            yield default_pod(_with_claims(pod, templates, claims))
+
+
+def _count(replicas: int | None) -> int:
+    """Return a number of replicas; the default is 1."""
+    return 1 if replicas is None else replicas
+
+
+def _numbered(template: PersistentVolumeClaim, stateful_set: StatefulSet, number: int) -> PersistentVolumeClaim:
+    """Return the claim that a pod of the set gets from a template."""
+    namespace = stateful_set.metadata.namespace
+    name = stateful_claim_name(template.metadata.name, stateful_set.metadata.name, number)
+    selector = stateful_set.spec.selector
+    labels = {**template.metadata.labels, **(selector.match_labels if selector else {})}
+    uid = stable_uid("PersistentVolumeClaim", namespace, name)
+    metadata = replace(template.metadata, name=name, namespace=namespace, uid=uid, labels=labels)
+    return replace(template, metadata=metadata)
+
+
+def _with_claims(pod: Pod, templates: list[PersistentVolumeClaim], claims: list[PersistentVolumeClaim]) -> Pod:
+    """Return the pod with its claims as volumes, which replace volumes of the same name."""
+    if not claims:
+        return pod
+    volumes = [
+        Volume(name=template.metadata.name, persistent_volume_claim=ClaimSource(claim_name=claim.metadata.name))
+        for template, claim in zip(templates, claims, strict=True)
+    ]
+    names = {volume.name for volume in volumes}
+    kept = (volume for volume in pod.spec.volumes if volume.name not in names)
+    return replace(pod, spec=replace(pod.spec, volumes=(*volumes, *kept)))
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+# Jobs: how many pods a job still starts, and their completion indexes.
+#
+# Source  kubernetes, pkg/controller/job/job_controller.go, manageJob, and indexed_job_utils.go;
+#         pkg/registry/batch/job/strategy.go
+
+
+def is_finished(job: Job) -> bool:
+    """Return True for a job that is complete or has failed."""
+    return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in job.status.conditions)
+
+
+def missing_pods(job: Job, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -> Iterator[Pod]:
+    """Yield the pods that a job would start now: up to its parallelism and its remaining completions."""
+    metadata, spec = job.metadata, job.spec
+    if spec.suspend or metadata.deletion_timestamp is not None or is_finished(job) or not is_ours_to_run(spec.managed_by):
+        return
+    job = _selecting(job)
+    owner = owner_reference("batch/v1", "Job", metadata)
+    selector = compiled(job.spec.selector, f"Job {metadata.namespace}/{metadata.name}")
+    held = [*claimed.of("Job", metadata), *claimed.adopt(owner, metadata.namespace, selector)]
+    active = [pod for pod in held if is_active(pod)]
+    lacking = max(0, _wanted(job, held, len(active)) - len(active))
+    factory = PodFactory(job.spec.template, metadata.namespace, owner, taken)
+    if spec.completion_mode != "Indexed":
+        yield from factory.several(lacking, f"{metadata.name}-")
+        return
+    for index in islice(_free_indexes(job, held), lacking):
+        yield _with_index(factory, metadata.name, index)
+
+
+def _parallelism(job: Job) -> int:
+    return 1 if job.spec.parallelism is None else job.spec.parallelism
+
+
+def _completions(job: Job) -> int | None:
+    """Return how many pods must succeed; None for a job without a fixed number, which ends with its first success."""
+    spec = job.spec
+    return 1 if spec.completions is None and spec.parallelism is None else spec.completions
+
+
+def _wanted(job: Job, held: Iterable[Pod], active: int) -> int:
+    """Return how many pods should be active."""
+    completions = _completions(job)
+    if job.spec.completion_mode == "Indexed":
+        succeeded = len(_succeeded(job, held))
+    else:
+        succeeded = max(job.status.succeeded, sum(pod.status.phase == "Succeeded" for pod in held))
+    lost = len(parse_indexes(job.status.failed_indexes, completions or 0))
+    return wanted_active(_parallelism(job), completions, succeeded=succeeded, failed_indexes=lost, active=active)
+
+
+def _succeeded(job: Job, held: Iterable[Pod]) -> Indexes:
+    done = (index for pod in held if pod.status.phase == "Succeeded" and (index := _index_of(pod)) is not None)
+    return parse_indexes(job.status.completed_indexes, _completions(job) or 0).with_numbers(done)
+
+
+def _free_indexes(job: Job, held: Iterable[Pod]) -> Iterator[int]:
+    completions = _completions(job) or 0
+    running = {_index_of(pod) for pod in held if is_active(pod)}
+    return free_indexes(completions, _succeeded(job, held), job.status.failed_indexes, running)
+
+
+def _index_of(pod: Pod) -> int | None:
+    return completion_index(pod.metadata.annotations, pod.labels)
+
+
+def _selecting(job: Job) -> Job:
+    """Return the job with the selector and the labels that the API server adds to a new job."""
+    if job.spec.manual_selector or job.spec.selector is not None:
+        return job
+    marks = {"batch.kubernetes.io/controller-uid": job.metadata.uid, "batch.kubernetes.io/job-name": job.metadata.name}
+    legacy = {"controller-uid": job.metadata.uid, "job-name": job.metadata.name}
+    template = job.spec.template
+    labels = {**template.metadata.labels, **marks, **legacy}
+    selector = LabelSelector(match_labels={"batch.kubernetes.io/controller-uid": job.metadata.uid})
+    made = PodTemplateSpec(metadata=replace(template.metadata, labels=labels), spec=template.spec)
+    return replace(job, spec=replace(job.spec, selector=selector, template=made))
+
+
+def _with_index(factory: PodFactory, job_name: str, index: int) -> Pod:
+    pod = factory.generated(indexed_base(job_name, index), str(index), labels={COMPLETION_INDEX: str(index)})
+    annotations = {**pod.metadata.annotations, COMPLETION_INDEX: str(index)}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
 
 
 def expand(cluster: ClusterInput, *, cron_jobs: bool = True) -> ClusterInput:
@@ -70,7 +324,7 @@ class _Expansion:
         if cron_jobs:
             self.jobs += (job for one in self.cluster.cron_jobs for job in self._next_job(one, owned_jobs))
         for job in self.jobs:
-            self.pods += jobs.missing_pods(job, self.claimed, self.taken)
+            self.pods += missing_pods(job, self.claimed, self.taken)
         pods = (*self.claimed.with_owners(self.cluster.pods), *self.pods)
         report = with_fields(self.cluster.report, notes=(*self.cluster.report.notes, *self.notes))
         return add_claims(
@@ -204,7 +458,7 @@ class _Expansion:
         metadata, spec = cron_job.metadata, cron_job.spec
         if spec.suspend or metadata.deletion_timestamp is not None:
             return
-        running = [job for job in owned.of("CronJob", metadata) if not jobs.is_finished(job)]
+        running = [job for job in owned.of("CronJob", metadata) if not is_finished(job)]
         if running and spec.concurrency_policy != "Allow":
             return
         name = f"{metadata.name[:52]}-{stable_suffix(metadata.namespace, metadata.name, spec.schedule)}"
@@ -231,11 +485,6 @@ def _hashes_by_deployment(cluster: ClusterInput) -> dict[tuple[str, str], dict[s
             counts = found.setdefault((pod.namespace, owner.name.removesuffix(f"-{mark}")), {})
             counts[mark] = counts.get(mark, 0) + 1
     return found
-
-
-def _count(replicas: int | None) -> int:
-    """Return a number of replicas; the default is 1."""
-    return 1 if replicas is None else replicas
 
 
 def _scaled(replica_set: ReplicaSet, replicas: int | None) -> ReplicaSet:

@@ -27,8 +27,7 @@ from moorage.inputs.files import InputFile
 from moorage.laboratory.cluster import Cluster
 from moorage.simulator.simulate import load_options
 from moorage.sweeps.cluster_runs import ClusterRuns
-from moorage.sweeps.grid import SEED, AxisValue, Label, SweepAxis, SweepGrid, axis_of
-from moorage.sweeps.grid_document import GridField
+from moorage.sweeps.grid import SEED, AxisValue, GridField, Label, SweepAxis, SweepGrid, axis_of
 from moorage.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
 from moorage.sweeps.trace_sources import read_trace_source
 

@@ -7,17 +7,15 @@ from typing import Any, Final
 
 from moorage.printable import one_line
 from moorage.report.answer import plain, stopped_text
-from moorage.report.columns import columns
 from moorage.report.comparison_text import interval_text
 from moorage.report.gates import MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
 from moorage.report.run_document import API_VERSION
 from moorage.report.run_values import json_number
-from moorage.report.style import paragraph
+from moorage.report.style import columns, paragraph
 from moorage.sweeps.grid import SEED, Label, version
 from moorage.sweeps.jobs import FailedRun
-from moorage.sweeps.results import SweepResult
-from moorage.sweeps.summary import MetricSummary, SweepBaseline, SweepGroup, baseline_of
+from moorage.sweeps.results import MetricSummary, SweepBaseline, SweepGroup, SweepResult, baseline_of
 from moorage.wording import counted
 
 __all__ = ["headline_of", "sweep_document", "sweep_text"]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from moorage.errors import InputError, MoorageError
 from moorage.simulator.trace import Trace
-from moorage.sweeps.grid_document import GridField
+from moorage.sweeps.grid import GridField
 from moorage.traces.formats import FORMATS, read_trace
 from moorage.traces.streams import open_bytes
 

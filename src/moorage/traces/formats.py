@@ -57,9 +57,9 @@ FORMATS: Final[Mapping[str, TraceFormat]] = {
         "machine_events, JSON Lines or CSV",
     ),
     "azure-2019": TraceFormat(
-        "Azure's virtual machines of 2019 (V2)", "moorage.traces.azure_2019:read_azure_2019", "vmtable.csv"
+        "Azure's virtual machines of 2019 (V2)", "moorage.traces.azure:read_azure_2019", "vmtable.csv"
     ),
-    "azure-2020": TraceFormat("Azure's trace for packing", "moorage.traces.azure_2020:read_azure_2020", "the SQLite file"),
+    "azure-2020": TraceFormat("Azure's trace for packing", "moorage.traces.azure:read_azure_2020", "the SQLite file"),
     "alibaba-2018": TraceFormat(
         "Alibaba's cluster trace v2018", "moorage.traces.alibaba_2018:read_alibaba_2018", "batch_task.csv", "machine_meta.csv"
     ),

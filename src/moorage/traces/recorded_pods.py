@@ -11,10 +11,18 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
+from moorage.api.kinds import Kind
+from moorage.errors import InputError
+from moorage.inputs.files import InputFile
+from moorage.inputs.kinds import find_kind
+from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, read_sources
+from moorage.simulator.pod_creation import create_missing_pods
 from moorage.simulator.trace_arrivals import PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
+from moorage.simulator.unknown_fields import Validation
 
-__all__ = ["RecordedPods"]
+__all__ = ["RecordedPods", "pods_of_owner"]
+
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -76,3 +84,25 @@ class RecordedPods:
         meta = pod.metadata
         key = _encode((spec, meta.labels, meta.annotations, meta.namespace))
         return self.builder.shape(key, lambda: PodTemplate(spec, meta.labels, meta.annotations, meta.namespace))
+
+
+# -- owned pods --------------------------------------------------------------------------------------------------------
+# The pods that controllers create for a workload.
+
+_RULES = ReadRules(Validation("ignore"))
+
+
+def pods_of_owner(obj: Mapping[str, Any], where: str) -> list[Pod] | None:
+    """Return the pods that a controller would create for an object that has none; None for a kind without pods.
+
+    Raises  InputError for an object that cannot be read
+    """
+    found = find_kind(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
+    if not isinstance(found, Kind) or found.slot not in WORKLOAD_SLOTS:
+        return None
+    try:
+        data = msgspec.json.encode(obj)
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise InputError(f"{where}: {error}") from None
+    cluster, _ = create_missing_pods(read_sources([InputFile(where, data)], rules=_RULES), quota=False)
+    return list(cluster.pods)

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
-from moorage.traces.owned_pods import pods_of_owner
-from moorage.traces.recorded_pods import RecordedPods
+from moorage.traces.recorded_pods import RecordedPods, pods_of_owner
 from moorage.traces.streams import whole_bytes
 
 __all__ = ["read_simkube"]

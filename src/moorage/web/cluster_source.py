@@ -10,10 +10,8 @@ import msgspec
 from moorage.api.core import Node, Pod
 from moorage.laboratory.cluster import Cluster
 from moorage.web.hub import Make
-from moorage.web.mirror import Mirror, View
-from moorage.web.queue_state import queue_state
-from moorage.web.rows import QueueState, is_ended, pod_row
-from moorage.web.snapshot import Header, SnapshotRows, snapshot_document
+from moorage.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
+from moorage.web.rows import QueueState, is_ended, pod_row, queue_state
 
 __all__ = ["ClusterSource", "snapshot_of"]
 

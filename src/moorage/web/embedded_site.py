@@ -33,14 +33,12 @@ from moorage.inputs.kinds import KINDS
 from moorage.releases import CURRENT
 from moorage.web.commands import CommandRoute
 from moorage.web.hub import Hub, Make
+from moorage.web.live_site import Measured, SetupRoute
 from moorage.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.web.question_processes import Answering
-from moorage.web.question_routes import QuestionRoutes
-from moorage.web.questions import Board
-from moorage.web.queue_state import queue_state
-from moorage.web.rows import QueueState
+from moorage.web.questions import Board, QuestionRoutes
+from moorage.web.rows import QueueState, queue_state
 from moorage.web.sessions import Sessions
-from moorage.web.setup import Measured, SetupRoute
 from moorage.web.site import Site, is_own_path
 
 __all__ = ["EmbeddedSite", "StoreSource"]

@@ -6,7 +6,7 @@ for each request. Rights are reviewed by the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,14 +28,62 @@ from moorage.server.endpoints import Page
 from moorage.server.live import Live
 from moorage.web.hub import Hub, Make
 from moorage.web.pod_routes import PodRoutes, SchedulerTurns
-from moorage.web.queue_state import queue_state
-from moorage.web.rows import QueueState
-from moorage.web.sessions import Sessions
-from moorage.web.setup import Measured, SetupRoute
-from moorage.web.site import Site, is_own_path
-from moorage.web.visitors import Visitor
+from moorage.web.rows import QueueState, queue_state
+from moorage.web.sessions import Sessions, Visitor
+from moorage.web.site import Site, is_own_path, json_response
 
-__all__ = ["LiveSite", "LiveSource"]
+__all__ = ["LiveSite", "Measured", "SetupRoute", "setup_document"]
+
+
+# -- setup -------------------------------------------------------------------------------------------------------------
+# The setup of the scheduler: profiles with their plugins and weights, feature gates, and how long plugins took.
+
+#: Returns how long plugins took, as documents with ``plugin``, ``extensionPoint``, ``calls`` and ``seconds``.
+Measured = Callable[[], Sequence[Mapping[str, Any]]]
+
+
+def setup_document(scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list) -> dict[str, Any]:
+    """Return the document of a scheduler's setup; with None, only the notes."""
+    head: dict[str, Any] = {"apiVersion": "moorage.dev/v1", "kind": "Setup", "notes": list(notes)}
+    if scheduler is None:
+        return {**head, "scheduler": False, "profiles": [], "featureGates": [], "metrics": []}
+    gates = scheduler.gates
+    return {
+        **head,
+        "scheduler": True,
+        "release": gates.release,
+        "seed": scheduler.cycle.seed,
+        "percentageOfNodesToScore": scheduler.cycle.percentage_of_nodes_to_score,
+        "profiles": [_profile(profile) for profile in scheduler.profiles.values()],
+        "featureGates": [{"name": name, "enabled": gates[name]} for name in gates.names],
+        "metrics": list(measured()),
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    points = {point: [step.name for step in steps] for point, steps in profile.steps.items() if steps}
+    return {
+        "schedulerName": profile.scheduler_name,
+        "percentageOfNodesToScore": profile.percentage_of_nodes_to_score,
+        "points": points,
+        "weights": {name: profile.weights.get(name, 1) for name in points.get("score", [])},
+    }
+
+
+class SetupRoute:
+    """Adds the route to a site."""
+
+    def __init__(self, site: Site, scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list) -> None:
+        self.scheduler, self._notes, self._measured = scheduler, notes, measured
+        site.route("GET", "/lab/v1/setup", self._setup)
+
+    async def _setup(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        del request
+        await visitor.check("list", "nodes")
+        return json_response(setup_document(self.scheduler, self._notes, self._measured))
+
+
+# -- live site ---------------------------------------------------------------------------------------------------------
 
 #: How many namespaces are reviewed for a user who may not list pods in all namespaces.
 _MOST_NAMESPACES: Final = 100

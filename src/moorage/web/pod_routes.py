@@ -18,8 +18,8 @@ from moorage.apiserver.vocabulary.statuses import ApiError, not_found, too_many
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile
+from moorage.web.sessions import Visitor
 from moorage.web.site import Site, json_response
-from moorage.web.visitors import Visitor
 
 __all__ = ["PodRoutes", "PodSource", "SchedulerTurns"]
 

@@ -23,8 +23,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, no_such
 from moorage.web.bundle_files import LIVE_POLICY, bundle_file
 from moorage.web.hub import Hub
 from moorage.web.mirror import View
-from moorage.web.sessions import SESSION_S, Sessions
-from moorage.web.visitors import Visitor, view_of
+from moorage.web.sessions import SESSION_S, Sessions, Visitor, view_of
 
 __all__ = ["Limits", "Site", "is_own_path"]
 

@@ -19,12 +19,11 @@ from moorage.apiserver.vocabulary.statuses import ApiError, internal, no_such_pa
 from moorage.server.listener import listen, serving
 from moorage.web.cluster_source import ClusterSource
 from moorage.web.hub import Hub
+from moorage.web.live_site import SetupRoute
 from moorage.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.web.question_processes import Answering
-from moorage.web.question_routes import QuestionRoutes
-from moorage.web.questions import Board
+from moorage.web.questions import Board, QuestionRoutes
 from moorage.web.sessions import Sessions
-from moorage.web.setup import SetupRoute
 from moorage.web.site import Site, is_own_path
 
 __all__ = ["serve_cluster"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,7 @@ def test_results_end_with_the_budget_but_not_before_the_least():
 # -- questions ---------------------------------------------------------------------------------------------------------------
 
 ASKED = AnswerRequest(release="1.36")
+DEMO = Path(__file__).resolve().parents[2] / "examples/demo"
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 40])
@@ -92,6 +94,18 @@ def test_losses_that_were_run_before_the_end_are_those_of_an_endless_run(limit):
         whole.survives if not found.not_run else False if any(x.pending for x in found.failures) else None
     )
     assert cluster.digest() == before
+
+
+def test_a_fix_is_there_before_it_is_known_to_be_the_cheapest():
+    cluster = moorage.Cluster.read(DEMO)
+    whole = survival_report(cluster, ASKED, SurvivalAsked("zone"))
+    found = [survival_report(cluster, ASKED, SurvivalAsked("zone", budget=looks(limit))) for limit in (60, 130, 210)]
+    first, second, third = ((one.fix, one.stopped.left) for one in found)
+    assert first == (None, ("changes that let every loss be survived (1 set of changes tried)",))
+    assert second[1] == ("a cheaper fix (5 sets of changes tried)", "what the first change of the fix does alone")
+    assert third[1] == ("what the first change of the fix does alone",)
+    assert second[0].commands == third[0].commands == whole.fix.commands
+    assert whole.stopped is None
 
 
 def test_a_run_ends_in_the_middle_and_is_rolled_back():

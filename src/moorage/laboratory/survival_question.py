@@ -95,7 +95,8 @@ def survival_report(
         losses = run.losses()
         priorities = _priorities(cluster)
     if not losses.is_complete:
-        budget.leave(f"what the other {losses.of - len(losses.all):,} losses do")
+        left = losses.of - len(losses.all)
+        budget.leave("what the other loss does" if left == 1 else f"what the other {left:,} losses do")
     spare = _spare(cluster, run, asked)
     fix, searched = _fix(cluster, run, losses, asked)
     return Survival(

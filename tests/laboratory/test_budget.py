@@ -96,6 +96,7 @@ def test_losses_that_were_run_before_the_end_are_those_of_an_endless_run(limit):
     assert cluster.digest() == before
 
 
+@pytest.mark.slow
 def test_a_fix_is_there_before_it_is_known_to_be_the_cheapest():
     cluster = moorage.Cluster.read(DEMO)
     whole = survival_report(cluster, ASKED, SurvivalAsked("zone"))

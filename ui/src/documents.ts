@@ -24,6 +24,8 @@ export interface Envelope<Kind extends string, Answer> {
   };
   readonly assumptions: readonly { readonly name: string; readonly value: string }[];
   readonly before?: { readonly summary: string; readonly answer: Answer };
+  /** How a search ended early, and what a longer run could still find. */
+  readonly stopped?: { readonly reason: "timeLimit" | "interrupted"; readonly limitSeconds?: number; readonly left: readonly string[] };
 }
 
 // -- Explanation
@@ -353,7 +355,8 @@ export interface Failure {
 }
 
 export interface SurvivalAnswer {
-  readonly survives: boolean;
+  /** Absent if not every loss was run, and the others are survived. */
+  readonly survives?: boolean;
   readonly over?: string;
   readonly mode?: string;
   readonly failures: readonly Failure[];

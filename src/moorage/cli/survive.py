@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import count
-from typing import Any
+from multiprocessing import current_process
+from typing import Any, Final
 
 import click
 
@@ -18,9 +19,14 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.survival_question import SurvivalAsked, survival_report
 from moorage.report.outage_values import NodeLoss
 from moorage.report.survival_report import Survival
+from moorage.sweeps.executors import usable_cpus
 
 __all__ = ["survive"]
 
+
+#: How many processes simulate losses if that is not given, in clusters of so many pods or more.
+_MOST: Final = 4
+_MANY_PODS: Final = 1_000
 
 EPILOG = """Examples:
 
@@ -48,8 +54,9 @@ All that is printed, and how losses are compared: moorage help survive
     help="Maximum number of losses to simulate in the search for a fix; 0 skips the search.",
 )  # fmt: skip
 @click.option(
-    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of processes that simulate losses."
-)
+    "--processes", type=click.IntRange(1, 64),
+    help="Number of processes that simulate losses; by default one for each processor, up to 4, from 1,000 pods on.",
+)  # fmt: skip
 @dask_option
 @question_options()
 def survive(**given: Any) -> int:
@@ -63,7 +70,8 @@ def survive(**given: Any) -> int:
     with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
         executor = executor_of(given, block) if given["dask"] else None
         what = SurvivalAsked(
-            given["over"], given["depth"], given["probes"], given["spare"], processes=given["processes"], executor=executor,
+            given["over"], given["depth"], given["probes"], given["spare"], executor=executor,
+            processes=given["processes"] or _usual_processes(given, len(asked.given.pods)),
             budget=asked.budget,
         )  # fmt: skip
         asks = {"survive": given["over"], "depth": given["depth"], **({"spare": given["spare"]} if given["spare"] else {})}
@@ -75,6 +83,13 @@ def survive(**given: Any) -> int:
         found = asked.answered(ask)
     print_answer(found, given, asked)
     return exit_status(found)
+
+
+def _usual_processes(given: Mapping[str, Any], pods: int) -> int:
+    """Return how many processes simulate losses. Extenders are asked from one, and a question of the web interface has one."""
+    if pods < _MANY_PODS or given["extenders"] == "ask" or current_process().daemon:
+        return 1
+    return min(_MOST, usable_cpus())
 
 
 def _counter(progress: Progress) -> Callable[[NodeLoss], None]:

@@ -79,7 +79,7 @@ def unguard() -> None:
 
 @contextmanager
 def kept_output() -> Iterator[TextIO]:
-    """Keep standard output for the answer: meanwhile, what anybody else writes there goes to standard error.
+    """Keep standard output for the answer: meanwhile, what anyone else writes there goes to standard error.
 
     Plugins print, and so do libraries in C, behind Python's back. Yield the stream of the answer.
     """

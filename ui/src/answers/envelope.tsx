@@ -39,6 +39,7 @@ export const AnswerHead = ({ document, tone, verdict, children }: HeadProps) => 
           <strong>With the changes:</strong> {visible((document.question.changes ?? []).join(" · "))}
         </p>
       )}
+      {document.stopped && <p class="certain">Left out: {visible(document.stopped.left.join("; "))}</p>}
       {children}
     </header>
     <StillMap document={document} />
@@ -48,14 +49,14 @@ export const AnswerHead = ({ document, tone, verdict, children }: HeadProps) => 
 /** Say how certain the answer is, as the last line of the commands does. */
 export function certainty(document: Document): string {
   const { kind, runs, probes } = document.proof;
-  const byRuns = runs ? `Verified by the engine (${plural(runs, "run")})` : "Verified by the engine";
+  const byRuns = "Verified by the engine" + (runs ? ` (${plural(runs, "run")})` : "");
   switch (kind) {
     case "exhaustive":
       return `${byRuns}; no cheaper answer exists${probes ? ` among ${plural(probes, "change")}` : ""}.`;
     case "bound":
-      return "Equal to the bound by arithmetic: no other placement does better.";
+      return "Equal to the arithmetic bound.";
     case "bounded":
-      return `${byRuns}; the search ended at a limit, so a cheaper answer may exist.`;
+      return `${byRuns}; ended at a limit.`;
     default:
       return `${byRuns}.`;
   }

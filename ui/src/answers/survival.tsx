@@ -16,7 +16,11 @@ export function SurvivalPage({ document }: { document: Survival }) {
   const bad = failures.filter((failure) => failure.pending.length || failure.lostForGood.length || failure.stuck.length);
   return (
     <>
-      <AnswerHead document={document} tone={answer.survives ? "ok" : "no"} verdict={answer.survives ? "survives" : "not safe"} />
+      <AnswerHead
+        document={document}
+        tone={answer.survives ? "ok" : worst.size ? "no" : "risk"}
+        verdict={answer.survives ? "survives" : worst.size ? "not safe" : "undecided"}
+      />
       <Section title="Losses">
         <Table
           label="Losses"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -26,6 +27,7 @@ from benchmarks.million import million as measure_million
 from benchmarks.mix_command import mix
 from benchmarks.production_dump import write_production_dump
 from benchmarks.program import help_text, library_import, reading, whole_run
+from benchmarks.questions import CLUSTERS, measure_questions, question_names
 from benchmarks.running import run as run_one
 from benchmarks.shard_scheduler import SHARINGS
 from benchmarks.shard_workloads import WORKLOADS as SHARD_WORKLOADS
@@ -201,6 +203,30 @@ def dump(file: Path, nodes: int, pods: int, seed: int, lean: bool) -> None:
     """Write FILE, a dump as of a production cluster: 90 MB of JSON with what real clusters have."""
     write_production_dump(file, nodes, pods, seed, lean=lean)
     click.echo(f"wrote {file}: {file.stat().st_size / 1e6:.0f} MB")
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "--cluster", "clusters", type=click.Choice(list(CLUSTERS)), multiple=True, default=list(CLUSTERS), help="May be repeated."
+)
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Write the dumps here, and use them again.")
+@click.option("--json", "out", type=click.Path(path_type=Path), help="Append the results to a file, one JSON object per line.")
+def questions(names: tuple[str, ...], clusters: tuple[str, ...], folder: Path | None, out: Path | None) -> None:
+    """Measure the questions NAMES, or all, on the demo and on dumps as of production clusters. Fails beyond a bound."""
+    unknown = [name for name in names if name not in question_names()]
+    if unknown:
+        raise click.UsageError(f"unknown question {unknown[0]}; use one of {', '.join(question_names())}")
+    within = True
+    with tempfile.TemporaryDirectory() as usual:
+        for cluster in clusters:
+            for figures in measure_questions(cluster, folder or Path(usual), names):
+                click.echo(json.dumps(figures))
+                within = within and figures["within"]
+                if out is not None:
+                    with out.open("a") as file:
+                        file.write(json.dumps(figures) + "\n")
+    sys.exit(0 if within else 1)
 
 
 @main.command("yaml")

@@ -123,3 +123,17 @@ def test_simulations_are_measured_at_small_sizes():
     result = CliRunner().invoke(main, ["simulations", "a-year"])
     assert result.exit_code == 2
     assert "unknown simulation a-year" in result.output
+
+
+@pytest.mark.slow
+def test_questions_are_measured_as_commands_and_as_served(tmp_path):
+    out = tmp_path / "results.jsonl"
+    asked = ["simulate", "sweep", "served: report"]
+    result = CliRunner().invoke(main, ["questions", *asked, "--cluster", "demo", "--folder", str(tmp_path), "--json", str(out)])
+    assert result.exit_code == 0, result.output
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [one["question"] for one in found] == asked
+    assert all(0 < one["scaled_s"] <= one["bound_s"] for one in found)
+    result = CliRunner().invoke(main, ["questions", "who"])
+    assert result.exit_code == 2
+    assert "unknown question who" in result.output

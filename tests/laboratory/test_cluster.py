@@ -8,6 +8,9 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.laboratory import object_edits
+from moorage.laboratory.objects import key_of
 from moorage.testing.builders import a_node, a_pod
 
 NODES = [
@@ -148,3 +151,27 @@ def test_changes_are_not_planned_in_the_past(cluster):
     cluster.run(until_s=5)
     with pytest.raises(InputError, match="4 s is before the present time of the cluster, 5 s"):
         cluster.at(4, "node/n0 unschedulable=true")
+
+
+def test_a_preferred_term_costs_no_more_than_a_look_at_each_pod(monkeypatch):
+    """Its change is one of a workload, so it goes through all pods: once, not once for each of them."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    metadata = {"namespace": "default", "labels": {"app": "web"}}
+    pods = [
+        {
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {**metadata, "name": f"p{at}", "uid": f"p{at}", **({"ownerReferences": [owner]} if at < 2 else {})},
+            "spec": {"containers": [{"name": "c"}], **({"affinity": rule} if at < 2 else {})},
+        }
+        for at in range(300)
+    ]  # fmt: skip
+    cluster = moorage.Cluster.from_objects(*pods)
+    keys = []
+    monkeypatch.setattr(object_edits, "key_of", lambda obj: keys.append(obj) or key_of(obj))
+    old = '{"labelSelector":{"matchLabels":{"app":"web"}},"topologyKey":"kubernetes.io/hostname"}'
+    cluster.apply(Change("pod", "prefer", "pod/default/p0", "affinity.podAntiAffinity", old))
+    rules = [pod.spec.affinity.pod_anti_affinity for pod in map(cluster.pod, ("p0", "p1"))]
+    assert [len(one.required_during_scheduling_ignored_during_execution) for one in rules] == [0, 0]
+    assert len(keys) <= 600

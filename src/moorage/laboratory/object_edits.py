@@ -130,9 +130,10 @@ class ObjectEdits:
         if change.verb == "add-node":
             known = {id(node) for node in before}
             return self._told(self._admitted([node for node in after if id(node) not in known]))
-        held = {key_of(obj): obj for obj in before}
-        gone = [obj for obj in before if key_of(obj) not in set(map(key_of, after))]
-        come = [obj for obj in after if held.get(key_of(obj)) is not obj]
+        known, unchanged = set(map(id, before)), set(map(id, after))
+        come = [obj for obj in after if id(obj) not in known]
+        keys = set(map(key_of, come))
+        gone = [obj for obj in before if id(obj) not in unchanged and key_of(obj) not in keys]
         return ObjectEdit((Told((*map(Gone, gone), *map(Seen, come))),))
 
     def _nodes_beside(self, change: Change) -> list[Object]:

@@ -1,10 +1,15 @@
 """Values of custom kinds: what their schema and its rules accept, and what they say of others."""
 
+from time import process_time
+
 import pytest
 
 from moorage.apiserver.admission import custom_rules, schema_validation
+from moorage.apiserver.admission.custom_strategy import _list_faults
 from moorage.apiserver.admission.schema_validation import SchemaCheck
 from moorage.apiserver.admission.string_formats import is_of_format
+from moorage.apiserver.schema.custom_kinds import apply_defaults
+from moorage.apiserver.vocabulary.statuses import ApiError
 from tests.apiserver.custom_kinds import DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
@@ -93,8 +98,8 @@ def test_a_format_is_checked(name, texts):
 
 
 def test_a_costly_check_ends(monkeypatch):
-    monkeypatch.setattr(schema_validation, "_MAX_CHECKS", 1000)
-    monkeypatch.setattr(schema_validation, "_MAX_PATTERN_STEPS", 1000)
+    monkeypatch.setattr(schema_validation, "MAX_CHECKS", 10)
+    monkeypatch.setattr(schema_validation, "MAX_PATTERN_STEPS", 1000)
     many = {"type": "array", "items": {"anyOf": [{"enum": [i]} for i in range(100)]}}
     faults = [str(fault) for fault in SchemaCheck().faults(many, ["x"] * 5000, "spec")]
     assert "takes too long to validate" in faults[-1]
@@ -230,3 +235,40 @@ def test_rules_know_times_and_addresses(store, spec, why):
     define(store, definition(TIMED))
     code, told = message(ask(store, "POST", WIDGETS, widget("a", spec=spec)))
     assert (code, why in told) == (422 if why else 201, True), told
+
+
+def test_a_large_enum_is_looked_up():
+    many = {"type": "array", "items": {"enum": list(range(20_000))}}
+    begun = process_time()
+    assert not list(SchemaCheck().faults(many, [19_999] * 20_000, "spec"))
+    assert "Unsupported value: 20001" in str(next(SchemaCheck().faults(many, [20_001] * 20_000, "spec")))
+    assert process_time() - begun < 1.0
+
+
+def test_many_alternatives_of_many_items_end():
+    one_of = [{"properties": {"a": {"enum": [at]}}} for at in range(2_000)]
+    begun = process_time()
+    faults = list(SchemaCheck().faults({"items": {"oneOf": one_of}}, [{"a": at} for at in range(5_000)], "spec"))
+    assert "takes too long to validate" in str(faults[-1])
+    assert process_time() - begun < 1.0
+
+
+def test_an_infinite_quotient_is_a_multiple():
+    assert not list(SchemaCheck().faults({"type": "number", "multipleOf": 5e-324}, 1e308, "spec"))
+
+
+def test_the_defaults_of_an_object_are_limited():
+    root = {"properties": {"spec": {"items": {"properties": {"a": {"default": "a" * 1_000_000}}}}}}
+    one = {"spec": [{}]}
+    apply_defaults(root, one)
+    assert len(one["spec"][0]["a"]) == 1_000_000
+    with pytest.raises(ApiError, match="the defaults of the object have more than 1572864 bytes") as raised:
+        apply_defaults(root, {"spec": [{} for _ in range(20_000)]})
+    assert raised.value.code == 413
+
+
+def test_keys_of_items_are_limited():
+    schema = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [f"a{at}" for at in range(5_000)], "items": {}}
+    begun = process_time()
+    assert "too many items to compare by 5000 keys" in str(next(_list_faults(schema, [{}] * 50_000, "spec")))
+    assert process_time() - begun < 0.5

@@ -35,6 +35,8 @@ __all__ = ["custom_rule_faults", "rule_faults", "unsupported_rules"]
 Faults = Iterator[Fault]
 #: The cost limits of one rule, and of all rules of an object.
 _PER_CALL: Final = 1_000_000
+#: What each evaluation of a rule takes from the budget at least: a rule may cost nothing, but takes some 5 µs to start.
+LEAST_COST: Final = 10
 _BUDGET: Final = 10_000_000
 _RULES: Final = "x-kubernetes-validations"
 _OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -295,7 +297,7 @@ class _Check:
         except CostLimitError as error:
             yield invalid(path, kind, _OUT_OF_BUDGET if self._left < _PER_CALL else _too_costly(error, shown))
             raise _OutOfBudgetError from None
-        self._left -= cost
+        self._left -= max(cost, LEAST_COST)
         if isinstance(found, EvalError):
             if str(found).startswith("no such overload"):
                 mismatch = "call arguments did not match a supported operator, function or macro signature for rule"

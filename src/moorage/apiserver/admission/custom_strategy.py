@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.api.meta import Object
@@ -26,6 +26,8 @@ __all__ = ["custom_faults", "is_custom_changed", "keep_all_but_status", "prepare
 
 Faults = Iterator[Fault]
 _INT32_MAX: Final = 2**31 - 1
+#: How many keys of items of a list are compared, over all its items.
+MAX_KEYS: Final = 400_000
 
 
 def prepare_custom(kind: ServedKind, document: Document) -> None:
@@ -179,10 +181,13 @@ def _list_faults(schema: Schema, value: Any, path: str) -> Faults:
                 yield from _list_faults(items, inner, f"{path}[{i}]")
 
 
-def _key_faults(names: Iterable[str], value: list[Any], path: str) -> Faults:
+def _key_faults(names: Sequence[str], value: list[Any], path: str) -> Faults:
     wrong = next((i for i, one in enumerate(value) if one is not None and not isinstance(one, dict)), None)
     if wrong is not None:
         yield invalid(f"{path}[{wrong}]", value[wrong], "must be an object for an array of list-type map")
+        return
+    if len(names) * len(value) > MAX_KEYS:
+        yield invalid(path, len(value), f"the list has too many items to compare by {len(names)} keys")
         return
     keys = [{name: one[name] for name in names if name in one} for one in ({} if one is None else one for one in value)]
     yield from (duplicate(f"{path}[{i}]", keys[i]) for i in _repeated(keys))

@@ -1,7 +1,8 @@
 """Check values of custom kinds against their schema: types, bounds, patterns, formats and junctors.
 
 An update does not report faults of parts that it does not change, so that a stricter schema does not block it (ratcheting).
-The work is bounded: patterns are matched in linear time, and a check ends with a fault when it takes too many steps.
+The work is bounded: a check ends with a fault when its schemas ask for much more work than reading the value takes.
+kube-apiserver has no such bound.
 
 Source  kube-openapi, pkg/validation/validate and errors/schema.go; apiextensions-apiserver, pkg/apiserver/validation
 """
@@ -9,13 +10,14 @@ Source  kube-openapi, pkg/validation/validate and errors/schema.go; apiextension
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.api.validation.faults import invalid, required, too_long, too_many, unsupported
 from moorage.apiserver.admission.string_formats import checked_format, is_of_format
 from moorage.apiserver.vocabulary.served_kinds import Schema
-from moorage.cel.cel_errors import CostLimitError
+from moorage.cel.cel_errors import CostLimitError, TooLargeError
 from moorage.cel.regex import RegexError, compile_regex
 from moorage.errors import Fault
 
@@ -24,9 +26,13 @@ __all__ = ["ABSENT", "EffortExceededError", "SchemaCheck", "field_path", "old_it
 Faults = Iterator[Fault]
 #: Marks an absent value.
 ABSENT: Final[Any] = object()
-#: The maximum number of values and schemas that one check compares, and of steps that its patterns take.
-_MAX_CHECKS: Final = 500_000
-_MAX_PATTERN_STEPS: Final = 2_000_000
+#: The steps of a check (a value read by a schema in a junctor, a missing field, a fault; about 3 µs each),
+#: how many more each value adds, and the steps that its patterns take.
+MAX_CHECKS: Final = 20_000
+CHECKS_PER_VALUE: Final = 2
+MAX_PATTERN_STEPS: Final = 300_000
+#: So many names of required fields, or values of an enum, are one step.
+_NAMES_PER_STEP: Final = 32
 #: Faults of junctors belong to no field.
 _NO_FIELD: Final = "<nil>"
 
@@ -44,20 +50,25 @@ class SchemaCheck:
     """A check of one object, with limits on its work."""
 
     def __init__(self) -> None:
-        self._checks_left = _MAX_CHECKS
-        self._steps_left = _MAX_PATTERN_STEPS
+        self._checks_left = MAX_CHECKS
+        self._steps_left = MAX_PATTERN_STEPS
+        self._enums: dict[int, _Enum] = {}
 
     def faults(self, schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> Faults:
         """Yield the faults of a value. ``old`` is the value that it replaces."""
         try:
-            yield from self._faults(schema, value, path, old)
+            yield from self._part(schema, value, path, old)
         except EffortExceededError:
             yield invalid(path or _NO_FIELD, "", "the value takes too long to validate: simplify its schema or make it smaller")
 
-    def _faults(self, schema: Schema, value: Any, path: str, old: Any = ABSENT) -> Faults:
-        self._checks_left -= 1
+    def _spend(self, steps: int) -> None:
+        self._checks_left -= steps
         if self._checks_left < 0:
             raise EffortExceededError
+
+    def _part(self, schema: Schema, value: Any, path: str, old: Any = ABSENT, *, inside: bool = False) -> Faults:
+        """Yield the faults of a part. ``inside``: the schema is inside a junctor, which reads the part again."""
+        self._spend(1 if inside else -CHECKS_PER_VALUE)
         if old is not ABSENT and old == value:
             return
         types = _types(schema)
@@ -65,7 +76,7 @@ class SchemaCheck:
         if not _has_type(types, value, found, schema):
             yield invalid(path, found, f'{path} in body must be of type {",".join(types)}: "{found}"')
         if value is None:
-            yield from _enum(schema, value, path)
+            yield from self._enum(schema, value, path)
             return
         yield from self._junctors(schema, value, path)
         match value:
@@ -76,10 +87,23 @@ class SchemaCheck:
             case int() | float():
                 yield from _number(schema, value, path)
             case list():
-                yield from self._list(schema, value, path, old)
-        yield from _enum(schema, value, path)
+                yield from self._list(schema, value, path, old, inside=inside)
+        yield from self._enum(schema, value, path)
         if isinstance(value, dict):
-            yield from self._object(schema, value, path, old)
+            yield from self._object(schema, value, path, old, inside=inside)
+
+    def _enum(self, schema: Schema, value: Any, path: str) -> Faults:
+        allowed = schema.get("enum")
+        if not allowed:
+            return
+        enum = self._enums.get(id(schema))
+        if enum is None:
+            self._spend(len(allowed) // _NAMES_PER_STEP)
+            enum = self._enums[id(schema)] = _Enum(allowed)
+        self._spend(len(enum.composed))
+        if value not in enum:
+            self._spend(1)
+            yield Fault("Unsupported value", path, enum.detail, value)
 
     # -- strings -------------------------------------------------------------------------------------------------------
 
@@ -101,26 +125,26 @@ class SchemaCheck:
             found = regex.find(text, self._steps_left)
         except RegexError:
             return False
-        except CostLimitError:
+        except (CostLimitError, TooLargeError):
             raise EffortExceededError from None
         self._steps_left -= regex.steps
         return found is not None
 
     # -- lists and objects ---------------------------------------------------------------------------------------------
 
-    def _list(self, schema: Schema, value: list[Any], path: str, old: Any) -> Faults:
+    def _list(self, schema: Schema, value: list[Any], path: str, old: Any, *, inside: bool) -> Faults:
         items = schema.get("items")
         if isinstance(items, Mapping):
             before = old_items(schema, old)
             for i, one in enumerate(value):
-                yield from self._faults(items, one, f"{path}[{i}]", old_item(schema, before, one))
+                yield from self._part(items, one, f"{path}[{i}]", old_item(schema, before, one), inside=inside)
         least, most = schema.get("minItems"), schema.get("maxItems")
         if least is not None and len(value) < least:
             yield invalid(path, len(value), f"{path} in body should have at least {least} items")
         if most is not None and len(value) > most:
             yield too_many(path, len(value), most)
 
-    def _object(self, schema: Schema, value: dict[str, Any], path: str, old: Any) -> Faults:
+    def _object(self, schema: Schema, value: dict[str, Any], path: str, old: Any, *, inside: bool) -> Faults:
         least, most = schema.get("minProperties"), schema.get("maxProperties")
         if least is not None and len(value) < least:
             yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
@@ -134,11 +158,14 @@ class SchemaCheck:
             if below is None and isinstance(additional, Mapping):
                 below = additional
             if below is not None:
-                yield from self._faults(below, inner, field_path(path, name), before.get(name, ABSENT))
+                yield from self._part(below, inner, field_path(path, name), before.get(name, ABSENT), inside=inside)
             elif additional is False:
                 yield invalid(path, name, f"{path}.{name} in body is a forbidden property")
-        for name in schema.get("required", ()):
+        names = schema.get("required", ())
+        self._spend(len(names) // _NAMES_PER_STEP)
+        for name in names:
             if name not in value:
+                self._spend(1)
                 yield required(field_path(path, name))
 
     # -- junctors ------------------------------------------------------------------------------------------------------
@@ -156,20 +183,24 @@ class SchemaCheck:
                 yield _misfit(path, f"must validate one and only one schema (oneOf). {how}")
                 yield from () if valid else failed
         if all_of := schema.get("allOf"):
-            found = [list(self._faults(one, value, path)) for one in all_of]
+            found = [self._again(one, value, path) for one in all_of]
             yield from (fault for faults in found for fault in faults)
             if any(found):
                 yield _misfit(path, f"must validate all the schemas (allOf){'. None validated' if all(found) else ''}")
         refused = schema.get("not")
-        if refused is not None and next(self._faults(refused, value, path), None) is None:
+        if refused is not None and next(self._part(refused, value, path, inside=True), None) is None:
             yield _misfit(path, "must not validate the schema (not)")
+
+    def _again(self, schema: Schema, value: Any, path: str) -> list[Fault]:
+        """Return the faults of a value by a schema inside a junctor."""
+        return list(self._part(schema, value, path, inside=True))
 
     def _alternatives(self, schemas: Iterable[Schema], value: Any, path: str, enough: int) -> tuple[list[Fault], int]:
         """Return the faults of the invalid alternative that has fewest, and the number of valid ones, up to ``enough``."""
         fewest: list[Fault] | None = None
         valid = 0
         for one in schemas:
-            found = list(self._faults(one, value, path))
+            found = self._again(one, value, path)
             if not found:
                 valid += 1
                 if valid == enough:
@@ -223,15 +254,20 @@ def _has_type(types: Sequence[str], value: Any, found: str, schema: Schema) -> b
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
-def _enum(schema: Schema, value: Any, path: str) -> Faults:
-    allowed = schema.get("enum")
-    if allowed and not any(_equals(one, value) for one in allowed if one is not None):
+class _Enum:
+    """The values of an enum. ``composed``: those that cannot be looked up; ``detail``: the text of a fault."""
+
+    def __init__(self, allowed: Sequence[Any]) -> None:
+        plain = [one for one in allowed if isinstance(one, str | int | float)]
+        self._plain = frozenset((one, isinstance(one, bool)) for one in plain)
+        self.composed = [one for one in allowed if isinstance(one, list | dict)]
         texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in allowed]
-        yield unsupported(path, value, texts)
+        self.detail = unsupported("", None, texts).detail
 
-
-def _equals(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
+    def __contains__(self, value: Any) -> bool:
+        if isinstance(value, str | int | float):
+            return (value, isinstance(value, bool)) in self._plain
+        return value in self.composed
 
 
 def _number(schema: Schema, value: float, path: str) -> Faults:
@@ -270,6 +306,8 @@ def _is_multiple(value: float, factor: float) -> bool:
     try:
         parts = value / factor
     except OverflowError:
+        return True
+    if math.isinf(parts):
         return True
     return abs(parts - round(parts)) < 1e-9 * max(1.0, abs(parts))
 

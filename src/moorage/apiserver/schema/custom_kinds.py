@@ -6,6 +6,7 @@ Source  apiextensions-apiserver, pkg/apiserver/customresource_handler.go and pkg
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from moorage.apiserver.vocabulary.served_kinds import (
     ServedKind,
     version_priority,
 )
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 __all__ = [
     "CLEANUP", "apply_defaults", "condition_of", "custom_kinds", "drop_unknown_fields", "embedded_resources",
@@ -29,6 +31,8 @@ __all__ = [
 
 #: The finalizer that keeps a definition until its objects are deleted.
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+#: The bytes of JSON that the defaults of an object may have: those of a stored object.
+MAX_DEFAULTS: Final = 3 << 19
 _AGE: Final = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
@@ -275,24 +279,58 @@ def _drop_nulls(node: Schema | None, value: Any) -> None:
 
 
 def apply_defaults(node: Schema, value: Any) -> None:
-    """Set the defaults of a value's fields, in place."""
-    if isinstance(value, dict):
-        properties: Mapping[str, Schema] = node.get("properties", {})
-        for name, below in properties.items():
-            default = below.get("default")
-            if default is not None and (name not in value or _is_forbidden_null(below, value[name])):
-                value[name] = copy.deepcopy(default)
-        for name in value:
-            inner = field_schema(node, name)
-            if inner is not None:
-                if name not in properties and _is_forbidden_null(inner, value[name]):
-                    value[name] = copy.deepcopy(inner.get("default"))
-                apply_defaults(inner, value[name])
-    elif isinstance(value, list) and isinstance(items := node.get("items"), Mapping):
-        for i, one in enumerate(value):
-            if _is_forbidden_null(items, one):
-                value[i] = copy.deepcopy(items.get("default"))
-            apply_defaults(items, value[i])
+    """Set the defaults of a value's fields, in place.
+
+    Raises  ApiError 413 if they have more bytes than a stored object may have
+    """
+    _Defaults().apply(node, value)
+
+
+class _Defaults:
+    """The defaults that one object gets, with a limit on their size: a small object may have many parts without a value."""
+
+    def __init__(self) -> None:
+        self._left = MAX_DEFAULTS
+        #: by schema: the fields that have defaults, and the size of the default
+        self._fields: dict[int, list[tuple[str, Schema]]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def apply(self, node: Schema, value: Any) -> None:
+        if isinstance(value, dict):
+            for name, below in self._with_defaults(node):
+                if name not in value or _is_forbidden_null(below, value[name]):
+                    value[name] = self._copy(below, len(name))
+            properties: Mapping[str, Schema] = node.get("properties", {})
+            for name in value:
+                inner = field_schema(node, name)
+                if inner is not None:
+                    if name not in properties and _is_forbidden_null(inner, value[name]):
+                        value[name] = self._copy(inner)
+                    self.apply(inner, value[name])
+        elif isinstance(value, list) and isinstance(items := node.get("items"), Mapping):
+            for i, one in enumerate(value):
+                if _is_forbidden_null(items, one):
+                    value[i] = self._copy(items)
+                self.apply(items, value[i])
+
+    def _with_defaults(self, node: Schema) -> list[tuple[str, Schema]]:
+        found = self._fields.get(id(node))
+        if found is None:
+            properties: Mapping[str, Schema] = node.get("properties", {})
+            found = [(name, below) for name, below in properties.items() if below.get("default") is not None]
+            self._fields[id(node)] = found
+        return found
+
+    def _copy(self, node: Schema, name_bytes: int = 0) -> Any:
+        default = node.get("default")
+        size = self._sizes.get(id(node))
+        if size is None:
+            size = self._sizes[id(node)] = len(json.dumps(default))
+        self._left -= size + name_bytes
+        if self._left < 0:
+            why = f"Request entity too large: the defaults of the object have more than {MAX_DEFAULTS} bytes"
+            raise ApiError(413, "RequestEntityTooLarge", why)
+        return copy.deepcopy(default)
 
 
 def _is_forbidden_null(node: Schema, value: Any) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import msgspec
 import pytest
+import yaml
 
 from benchmarks.production_dump import write_production_dump
 from moorage.cli.main import main
+from moorage.laboratory.input_digest import input_digest
+from moorage.simulator.cluster_reader import read
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +47,33 @@ def test_pods_are_pending_for_their_reasons(dump, capsys):
         "edge-proxy-in-one-zone",
     } <= pending.keys()
     assert "not found" in pending["payments-ledger-no-claim"]["message"]
+
+
+def in_yaml(text: bytes) -> bytes:
+    return yaml.dump(msgspec.json.decode(text), Dumper=yaml.CSafeDumper).encode()
+
+
+def with_managed_fields(text: bytes) -> bytes:
+    """As with ``--show-managed-fields``."""
+    found = msgspec.json.decode(text)
+    entry = {
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {'k:{"name":"main"}': {".": {}}}},
+        "manager": "m",
+    }
+    for item in found["items"]:
+        item["metadata"]["managedFields"] = [entry, entry]
+    return msgspec.json.encode(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("suffix", "change"), [("json.gz", gzip.compress), ("yaml", in_yaml), ("json", with_managed_fields)])
+def test_every_form_of_it_is_the_same_input(suffix, change, dump, tmp_path):
+    path = tmp_path / f"dump.{suffix}"
+    path.write_bytes(change(dump.read_bytes()))
+    expected, found = read([dump]), read([path])
+    assert input_digest(found) == input_digest(expected)
+    assert found.report.lines() == expected.report.lines()
+    unread = {"ConfigMap", "Event", "Lease", "Secret"}
+    assert unread <= {one.kind for one in found.report.unused}

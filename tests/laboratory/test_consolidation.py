@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moorage
+from moorage.laboratory.budget_figures import BudgetBook
 from tests.laboratory.test_capacity import APART, APP, node, pod
 from tests.laboratory.test_plan import Steps, by_host, kind
 
@@ -62,6 +63,15 @@ def test_a_budget_that_allows_one_at_a_time_does_not_keep_a_node():
     nodes = [node(f"n{at}") for at in range(3)]
     pods = [owned(f"web-{at}", f"n{at}", labels=APP) for at in range(3)]
     assert len(consolidated(*nodes, *pods, budget(maxUnavailable=1)).remove) == 2
+
+
+def test_the_pods_of_a_budget_are_counted_once_for_all_of_them(monkeypatch):
+    counted, figures = [], BudgetBook.figures
+    monkeypatch.setattr(BudgetBook, "figures", lambda book, *given: counted.append(given) or figures(book, *given))
+    pods = [owned(f"web-{at}", f"n{at % 3}", labels=APP) for at in range(12)]
+    found = consolidated(*(node(f"n{at}") for at in range(3)), *pods, budget(maxUnavailable=0))
+    assert {name: len(why) for name, why in found.blocked.items()} == {"n0": 4, "n1": 4, "n2": 4}
+    assert len(counted) == 1
 
 
 def test_the_plugin_that_keeps_a_node_is_named():

@@ -19,7 +19,7 @@ from moorage.api.workloads import Deployment, PodDisruptionBudget, ReplicaSet, S
 from moorage.controllers.machinery.object_fields import scaled
 from moorage.simulator.owners import controller_of, is_active
 
-__all__ = ["BudgetBook", "BudgetCount", "BudgetFigures", "FindObject", "WatchedBudget", "looks_ready"]
+__all__ = ["BudgetBook", "BudgetCount", "BudgetFigures", "FindObject", "WatchedBudget", "looks_ready", "pods_by_namespace"]
 
 #: Returns the object of a kind by namespace and name, if it exists.
 FindObject: TypeAlias = Callable[[type[Object], str, str], Object | None]
@@ -80,6 +80,14 @@ def looks_ready(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and pod.status.phase in {"", "Running"}
 
 
+def pods_by_namespace(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Return pods by namespace: a budget covers pods of its own only."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.metadata.namespace, []).append(pod)
+    return found
+
+
 class BudgetBook:
     """The budgets of a cluster. ``read``: the pods of the input."""
 
@@ -89,10 +97,9 @@ class BudgetBook:
         self._most: dict[tuple[str, str, str], int] = {}
         self._by_namespace: dict[str, list[WatchedBudget]] = {}
         held = [one for one in budgets if one.metadata.deletion_timestamp is None]
-        spaces = {one.namespace for one in held}
-        pods = [pod for pod in read if pod.metadata.namespace in spaces] if held else []
+        pods = pods_by_namespace(read) if held else {}
         for budget in held:
-            watched = self._watched(budget, pods)
+            watched = self._watched(budget, pods.get(budget.namespace, ()))
             if watched is not None:
                 self._by_namespace.setdefault(budget.namespace, []).append(watched)
 
@@ -115,7 +122,7 @@ class BudgetBook:
         return [one for one in self._by_namespace.get(pod.metadata.namespace, ()) if one.covers(pod)]
 
     def figures(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetFigures:
-        """Return the figures of a budget. ``pods``: all pods that exist; ``ready`` returns whether a pod is ready."""
+        """Return the figures of a budget. ``pods``: those in its namespace; ``ready`` returns whether a pod is ready."""
         now = self._count(watched, pods, ready)
         read, status = watched.read, watched.budget.status
         if read is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from moorage.api.core import Node, Pod
+from moorage.laboratory.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain_rules import DrainFlags, judge_pods
 from moorage.laboratory.draining import TWO_BUDGETS, DrainCourse
 from moorage.laboratory.failures import pods_by_node
@@ -63,6 +65,12 @@ def candidates_of(
     nodes = list(simulation.scheduler.cluster.table.nodes)
     known = types_of_nodes(nodes, offers)
     on_node = pods_by_node(simulation)
+    spaces = pods_by_namespace(simulation.pods.values())
+
+    @cache  # every pod of a budget asks
+    def figures(watched: WatchedBudget) -> BudgetFigures:
+        return course.book.figures(watched, spaces.get(watched.budget.namespace, ()), course.is_ready)
+
     removable: list[RemovableNode] = []
     blocked: dict[str, tuple[BlockingPod, ...]] = {}
     for node in sorted(nodes, key=lambda one: one.name):
@@ -71,7 +79,7 @@ def candidates_of(
         verdicts = judge_pods(pods, flags, daemon_sets)
         moving = [one.pod for one in verdicts if one.action == "evict"]
         why = [BlockingPod(one.pod.key, one.rule, text=one.text) for one in verdicts if one.action == "refuse"]
-        why += [found for pod in moving if (found := _kept_by_budget(course, pod)) is not None]
+        why += [found for pod in moving if (found := _kept_by_budget(course, pod, figures)) is not None]
         if any(label in node.labels for label in _CONTROL_PLANE):
             why.append(BlockingPod(rule="controlPlane", text="runs the control plane"))
         if offers and offer is None:
@@ -96,7 +104,7 @@ def _needs(pods: Sequence[Pod]) -> dict[str, int]:
     return needs
 
 
-def _kept_by_budget(course: DrainCourse, pod: Pod) -> BlockingPod | None:
+def _kept_by_budget(course: DrainCourse, pod: Pod, figures_of: Callable[[WatchedBudget], BudgetFigures]) -> BlockingPod | None:
     """Return why budgets never allow the eviction of a pod; None if they do, or may later."""
     covering = course.book.covering(pod)
     if len(covering) > 1 and pod.status.phase != "Pending":
@@ -105,7 +113,7 @@ def _kept_by_budget(course: DrainCourse, pod: Pod) -> BlockingPod | None:
         policy = watched.budget.spec.unhealthy_pod_eviction_policy
         if policy == "AlwaysAllow" and not course.is_ready(pod):
             continue
-        figures = course.book.figures(watched, course.simulation.pods.values(), course.is_ready)
+        figures = figures_of(watched)
         if figures.allowed == 0 and figures.desired >= figures.expected:
             return BlockingPod(pod.key, "budget", text=f"pdb/{watched.budget.metadata.name} never allows a disruption")
     return None

@@ -100,12 +100,14 @@ def test_losses_that_were_run_before_the_end_are_those_of_an_endless_run(limit):
 def test_a_fix_is_there_before_it_is_known_to_be_the_cheapest():
     cluster = moorage.Cluster.read(DEMO)
     whole = survival_report(cluster, ASKED, SurvivalAsked("zone"))
-    found = [survival_report(cluster, ASKED, SurvivalAsked("zone", budget=looks(limit))) for limit in (60, 130, 210)]
-    first, second, third = ((one.fix, one.stopped.left) for one in found)
-    assert first == (None, ("changes that let every loss be survived (1 set of changes tried)",))
-    assert second[1] == ("a cheaper fix (5 sets of changes tried)", "what the first change of the fix does alone")
-    assert third[1] == ("what the first change of the fix does alone",)
-    assert second[0].commands == third[0].commands == whole.fix.commands
+    found = [survival_report(cluster, ASKED, SurvivalAsked("zone", budget=looks(limit))) for limit in range(30, 220, 10)]
+    searched = [one for one in found if one.fix_searched and one.stopped is not None]
+    without = [one.stopped.left[0] for one in searched if one.fix is None]
+    early = [one for one in searched if one.fix is not None and one.stopped.left[0].startswith("a cheaper fix (")]
+    assert without
+    assert all(text.startswith("changes that let every loss be survived (") for text in without)
+    assert early
+    assert all(one.fix.commands == whole.fix.commands for one in early)
     assert whole.stopped is None
 
 

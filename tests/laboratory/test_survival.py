@@ -6,6 +6,7 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
+from moorage.laboratory import survival
 from moorage.laboratory.survival import worst_of
 from moorage.report.outage_values import NodeLoss
 from tests.laboratory.random_world import World
@@ -218,3 +219,28 @@ def test_a_loss_is_what_a_fresh_engine_makes_of_the_changed_objects(seed):
         fresh.run()
         pending = {one.pod.key for one in fresh.simulation.records.values() if one.state == "Pending"}
         assert len(pending - was) == len(loss.pending)
+
+
+# -- pods that no loss can help ----------------------------------------------------------------------------------------------
+
+
+def crowded(seed):
+    """A cluster with few free places, pods of several priorities, and many that fit nowhere."""
+    draw = random.Random(seed)
+    nodes = [node(f"n{at}", cpu=str(draw.choice([4, 6, 8]))) for at in range(10)]
+    placed = [
+        pod(f"web{at}-a", f"n{draw.randrange(10)}", cpu=draw.choice(["1", "2", "3"]), priority=draw.choice([0, 0, 10]))
+        for at in range(12)
+    ]
+    waiting = [pod(f"big{at}-a", "", cpu=draw.choice(["7", "9", "30"]), priority=draw.choice([0, 5, 20])) for at in range(8)]
+    return cluster(*nodes, *placed, *waiting)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pods_that_no_loss_can_help_change_no_outcome(seed, monkeypatch):
+    held = crowded(seed)
+    helped = held.survive(fix_probes=0)
+    monkeypatch.setattr(survival, "_helpless", lambda cluster: [])
+    every = held.survive(fix_probes=0)
+    assert helped.failures == every.failures
+    assert helped.proof == every.proof

@@ -33,6 +33,10 @@ class OrderScore(NamedTuple):
     waits: int
 
 
+#: The score of an order that was not tried: any other is better.
+_UNKNOWN: Final = OrderScore(10**9, 0, 0)
+
+
 class FoundOrder(NamedTuple):
     """The best order found, whether all orders were tried, and how many drains of one node the search took."""
 
@@ -139,6 +143,9 @@ class OrderSearch:
 
     def _extend(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
         """Extend the order by the node with the best score, one at a time; after the limit, by the next one as given."""
+        if self.budget.is_over():  # the score of this order is not worth the time that it takes
+            self._keep(_UNKNOWN, (*done, *rest))
+            return
         scores: list[tuple[OrderScore, int]] = []
         for at, name in enumerate(rest[:1] if self._is_over() else rest):
             with self.transaction():

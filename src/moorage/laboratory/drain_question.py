@@ -28,6 +28,7 @@ from moorage.report.drain_report import DrainReport
 from moorage.report.drain_text import drain_summary
 from moorage.report.drain_values import DrainedPod, LossInstead
 from moorage.simulator.owners import controller_of
+from moorage.simulator.simulate import Options
 from moorage.wording import some
 
 __all__ = ["OutageCluster", "check_nodes", "course_of", "drain_report"]
@@ -40,6 +41,7 @@ _OWNERS: Final[Mapping[str, type[Object]]] = {
 class OutageCluster(Protocol):
     """The methods of a cluster that questions about drained and lost nodes need."""
 
+    options: Options
     _aside: Mapping[str, Object]
     _history: History
 

@@ -20,21 +20,27 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Pod, Volume
+from moorage.engine.facts import Gone
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
 from moorage.laboratory.drain_question import OutageCluster
 from moorage.laboratory.failures import NodeFailures
-from moorage.laboratory.history import Ran
+from moorage.laboratory.history import Ran, Told
 from moorage.laboratory.node_twins import pod_shape, twins_of
 from moorage.laboratory.workers import kept, workers_of
 from moorage.printable import one_line
 from moorage.report.outage_values import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, replacement
+from moorage.simulator.simulation import State
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["FailureDomain", "Losses", "SurvivalRun", "failure_domains", "worst_of"]
 
 ZONE: Final = "topology.kubernetes.io/zone"
+#: How many losses are computed before it is known how often helpless pods matter.
+_FIRST: Final = 8
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 
 
@@ -142,7 +148,7 @@ class SurvivalRun:
             done.add(representative)
             self.budget.check()
             with self.cluster.within(self.budget):
-                loss = self._lose(failures, domain)
+                loss = self._noted(self._lose(failures, domain))
             if loss.pending or loss.stuck:
                 return loss
         return None
@@ -177,12 +183,33 @@ class SurvivalRun:
         return sorted(domains, key=lambda domain: -sum(int(used[table.row_of[name]]) for name in domain.nodes))
 
     def _computed(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
-        """Compute losses until the budget is spent, the largest first; elsewhere or in several processes if asked for."""
-        domains = self._largest_first(domains)
+        """Compute losses until the budget is spent, the largest first, without the pending pods that no loss can help.
+
+        A loss in which they may matter after all, because pods were preempted, is computed again with them.
+        """
+        left, helpless, size = self._largest_first(domains), _helpless(self.cluster), _FIRST
+        while left:
+            some, left = (left[:size], left[size:]) if helpless else (left, [])
+            again = [domain for domain in some if helpless and _frees_zones(failures.pods_of(domain.nodes))]
+            set_aside = {domain.name for domain in again}
+            named = {domain.name: domain for domain in some if domain.name not in set_aside}
+            with self.cluster.transaction():
+                self.cluster._step(Told(tuple(map(Gone, helpless))))
+                for loss in self._each(failures, list(named.values())):
+                    if helpless and loss.preempted:
+                        again.append(named[loss.lost])
+                    else:
+                        yield self._noted(loss)
+            for loss in self._each(failures, again):
+                yield self._noted(loss)
+            size *= 4
+            if 2 * len(again) > len(some):
+                helpless = []
+
+    def _each(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        """Compute losses in order until the budget is spent; elsewhere or in several processes if asked for."""
         if self.executor is not None and len(domains) > 1:
-            for loss in self._spread(self.executor, domains):
-                self._note(loss)
-                yield loss
+            yield from self._spread(self.executor, domains)
             return
         if self.processes < 2 or len(domains) < 2 or not hasattr(os, "fork"):
             with suppress(BudgetSpentError):
@@ -204,7 +231,6 @@ class SurvivalRun:
                             return
                         with suppress(NotReadyError):
                             ready = found.next(timeout=POLL_S)
-                    self._note(ready)
                     yield ready
         finally:
             _forked.pop()
@@ -219,14 +245,13 @@ class SurvivalRun:
 
     def _lose(self, failures: NodeFailures, domain: FailureDomain) -> NodeLoss:
         with self.cluster.transaction():
-            loss = failures.lose(domain.name, domain.nodes)
-        self._note(loss)
-        return loss
+            return failures.lose(domain.name, domain.nodes)
 
-    def _note(self, loss: NodeLoss) -> None:
+    def _noted(self, loss: NodeLoss) -> NodeLoss:
         self.computed += 1
         if self.on_loss is not None:
             self.on_loss(loss)
+        return loss
 
 
 #: The run whose losses forked processes compute; they inherit it from their parent.
@@ -235,7 +260,6 @@ _forked: list[tuple[SurvivalRun, NodeFailures, Sequence[FailureDomain]]] = []
 
 def _lose_forked(at: int) -> NodeLoss:
     run, failures, domains = _forked[-1]
-    run.on_loss = None
     return run._lose(failures, domains[at])
 
 
@@ -245,6 +269,35 @@ def _lose_elsewhere(data: bytes, domains: Sequence[FailureDomain]) -> list[NodeL
     run = SurvivalRun(cluster)
     failures = NodeFailures(lambda: cluster.simulation, cluster._step)
     return [run._lose(failures, domain) for domain in domains]
+
+
+def _helpless(cluster: OutageCluster) -> list[Pod]:
+    """Return the pending pods that a loss cannot help and that cannot change its outcome, unless it preempts pods.
+
+    They fit on no node, and not with preemption either. A loss takes nodes, and moves their pods to others: with the default
+    plugins and configuration, that only helps pods with topology spread, affinity, volumes or claims, which count other nodes.
+    """
+    simulation, options = cluster.simulation, cluster.options
+    scheduler = simulation.scheduler
+    if options.config is not None or options.plugins or options.provider or cluster._history.config:
+        return []
+    if scheduler.cycle.extenders or scheduler.cluster.groups is not None:
+        return []
+    pending = (one.pod for one in simulation.records.values() if one.state == State.PENDING)
+    return [pod for pod in pending if scheduler.queue.nomination(pod.uid) is None and _counts_no_other_node(pod)]
+
+
+def _counts_no_other_node(pod: Pod) -> bool:
+    spec, info = pod.spec, PodInfo(pod)
+    spreads = any(one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints)
+    held = any(volume != Volume(name=volume.name, empty_dir=volume.empty_dir) for volume in spec.volumes)
+    apart = info.required_affinity or info.required_anti_affinity
+    return not (spreads or held or apart or spec.resource_claims or spec.scheduling_gates or spec.scheduling_group)
+
+
+def _frees_zones(pods: Sequence[Pod]) -> bool:
+    """Return whether one of these pods keeps others off more than its own node, which it may no longer do elsewhere."""
+    return any(term.topology_key != _HOSTNAME for pod in pods for term in PodInfo(pod).required_anti_affinity)
 
 
 def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:

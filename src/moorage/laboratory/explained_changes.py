@@ -23,6 +23,8 @@ __all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
 #: Outcomes for which changes are searched.
 CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 
+_MORE: Final = "more changes that would place the pod, and cheaper ones"
+
 
 class ChangeLimits(Struct, frozen=True):
     """Limits of the search for changes: which owners and kinds, and how many runs.
@@ -45,12 +47,15 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
     if not limits.probes or explanation.outcome not in CHANGEABLE:
         return explanation
     budget = limits.budget.part()
+    if budget.is_over():
+        budget.leave(_MORE)
+        return replace(explanation, proof=Proof("bounded"), stopped=budget.stopped)
     answers = find_least_change(
         trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
         budget=budget,
     )  # fmt: skip
     if budget.stopped is not None:
-        budget.leave("more changes that would place the pod, and cheaper ones")
+        budget.leave(_MORE)
     at = dict(zip(explanation.nodes, count(), strict=False))
     changes = tuple(_report(one, at) for one in answers.remedies)
     groups = _ranked(explanation, changes)

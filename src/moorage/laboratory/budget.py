@@ -90,7 +90,7 @@ class TimeBudget:
             raise BudgetSpentError
 
     def note_spent(self) -> None:
-        """Note that a program that was given ``left_s`` as its limit of time reached it."""
+        """Note that ``left_s`` was too little: a program that got it as its limit reached it, or the next step takes longer."""
         self._stop("timeLimit")
 
     def _note_asked(self) -> None:

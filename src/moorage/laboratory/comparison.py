@@ -248,10 +248,16 @@ def _next_seed(seeds: Sequence[int]) -> int:
 
 def _made(jobs: Sequence[_Job], executor: Executor | None, budget: TimeBudget, least: int) -> Iterator[MeasuredRun]:
     if executor is None:
+        took_s = 0.0
         for number, (given, options) in enumerate(jobs):
             if number >= least and budget.is_over():
                 return
+            if number >= least and budget.left_s < took_s:  # the next run would end after the limit
+                budget.note_spent()
+                return
+            before_s = budget.left_s
             yield measure_run(given, options)
+            took_s = before_s - budget.left_s
         return
     waiting: list[Future[MeasuredRun]] = [executor.submit(measure_run, given, options) for given, options in jobs]
     yield from results_of(waiting, budget, least)

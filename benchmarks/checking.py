@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from time import perf_counter, process_time
 
-from moorage.cycle.class_answers import Quick
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision
-from moorage.cycle.pod_class import CachedClass
+from moorage.cycle.decision import Decision, Quick
+from moorage.cycle.pod_signatures import ShapeRoute
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.sheet import Sheet
 from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -55,11 +54,11 @@ class CheckedCycle(Cycle):
     def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         return self._checked(super().decide_fast(profile, pod, snapshot), profile, pod, snapshot)
 
-    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
+    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
         self._profile = profile
         return super().route_of(profile, pod, snapshot)
 
-    def decide_next(self, route: ShapeRoute[CachedClass], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+    def decide_next(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         return self._checked(super().decide_next(route, pod, snapshot), self._profile, pod, snapshot)
 
     def _checked(self, quick: Quick | None, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from moorage.cycle.pod_classes import ClassCache
+    from moorage.cycle.sheets import Sheets
 
 __all__ = ["MECHANISMS", "Replacement", "switch_off"]
 
@@ -44,7 +44,7 @@ def _none(*_: object) -> None:
     """Stand in for a method that finds nothing."""
 
 
-def _decide_by_signature(cache: ClassCache, pod: object, snapshot: object, seed: int) -> object:
+def _decide_by_signature(cache: Sheets, pod: object, snapshot: object, seed: int) -> object:
     return cache.decide(pod, snapshot, {}, seed)  # type: ignore[arg-type]
 
 
@@ -56,16 +56,15 @@ def _sign_without_idle(signer: Any, *given: object) -> None:
 #: The mechanism → what switches it off.
 MECHANISMS: Final[Mapping[str, Replacement]] = {
     "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
-    "classes": Replacement("cycle.cycle:Cycle", decide_fast=_none, _by_class=_none),
+    "sheets": Replacement("cycle.cycle:Cycle", decide_fast=_none, _by_class=_none),
     "runs": Replacement("cycle.cycle:Cycle", route_of=_none),
-    "shape-routes": Replacement("cycle.pod_classes:ClassCache", decide_known=_decide_by_signature, route_of=_none),
-    "counted-places": Replacement("cycle.cached_scores:KeptScores", counted_places=_none),
-    "summed-places": Replacement("cycle.cached_scores:KeptScores", summed_places=_none),
+    "shape-routes": Replacement("cycle.sheets:Sheets", decide_known=_decide_by_signature, route_of=_none),
+    "counted-places": Replacement("cycle.ring_totals:RingTotals", counted_places=_none),
+    "summed-places": Replacement("cycle.ring_totals:RingTotals", summed_places=_none),
     "tied-places": Replacement("cycle.top_places:TopPlaces", _find=_none),
     "domains": Replacement("cycle.domain_verdicts:ByDomain", closed=_none),
     "narrowing": Replacement("cycle.narrowed_nodes:NarrowLook", concerns=_none),
     "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", decide=_none),
-    "joined-rooms": Replacement("cycle.joined_rooms:JoinedRooms", learn=_none),
     "usage": Replacement("state.view:AllRows", usage=_none),
     "distinct-rooms": Replacement("state.distinct_rooms:DistinctRooms", find=_none),
     "idle-plugins": Replacement("cycle.pod_signatures:Signer", __init__=_sign_without_idle),

@@ -23,10 +23,10 @@ TEMPLATES = [
 OFFER = {"cpu": 4, "memory": "8Gi", "pods": 9}
 CASES = {
     "as they are": {},
-    "one matcher is kept": {"cached_scores._COUNTED_KEPT": 1},
+    "one matcher is kept": {"ring_totals._COUNTED_KEPT": 1},
     "too many cells": {"counted_places._MOST_CELLS": 8},
-    "rows one by one": {"pod_class.FEW": 99, "counted_places._FEW": 99},
-    "rows together": {"pod_class.FEW": 0, "counted_places._FEW": 0},
+    "rows one by one": {"column.FEW": 99, "sheet.FEW": 99, "counted_places._FEW": 99},
+    "rows together": {"column.FEW": 0, "sheet.FEW": 0, "counted_places._FEW": 0},
 }
 
 

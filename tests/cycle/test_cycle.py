@@ -242,7 +242,7 @@ def test_a_percentage_of_100_is_decided_by_class():
             quick = cycle.decide_fast(ran, pod, state.snapshot)
             state.assume(pod, state.table.nodes[quick.row].name)
         assert cycle.decide(ran, a_pod(), state.snapshot).feasible == 300
-        assert asked == [300, 1, 1, 1]
+        assert asked == [300, 300, 1, 1]
 
 
 @pytest.mark.parametrize("named", [2, 9])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Namespace, Service
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.pod_classes import ClassCache
+from moorage.cycle.sheets import Sheets
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.profile import make_profile, points_of
@@ -51,20 +51,18 @@ def default_profile():
 
 #: Limits that make clusters of a few nodes take the ways of large ones.
 ALWAYS_TIED = {"top_places._WORTH_KEEPING": 1, "top_places._PAUSE": 0, "top_places._FIRST": 0}
-JOINED = {"joined_rooms._WORTH_JOINING": 1, "pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0}
-LOOKING = {**JOINED, "pod_class._LONG_AWAY": 0, "pod_class._LOOKS": 1}
+TOGETHER = {"column.FEW": 0, "sheet.FEW": 0}
+LOOKING = {"sheets._FEW_ROWS": 0}
 LIMITS = [
     {},
     ALWAYS_TIED,
-    {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0},
-    {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
-    {**ALWAYS_TIED, "pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0, "pinned_pods._FIRST_FEW": 0},
-    {"pod_class.FEW": 0, "row_judge.FEW": 0, "pod_class._SMALL_TABLE": 0, "room_scores._FEWEST": 2, "room_scores._MOST": 2},
-    {"pinned_pods._FIRST_FEW": 0, "pod_class._LONG_AWAY": 0},
-    {**JOINED, "joined_rooms._IDLE": 1},
-    {**LOOKING, "joined_rooms._FEWEST": 1, "joined_rooms._IDLE": 1},
-    {**LOOKING, "joined_rooms._WORTH_JOINING": 3, "joined_rooms._MOST_ANSWERS": 1, "joined_rooms._MOST_KEPT": 64},
-    {**JOINED, "joined_rooms._FEWEST": 1, "joined_rooms._MOST_ANSWERS": 1, "joined_rooms._MOST_KEPT": 8},
+    {**ALWAYS_TIED, "ring_totals._FEW_DOMAINS": 0},
+    {**ALWAYS_TIED, **LOOKING, "ring_totals._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0, "sheets._SOON": 0},
+    {**ALWAYS_TIED, **TOGETHER, "pinned_pods._FIRST_FEW": 0},
+    {**TOGETHER, "column._ROOMS_KEPT": 2, "column._MANY": 0},
+    {**LOOKING, "pinned_pods._FIRST_FEW": 0},
+    {**LOOKING, **TOGETHER, "sheets._SOON": 0, "column._COLUMNS_KEPT": 2, "sheets._ROUTES_KEPT": 1},
+    {**LOOKING, "sheets._SOON": 1 << 40, "sheets._LOOKED_REMEMBERED": 1},
 ]
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
@@ -178,8 +176,7 @@ def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limit
     with ExitStack() as patches:
         if distinct_rooms:
             patches.enter_context(patch("moorage.state.distinct_rooms._WORTH_IT", 1))
-            patches.enter_context(patch("moorage.cycle.first_look._MANY_ROWS", 0))
-            patches.enter_context(patch("moorage.state.distinct_rooms._SELDOM", 1 << 30))
+            patches.enter_context(patch("moorage.cycle.column._MANY_ROWS", 0))
         for name, limit in limits.items():
             patches.enter_context(patch(f"moorage.cycle.{name}", limit))
         for what, arg in steps:
@@ -228,9 +225,9 @@ def test_only_an_updated_node_is_evaluated_again(scope):
     assert decided() == (first, 18, [19])
 
 
-@pytest.mark.parametrize(("others", "asked_later"), [(1, [20, 1]), (70, [20, 20, 1])], ids=["soon", "late"])
-def test_a_class_has_arrays_once_its_pods_follow_each_other(others, asked_later):
-    """The first pod of a class needs none, nor does a second one that comes long after it."""
+@pytest.mark.parametrize(("others", "asked_later"), [(1, [200, 1]), (70, [200, 200, 1])], ids=["soon", "late"])
+def test_a_sheet_is_kept_once_its_pods_follow_each_other(others, asked_later):
+    """The first pod with some keys needs none, nor does a second one that comes long after it."""
     asked = []
 
     class Emptiest:
@@ -242,25 +239,25 @@ def test_a_class_has_arrays_once_its_pods_follow_each_other(others, asked_later)
             return np.maximum(100 - nodes.pod_count, 0)
 
     profile, cycle = make_profile("s", {"Emptiest": Emptiest()}, {"score": ["Emptiest"]}, {}), Cycle()
-    cluster = a_cluster([a_node(f"n{at}") for at in range(20)])
+    cluster = a_cluster([a_node(f"n{at}") for at in range(200)])
     for others_before in (0, others, *[1] * (len(asked_later) - 1)):
         for _ in range(others_before):
             cluster.assume(a_pod(f"p{len(list(cluster.snapshot.pods()))}"), "n0")
         decision = cycle.decide(profile, a_pod("p"), cluster.snapshot)
-        assert decision.feasible == 20
+        assert decision.feasible == 200
         assert not others_before or decision.node != "n0"
-    assert asked == [20, *asked_later]
+    assert asked == [200, *asked_later]
 
 
-def test_a_pod_unlike_all_others_leaves_no_class():
+def test_a_pod_unlike_all_others_leaves_no_sheet():
     profile, cycle = default_profile(), Cycle()
-    cluster = a_cluster([a_node(f"n{at}", allocatable={"cpu": 4, "memory": "8Gi", "pods": 9}) for at in range(3)])
+    cluster = a_cluster([a_node(f"n{at}", allocatable={"cpu": 4, "memory": "8Gi", "pods": 9}) for at in range(300)])
 
     def decide(cpu):
         pod = a_pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
         with patch.object(Cycle, "_full_path", side_effect=AssertionError):
-            assert cycle.decide(profile, pod, cluster.snapshot).feasible == 3
-        return len(cycle._classes[profile]._classes)
+            assert cycle.decide(profile, pod, cluster.snapshot).feasible == 300
+        return len(cycle._classes[profile]._sheets)
 
     assert [decide(f"{at}m") for at in range(1, 30)] == [0] * 29
     assert decide("7m") == 1
@@ -399,8 +396,8 @@ def test_a_plugin_without_a_signature_runs_every_time(answer):
     assert asked == [5, 5, 5]
 
 
-def test_many_distinct_classes_do_not_evict_a_class_in_use():
-    """Two classes fit. The one in use stays; of those met once a new one is kept when it is met again."""
+def test_keys_that_come_once_do_not_evict_a_sheet_in_use():
+    """Two sheets fit. The one in use stays; a new one is kept when its keys come for the second time."""
     judged = []
 
     class Colors:
@@ -413,13 +410,13 @@ def test_many_distinct_classes_do_not_evict_a_class_in_use():
             return ()
 
     profile = make_profile("s", {"Colors": Colors()}, {"filter": ["Colors"]}, {})
-    cluster = a_cluster([a_node(f"n{at}") for at in range(20)])
-    cache = ClassCache(profile, capacity=2)
+    cluster = a_cluster([a_node(f"n{at}") for at in range(200)])
+    cache = Sheets(profile, capacity=2)
     colors = ["red", "green", "red", "blue", "white", "red", "blue", "blue", "red"]
     for at, color in enumerate(colors):
         quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, {}, 0)
         assert quick is not None
-    assert judged == ["red", "green", "blue", "white", "blue"]
+    assert judged == ["red", "green", "red", "blue", "white", "blue"]
 
 
 def test_node_only_results_are_shared_by_pods_with_different_requests():

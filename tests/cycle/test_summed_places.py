@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from moorage.cycle.cached_scores import KeptScores
+from moorage.cycle.ring_totals import RingTotals
 from moorage.plugins import affinity_scores
 from moorage.plugins.affinity_scores import FollowedWeights
 from moorage.testing.builders import a_cluster, a_node, a_pod
@@ -37,7 +37,7 @@ TEMPLATES = [
 CASES = {
     "as they are": {},
     "too many cells": {"cycle.summed_places._MOST_CELLS": 8},
-    "places together": {"cycle.summed_places._FEW": 0, "cycle.pod_class.FEW": 0, "cycle.pod_class._SMALL_TABLE": 0},
+    "places together": {"cycle.summed_places._FEW": 0, "cycle.column.FEW": 0, "cycle.sheet.FEW": 0},
     "sums added up": {"state.weight_sums._FEW": 0},
     "one sum is kept": {"state.weight_sums._KEPT": 1},
 }
@@ -69,7 +69,7 @@ def play(seed):
 
 @pytest.mark.parametrize("limits", CASES.values(), ids=CASES)
 def test_pods_with_preferred_affinity_are_decided_as_on_the_full_path(limits):
-    find, found = KeptScores.summed_places, []
+    find, found = RingTotals.summed_places, []
 
     def counting(scores, answer, table):
         found.append(find(scores, answer, table))
@@ -77,7 +77,7 @@ def test_pods_with_preferred_affinity_are_decided_as_on_the_full_path(limits):
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(affinity_scores, "_FEW_DOMAINS", 0))
-        patches.enter_context(patch.object(KeptScores, "summed_places", counting))
+        patches.enter_context(patch.object(RingTotals, "summed_places", counting))
         for name, limit in limits.items():
             patches.enter_context(patch(f"moorage.{name}", limit))
         for seed in range(4):

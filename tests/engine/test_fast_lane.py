@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Namespace, Pod, Service
 from moorage.api.pod_decoding import PodDecoder
-from moorage.cycle import first_look, pinned_pods, pod_class
+from moorage.cycle import column, pinned_pods, sheets
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Gone, Seen, Work
 from moorage.engine.fast_lane import FastLane
@@ -286,7 +286,7 @@ class Engines:
 def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options, monkeypatch):
     monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
-    monkeypatch.setattr(first_look, "_MANY_ROWS", 8)
+    monkeypatch.setattr(column, "_MANY_ROWS", 8)
     taken = []
     begin, place_run = FastLane.begin_bind, Engines.place_run
     monkeypatch.setattr(FastLane, "begin_bind", lambda *args: (taken.append(1), begin(*args))[1])
@@ -305,8 +305,8 @@ def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options
 def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypatch):
     monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
-    monkeypatch.setattr(first_look, "_MANY_ROWS", 8)
-    monkeypatch.setattr(pod_class, "_LONG_AWAY", 2)
+    monkeypatch.setattr(column, "_MANY_ROWS", 8)
+    monkeypatch.setattr(sheets, "_SOON", 2)
     taken = []
     confirm, place = FastLane.confirm, FastLane.place
     monkeypatch.setattr(FastLane, "confirm", lambda *args: (taken.append(1), confirm(*args)))
@@ -320,7 +320,7 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_simulation_runs_the_same_with_long_runs_of_copies(options, monkeypatch):
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
-    monkeypatch.setattr(first_look, "_MANY_ROWS", 8)
+    monkeypatch.setattr(column, "_MANY_ROWS", 8)
     placed, place_next = [], PodRun.place_next
     monkeypatch.setattr(PodRun, "place_next", lambda *args: placed.append(found := place_next(*args)) or found)
     for seed in range(2 * SEEDS):
@@ -357,7 +357,7 @@ class NominatingEngines(Engines):
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_the_lane_decides_the_same_beside_nominated_pods(options, monkeypatch):
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
-    monkeypatch.setattr(first_look, "_MANY_ROWS", 8)
+    monkeypatch.setattr(column, "_MANY_ROWS", 8)
     taken, fast = [], Cycle.decide_fast
 
     def counting(cycle, profile, pod, snapshot, nominated=MappingProxyType({})):

@@ -85,55 +85,6 @@ def test_single_node_forms_equal_the_table_forms(nodes, wants, strategy, balance
             assert [plugin.score_node(counted, node) for node in view] == plugin.score(counted, view).tolist()
 
 
-@pytest.mark.slow
-@settings(max_examples=75, deadline=None)
-@given(
-    nodes=st.lists(st.tuples(offers, st.lists(asks, max_size=3), st.integers(0, 4)), min_size=1, max_size=4),
-    wants=st.lists(asks, min_size=1, max_size=4),
-    strategy=strategies,
-    balanced=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
-)
-def test_joined_states_get_the_answers_of_each(nodes, wants, strategy, balanced):
-    cluster = a_cluster(
-        [a_node(f"n{i}", allocatable={**offer, "pods": room}) for i, (offer, _, room) in enumerate(nodes)],
-        {f"n{i}": [requesting(f"p{i}-{j}", held) for j, held in enumerate(on)] for i, (_, on, _) in enumerate(nodes)},
-    )
-    view, pods = cluster.snapshot.nodes, [requesting(f"pod{i}", each) for i, each in enumerate(wants)]
-    fit = NodeResourcesFit(NodeResourcesFitArgs(scoring_strategy=strategy))
-    balance = NodeResourcesBalancedAllocation(
-        NodeResourcesBalancedAllocationArgs(resources=tuple(ResourceSpec(name=name) for name in balanced))
-    )
-    for states, joined in by_kind(fit.reuse.joins.filter, [fit.pre_filter(pod, cluster.snapshot) for pod in pods]):
-        refused = np.zeros((len(states), len(view)), dtype=bool)
-        for reject in fit.filter(joined, view):
-            refused |= reject.rows
-        each = [[bool(fit.filter_node(state, node)) for node in view] for state in states]
-        assert refused.tolist() == each
-    for plugin in (fit, balance):
-        counted = [plugin.pre_score(pod, cluster.snapshot, view) for pod in pods]
-        for states, joined in by_kind(plugin.reuse.joins.score, [state for state in counted if state is not SKIP]):
-            scores = np.broadcast_to(plugin.score(joined, view), (len(states), len(view)))
-            assert scores.tolist() == [plugin.score(state, view).tolist() for state in states]
-
-
-def by_kind(join, states):
-    """Yield the states of each kind, and the state that joins them."""
-    kinds = [join.kind(state) for state in states]
-    for kind in dict.fromkeys(kinds):
-        alike = [state for state, its in zip(states, kinds, strict=True) if its == kind]
-        yield alike, join.join(alike)
-
-
-def test_a_subclass_joins_no_states():
-    class Fit(NodeResourcesFit):
-        reuse = NodeResourcesFit.reuse
-
-    class Balance(NodeResourcesBalancedAllocation):
-        reuse = NodeResourcesBalancedAllocation.reuse
-
-    assert Fit().reuse.joins == Balance().reuse.joins == (None, None)
-
-
 values = st.sampled_from(["", "a", "b"])
 taints = st.lists(
     st.builds(

@@ -14,18 +14,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
-from moorage.cycle.class_answers import Feasible, Quick
-from moorage.cycle.decision import Decision
+from moorage.cycle.decision import Decision, Feasible, Quick
 from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
-from moorage.cycle.pod_class import CachedClass
-from moorage.cycle.pod_classes import ClassCache
+from moorage.cycle.pod_signatures import ShapeRoute
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.sheet import Sheet
+from moorage.cycle.sheets import Sheets
 from moorage.cycle.ties import draw
 from moorage.cycle.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
@@ -72,7 +71,7 @@ class Cycle:
     extenders: tuple[HTTPExtender, ...] = ()
     whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
-    _classes: dict[Profile, ClassCache] = field(default_factory=dict)
+    _classes: dict[Profile, Sheets] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
     #: True for a subclass that overrides ``decide`` and not ``decide_fast``: it would miss fast decisions.
     _is_watched: ClassVar[bool] = False
@@ -153,22 +152,22 @@ class Cycle:
             return None
         cache = self._classes.get(profile)
         if cache is None:
-            cache = self._classes[profile] = ClassCache(profile)
+            cache = self._classes[profile] = Sheets(profile)
         try:
             return cache.decide_known(pod, snapshot, self.seed, nominated)
         except PluginError:
             return None
 
-    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
+    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
         """Return the route for ``decide_next`` after ``decide_fast`` decided on a pod; None: use ``decide_fast`` only."""
         cache = self._classes.get(profile) if self._has_runs else None
         return None if cache is None else cache.route_of(pod, snapshot)
 
-    def decide_next(self, route: ShapeRoute[CachedClass], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+    def decide_next(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         """Decide like ``decide_fast`` on a pod that the route suits. Call it only if all pods placed since have its shape."""
         if route.has_terms and not route.holds(snapshot):
             return None
-        pod_class = route.pod_class
+        pod_class = route.sheet
         if pod_class.is_for_all:
             return pod_class.decide_copy(pod.uid, route.first, snapshot, self.seed)
         route.share(pod)
@@ -185,7 +184,7 @@ class Cycle:
             return None
         cache = self._classes.get(profile)
         if cache is None:
-            cache = self._classes[profile] = ClassCache(profile)
+            cache = self._classes[profile] = Sheets(profile)
         try:
             return cache.feasible(pod, snapshot)
         except PluginError:
@@ -223,7 +222,7 @@ class Cycle:
             return None
         cache = self._classes.get(profile)
         if cache is None:
-            cache = self._classes[profile] = ClassCache(profile)
+            cache = self._classes[profile] = Sheets(profile)
         try:
             quick = cache.decide(pod, snapshot, nominated, self.seed)
         except PluginError:  # the full path reports the node, and whether the error ends the attempt

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from moorage.errors import PluginError
@@ -10,12 +12,38 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.verdict_table import NEWEST_FORM, MessageForm, Verdicts, fit_error
 from moorage.framework.verdicts import Code, Status
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NO_NODES", "Decision"]
+__all__ = ["NO_NODES", "Decision", "Feasible", "Quick"]
 
 #: kube-scheduler's own text for an empty cluster.
 NO_NODES = "no nodes available to schedule pods"
+
+
+class Quick(Struct, frozen=True):
+    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points.
+
+    ``among``: how many rows PreFilter left for this pod; -1 if it left all.
+    """
+
+    row: int
+    feasible: int
+    found: PreFiltered
+    among: int = -1
+
+
+class Feasible(NamedTuple):
+    """The rows that a pod could go to, as a mask that must not be changed, their number, and PreFilter's state.
+
+    ``beside``: the plugins whose verdict on a row may depend on more than its node and the pods there; None if PreFilter left
+    out nodes, which may too
+    """
+
+    rows: BoolArray
+    number: int
+    found: PreFiltered
+    beside: frozenset[str] | None = None
 
 
 class Decision(Struct, frozen=True):

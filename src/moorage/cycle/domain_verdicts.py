@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.counted_places import CountedPlaces
 from moorage.cycle.domain_places import Domains, OpenPlaces, selected
+from moorage.cycle.ring_totals import RingTotals
 from moorage.cycle.summed_places import SummedPlaces
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
@@ -80,7 +80,7 @@ class ByDomain:
 
     def pick(
         self,
-        scores: KeptScores,
+        scores: RingTotals,
         allowed: int,
         closed: Mapping[str, BoolArray],
         scoring: DomainScoring,
@@ -179,7 +179,7 @@ class _OpenRows:
 
     __slots__ = ("_allowed", "_closed", "_key", "_open", "_places", "_scores", "_shut", "_table", "_totals", "count")
 
-    def __init__(self, scores: KeptScores, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
+    def __init__(self, scores: RingTotals, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
         self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
         self._totals: IntArray | None = None
         self._key = next(iter(closed)) if len(closed) == 1 and not scores.is_brief else ""
@@ -206,7 +206,6 @@ class _OpenRows:
         """The totals in ring order, negative for rows that are not open."""
         if self._totals is None:
             totals = self._scores.in_ring
-            assert totals is not None
             for key, domains in self._closed.items():
                 totals = totals + np.where(domains, _CLOSED, 0).take(self._table.domains_in_ring(key))
             self._totals = totals

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.pod_signatures import ShapeRoute
 from moorage.framework.plugin_runner import ask
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -133,8 +133,8 @@ class PinnedPods(Generic[C]):
     def _class_of(self, kept: _Kept[C], snapshot: Snapshot) -> C | None:
         """Return the class of the pods of one shape, up to date; None if there is none yet."""
         route = kept.route
-        if route is not None and self._is_current(route, snapshot) and route.pod_class.follows(kept.first, snapshot):
-            return route.pod_class
+        if route is not None and self._is_current(route, snapshot) and route.sheet.follows(kept.first, snapshot):
+            return route.sheet
         kept.route = None
         if kept.without is None:
             return None
@@ -142,11 +142,11 @@ class PinnedPods(Generic[C]):
         if kept.without < _FIRST_FEW + len(snapshot.table) // _NODES_FOR_ONE:
             return None
         route = self._route_of(kept.first, snapshot)
-        if route is None or not route.pod_class.is_for_all:
+        if route is None or not route.sheet.is_for_all:
             kept.without = -_IN_VAIN
             return None
         kept.without, kept.route = 0, route
-        return route.pod_class
+        return route.sheet
 
     def _narrowed(self, found: PreFiltered, pod: PodInfo, node: str) -> PreFiltered:
         """Return the PreFilter results of a class, narrowed to the node that the pod names."""

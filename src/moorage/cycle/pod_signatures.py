@@ -11,8 +11,9 @@ pods of a shape until a log that it names changes (``Idle``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from moorage.api.core import Pod
 from moorage.errors import PluginError
 from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask
@@ -22,24 +23,31 @@ from moorage.state.cluster import Snapshot
 from moorage.state.journal import Journal
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["KnownShape", "Positions", "Signed", "Signer"]
+__all__ = ["KnownShape", "Positions", "ShapeRoute", "Signed", "Signer"]
 
 _OWN: Final = "moorage."
-#: Shapes cached; the cache is cleared when it is full.
+#: Shapes cached, and numbers of signatures; the oldest one is dropped first.
 _CAPACITY = 4096
+_NUMBERS_KEPT = 16_384
 
 
 class Signed(NamedTuple):
-    """A pod's class, the plugins that run for each of its pods, and the part of its key by plugins that read only nodes."""
+    """The key of a pod, the plugins that run for each pod with it, and the keys of its columns.
+
+    ``nodes`` has the keys of plugins that read only nodes, each with the index of these plugins in ``Signer.groups``; ``rows``
+    is that of all other plugins that are not asked.
+    """
 
     key: Hashable
     asked: frozenset[str]
-    on_nodes: Hashable = 0
+    nodes: tuple[tuple[int, Hashable], ...] = ()
+    rows: Hashable = 0
 
 
 class _Signing(NamedTuple):
-    """A signature, and the plugins that share it."""
+    """A signature, the plugins that share it, and their index among all that read only nodes."""
 
+    at: int
     plugins: tuple[str, ...]
     signature: Callable[[PodInfo], Signature | None]
 
@@ -95,8 +103,10 @@ class Signer:
     def __init__(self, steps: Collection[Step], always_asked: frozenset[str], on_nodes: frozenset[str] = frozenset()) -> None:
         signing = [step for step in steps if step.name not in always_asked]
         self._always_asked = always_asked
-        self._by_shape = _signings((step for step in signing if step.reuse.signature_reads is not None), on_nodes)
-        self._each = _signings((step for step in signing if step.reuse.signature_reads is None), on_nodes)
+        #: The plugins that read only nodes, by their signature.
+        self.groups: list[tuple[str, ...]] = []
+        self._by_shape = self._signings((step for step in signing if step.reuse.signature_reads is not None), on_nodes)
+        self._each = self._signings((step for step in signing if step.reuse.signature_reads is None), on_nodes)
         self._kinds = sorted({kind for step in signing for kind in step.reuse.signature_reads or ()}, key=repr)
         self._positions: list[int] = []
         self._may_idle = [
@@ -148,7 +158,7 @@ class Signer:
 
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
         if len(self._known) >= _CAPACITY:
-            self._known.clear()
+            del self._known[next(iter(self._known))]
         idle: list[str] = []
         logs: list[Versioned] = []
         for step in self._may_idle:
@@ -166,39 +176,45 @@ class Signer:
 
     def _signed(self, signings: _Signings, pod: PodInfo, before: Signed) -> Signed:
         """Add signatures to ``before``."""
-        on_nodes, without = _signature_of(signings.on_nodes, pod)
-        on_rows, also_without = _signature_of(signings.on_rows, pod)
-        asked = before.asked
-        if signings.unsigned or without or also_without:
-            asked = asked.union(signings.unsigned, without, also_without)
-        part = self._number((before.on_nodes, asked, *on_nodes, *on_nodes.values()))
-        return Signed(self._number((before.key, part, *on_rows, *on_rows.values())), asked, part)
+        nodes, asked = list(before.nodes), before.asked.union(signings.unsigned) if signings.unsigned else before.asked
+        for signing in signings.on_nodes:
+            found, without = _signature_of((signing,), pod)
+            if without:
+                asked = asked.union(without)
+            else:
+                nodes.append((signing.at, self._number((signing.at, *found, *found.values()))))
+        on_rows, without = _signature_of(signings.on_rows, pod)
+        if without:
+            asked = asked.union(without)
+        rows = self._number((before.rows, asked, *on_rows, *on_rows.values()))
+        keys = tuple(nodes)
+        return Signed(self._number((before.key, asked, keys, rows)), asked, keys, rows)
 
     def _number(self, key: Hashable) -> int:
         """Return the number that stands for a key. Numbers are never reused, so old ones may be dropped."""
         number = self._numbers.get(key)
         if number is None:
-            if len(self._numbers) >= _CAPACITY:
-                self._numbers.clear()
-                self._known.clear()
+            if len(self._numbers) >= _NUMBERS_KEPT:
+                del self._numbers[next(iter(self._numbers))]
             self._given += 1
             number = self._numbers[key] = self._given
         return number
 
-
-def _signings(steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:
-    """Return the signatures of plugins, of which those named in ``on_nodes`` read only nodes."""
-    plugins: tuple[dict[Callable[[PodInfo], Signature | None], tuple[str, ...]], ...] = ({}, {})
-    unsigned: set[str] = set()
-    for step in steps:
-        sign = step.reuse.signature
-        if sign is None:
-            unsigned.add(step.name)
-        else:
-            sharing = plugins[step.name not in on_nodes]
-            sharing[sign] = (*sharing.get(sign, ()), step.name)
-    nodes, rows = ([_Signing(names, sign) for sign, names in sharing.items()] for sharing in plugins)
-    return _Signings(nodes, rows, frozenset(unsigned))
+    def _signings(self, steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:
+        """Return the signatures of plugins, of which those named in ``on_nodes`` read only nodes."""
+        plugins: tuple[dict[Callable[[PodInfo], Signature | None], tuple[str, ...]], ...] = ({}, {})
+        unsigned: set[str] = set()
+        for step in steps:
+            sign = step.reuse.signature
+            if sign is None:
+                unsigned.add(step.name)
+            else:
+                sharing = plugins[step.name not in on_nodes]
+                sharing[sign] = (*sharing.get(sign, ()), step.name)
+        first = len(self.groups)
+        self.groups += plugins[0].values()
+        nodes = [_Signing(first + at, names, sign) for at, (sign, names) in enumerate(plugins[0].items())]
+        return _Signings(nodes, [_Signing(-1, names, sign) for sign, names in plugins[1].items()], frozenset(unsigned))
 
 
 def _signature_of(signings: Sequence[_Signing], pod: PodInfo) -> tuple[dict[str, Hashable], tuple[str, ...]]:
@@ -207,7 +223,7 @@ def _signature_of(signings: Sequence[_Signing], pod: PodInfo) -> tuple[dict[str,
     without: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     try:
-        for plugins, sign in signings:
+        for _, plugins, sign in signings:
             signature = sign(pod)
             if signature:
                 found.update(signature)
@@ -216,3 +232,67 @@ def _signature_of(signings: Sequence[_Signing], pod: PodInfo) -> tuple[dict[str,
     except Exception as error:
         raise PluginError(plugins[0], f"failed in signature: {failure_text(error)}") from error
     return found, without
+
+
+S = TypeVar("S")
+
+
+class ShapeRoute(Generic[S]):
+    """The route from one shape to its class, as found for the first pod of the shape."""
+
+    __slots__ = (
+        "_logs", "_objects_changed", "_snapshot", "first", "has_terms", "key", "sheet",
+    )  # fmt: skip
+
+    def __init__(self, known: KnownShape, key: Hashable, sheet: S, snapshot: Snapshot) -> None:
+        self.key = key
+        self.sheet = sheet
+        #: The logs of idle plugins with their positions, except those whose changes ``objects_changed`` counts.
+        self._logs = known.stands_while.of_pods
+        self.first = known.first
+        #: True if placing a pod of the shape may end the route.
+        self.has_terms = known.first.has_affinity
+        self._snapshot = snapshot
+        self._objects_changed = snapshot.objects_changed
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Return whether signing a pod of the shape would still lead to the class."""
+        if self._objects_changed != snapshot.objects_changed or self._snapshot is not snapshot:
+            return False
+        for log, position in self._logs:  # noqa: SIM110 (a generator costs more than comparing)
+            if log.position != position:
+                return False
+        return True
+
+    def suits(self, pod: PodInfo) -> bool:
+        """Return True for a pod of the shape that shares the spec and status objects of the first one."""
+        first = self.first
+        if pod.spec is not first.spec or pod.status is not first.status or pod.namespace != first.namespace:
+            return False
+        its, meta = first.pod.metadata, pod.pod.metadata
+        return (
+            pod.labels == first.labels
+            and meta.owner_references == its.owner_references
+            and meta.deletion_timestamp == its.deletion_timestamp
+        )
+
+    def share(self, pod: PodInfo) -> None:
+        """Let this pod use the derived data of the first pod of the shape, and share the first pod's equal parts."""
+        first = self.first
+        known = first.__dict__
+        if not first.spec.volumes or known.get("volumes", self) is None:  # as ``shares_all``, without a call
+            pod.__dict__ = known
+        else:
+            pod.__dict__.update(first.facts_of_shape())
+        if pod.spec is not first.spec:
+            pod.merge(first)
+
+    def bound(self, pod: PodInfo, bound: Pod) -> PodInfo:
+        """Return the info of the bound version of a pod that the route suits, with the derived data of the first pod."""
+        first = self.first
+        info = PodInfo.__new__(PodInfo)
+        info.pod, info.spec, info.uid, info.name = bound, bound.spec, pod.uid, pod.name
+        info.namespace, info.labels = first.namespace, first.labels
+        info.status, info.priority = first.status, first.priority
+        info.__dict__ = first.__dict__ if first.shares_all else first.facts_of_shape()
+        return info

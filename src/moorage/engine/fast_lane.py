@@ -11,9 +11,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from moorage.api.core import Pod
-from moorage.cycle.class_answers import Quick
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision
+from moorage.cycle.decision import Decision, Quick
 from moorage.cycle.what_if import Nominated
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState

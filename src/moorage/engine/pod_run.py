@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moorage.api.core import Pod
-from moorage.cycle.class_answers import Quick
-from moorage.cycle.decision import Decision
-from moorage.cycle.pod_class import CachedClass
-from moorage.cycle.shape_routes import ShapeRoute
+from moorage.cycle.decision import Decision, Quick
+from moorage.cycle.pod_signatures import ShapeRoute
+from moorage.cycle.sheet import Sheet
 from moorage.engine.binding import Binding
 from moorage.engine.engine_state import EngineState
 from moorage.engine.placement import Found
@@ -42,7 +41,7 @@ class PodRun:
     when ``cycle`` is no longer that of the scheduler.
     """
 
-    def __init__(self, state: EngineState, first: Found, route: ShapeRoute[CachedClass]) -> None:
+    def __init__(self, state: EngineState, first: Found, route: ShapeRoute[Sheet]) -> None:
         """``route``: see ``Cycle.decide_next``."""
         self._state = state
         self._first = first.pod

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moorage.api.core import Pod
-from moorage.cycle.class_answers import Feasible
+from moorage.cycle.decision import Feasible
 from moorage.cycle.cycle import Cycle, judge
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import SearchScope

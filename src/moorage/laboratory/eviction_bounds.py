@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.cycle.class_answers import Feasible
+from moorage.cycle.decision import Feasible
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.what_if import FailedAttempt
 from moorage.engine.scheduler import Scheduler

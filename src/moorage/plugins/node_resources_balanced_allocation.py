@@ -23,7 +23,6 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import (
     Attachable,
-    Joins,
     PreScorePlugin,
     Reusable,
     Reuse,
@@ -35,7 +34,7 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
-from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, JOINED_DEMANDS, Demand, ResourceSpec, demands, sub_path
+from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.plugins.single_node_scores import balance_of
 from moorage.plugins.whole_scores import WholeBalance, usable
 from moorage.state.cached_column import KeptColumn
@@ -116,8 +115,7 @@ class NodeResourcesBalancedAllocation(
 
     @property
     def reuse(self) -> Reuse:
-        joins = Joins(score=JOINED_DEMANDS) if type(self) is NodeResourcesBalancedAllocation else Joins()
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), joins=joins)
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)

@@ -16,7 +16,7 @@ changed node that lacks an ignored resource; Moorage ignores the resource there,
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -37,8 +37,6 @@ from moorage.framework.points import (
     EnqueueExtensions,
     FilterNodePlugin,
     FilterPlugin,
-    Join,
-    Joins,
     PlacementScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -57,10 +55,8 @@ from moorage.plugins.fit_reasons import missing_share, short_resources, why_shor
 from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
-    JOINED_DEMANDS,
     LEAST_ALLOCATED,
     ScoringStrategy,
-    as_column,
     demands,
     fullness,
     one_row_scorer_of,
@@ -99,17 +95,6 @@ class RequestedResource(NamedTuple):
     resource: str
     amount: int
     by_device: bool = False
-
-
-def _kind_of_wants(state: object) -> Hashable | None:
-    return tuple([(want.resource, want.by_device) for want in state]) if type(state) is tuple else None
-
-
-def _joined_wants(states: Sequence[tuple[RequestedResource, ...]]) -> tuple[RequestedResource, ...]:
-    return tuple([alike[0]._replace(amount=as_column(alike)) for alike in zip(*states, strict=True)])
-
-
-_JOINED_WANTS: Final = Join(_kind_of_wants, _joined_wants)
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -209,8 +194,7 @@ class NodeResourcesFit(
 
     @property
     def reuse(self) -> Reuse:
-        joins = Joins(_JOINED_WANTS, JOINED_DEMANDS) if type(self) is NodeResourcesFit else Joins()
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), joins=joins)
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
@@ -226,8 +210,7 @@ class NodeResourcesFit(
         return self._wants(pod, snapshot)
 
     def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
-        joined = wants and type(wants[0].amount) is not int  # arrays of amounts, each for several pods
-        usage, short = None if joined else nodes.usage(), None
+        usage, short = nodes.usage(), None
         full: BoolArray | None
         if usage is None:
             full = nodes.pod_count >= nodes.allowed_pods

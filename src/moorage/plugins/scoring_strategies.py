@@ -12,8 +12,8 @@ Source  kube-scheduler 1.36: noderesources/{resource_allocation,least_allocated,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,7 +22,6 @@ from msgspec.structs import force_setattr
 
 from moorage.errors import Fault
 from moorage.framework.args import Int32
-from moorage.framework.points import Join
 from moorage.plugins.single_node_scores import least_of, mean_of, most_of, ratio_of
 from moorage.plugins.whole_scores import least_allocated_of_all, most_allocated_of_all, usable
 from moorage.releases import CURRENT, Release
@@ -31,8 +30,8 @@ from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "CPU_AND_MEMORY", "JOINED_DEMANDS", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",
-    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "as_column", "demands", "fullness",
+    "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",
+    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "fullness",
     "least_allocated", "most_allocated", "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of",
     "shape_faults", "sub_path", "utilization_table", "weighted_mean",
 ]  # fmt: skip
@@ -136,13 +135,6 @@ def sub_path(path: str, field: str) -> str:
 # -- resources to score -------------------------------------------------------------------------------------------------
 
 
-class HasAmount(Protocol):
-    """A demand or request of one resource."""
-
-    @property
-    def amount(self) -> int: ...
-
-
 #: The resources that are scored even for a pod that does not request them; all others that count are extended or such.
 _ALWAYS_SCORED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -164,23 +156,6 @@ def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tu
         if name in _ALWAYS_SCORED or (amount and is_counted(name)):
             found.append(Demand(name, amount, spec.weight))
     return tuple(found)
-
-
-def _kind_of_demands(state: object) -> Hashable | None:
-    return tuple([(demand.resource, demand.weight) for demand in state]) if type(state) is tuple else None
-
-
-def _joined_demands(states: Sequence[tuple[Demand, ...]]) -> tuple[Demand, ...]:
-    return tuple([alike[0]._replace(amount=as_column(alike)) for alike in zip(*states, strict=True)])
-
-
-def as_column(alike: Sequence[HasAmount]) -> Any:
-    """Return the amounts as an array of shape (pods, 1), which takes the place of one amount."""
-    return np.array([[one.amount] for one in alike], dtype=np.int64)
-
-
-#: Joins the demands of several pods: each amount is a column of the pods' amounts.
-JOINED_DEMANDS: Final = Join(_kind_of_demands, _joined_demands)
 
 
 # -- scores -------------------------------------------------------------------------------------------------------------

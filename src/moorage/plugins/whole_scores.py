@@ -1,4 +1,4 @@
-"""Filter and scores of CPU and memory over all rows of a table, from ``Usage``: a third of the array operations of a view.
+"""Filter and scores of CPU and memory from ``Usage``: a third of the array operations of a view.
 
 Each function gives exactly what the plugin computes from the columns of a view. They apply to pods that request whole numbers
 below 2^46 of CPU and memory, on tables whose nodes all offer both; ``usable`` tells.
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.usage import Usage
+from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
 __all__ = ["WholeBalance", "least_allocated_of_all", "most_allocated_of_all", "rows_short", "usable"]
@@ -28,18 +28,17 @@ _NOTHING: Final = -(2**63)
 _FEW: Final = 16
 
 
-def usable(demands: Sequence[_Demand], nodes: NodeView) -> Usage | None:
-    """Return the usage of all rows if the view has them, and the pod is scored by CPU and memory, in this order."""
+def usable(demands: Sequence[_Demand], nodes: NodeView) -> SomeUsage | Usage | None:
+    """Return the usage of the rows if the view has it, and the pod is scored by CPU and memory, in this order."""
     if len(demands) != 2:
         return None
     (cpu, milli, _), (memory, size, _) = demands
-    # Joined demands have arrays of amounts, each for several pods.
-    if cpu != "cpu" or memory != "memory" or type(milli) is not int or not Usage.is_exact(milli | size):
+    if cpu != "cpu" or memory != "memory" or not Usage.is_exact(milli | size):
         return None
     return nodes.usage()
 
 
-def rows_short(cpu: int | None, memory: int | None, usage: Usage) -> BoolArray | None:
+def rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) -> BoolArray | None:
     """Return which rows lack CPU, memory or a place for a pod, shape (3, rows); None if no row does.
 
     ``cpu``, ``memory``: what the pod requests, None for nothing
@@ -55,7 +54,7 @@ def rows_short(cpu: int | None, memory: int | None, usage: Usage) -> BoolArray |
     return None
 
 
-def least_allocated_of_all(demands: Sequence[_Demand], usage: Usage) -> IntArray:
+def least_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
     """Return what ``weighted_mean`` with ``least_allocated`` gives."""
     (_, milli, _), (_, size, _) = demands
     share = usage.scratch
@@ -67,7 +66,7 @@ def least_allocated_of_all(demands: Sequence[_Demand], usage: Usage) -> IntArray
     return _mean(share, demands)
 
 
-def most_allocated_of_all(demands: Sequence[_Demand], usage: Usage) -> IntArray:
+def most_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
     """Return what ``weighted_mean`` with ``most_allocated`` gives."""
     share = usage.scratch
     np.multiply(usage.doubled, 100.0, out=share)
@@ -109,12 +108,12 @@ class WholeBalance:
         self._rest: Floats = np.zeros(0)
         self._cells: memoryview = self._rest.data
 
-    def scores(self, demands: Sequence[_Demand], usage: Usage) -> IntArray:
+    def scores(self, demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
         """Return 50, plus half of: 50, plus the balance with the pod, less the balance without it."""
-        self._follow(usage)
+        self._follow(usage if isinstance(usage, Usage) else usage.whole)
         (_, milli, _), (_, size, _) = demands
         scores = _balance(usage, milli, size)
-        scores += self._rest
+        scores += self._rest if isinstance(usage, Usage) else self._rest[usage.rows]
         scores *= 0.5
         return scores.astype(np.int64)
 
@@ -140,7 +139,7 @@ class WholeBalance:
             self._cells[row] = 150 - int((1.0 - abs(cpu - memory)) * 100.0)
 
 
-def _balance(usage: Usage, milli: int, size: int) -> Floats:
+def _balance(usage: SomeUsage | Usage, milli: int, size: int) -> Floats:
     """Return the balance of all rows with these requests added, in an array that the next call overwrites."""
     half = usage.scratch
     np.add(usage.requested, np.array([[float(milli)], [float(size)]]), out=half)

@@ -16,7 +16,7 @@ from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace
 from moorage.state.divisors import Divisors
 
-__all__ = ["AT", "PLACES", "Usage"]
+__all__ = ["AT", "PLACES", "SomeUsage", "Usage"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,8 +59,8 @@ class Usage:
     """
 
     __slots__ = (
-        "__weakref__", "_cells", "_columns", "_exact", "_nodes", "_rows", "_table", "changes", "doubled", "free", "least",
-        "position", "requested", "scratch", "spare", "starts",
+        "__weakref__", "_cells", "_columns", "_exact", "_floats", "_nodes", "_rows", "_table", "changes", "doubled", "free",
+        "least", "position", "requested", "scratch", "spare", "starts",
     )  # fmt: skip
 
     def __init__(self, table: Amounts) -> None:
@@ -75,7 +75,8 @@ class Usage:
         self._cells: tuple[memoryview, ...] = ()
         self.least: list[float] = [0] * 5
         self.free: IntArray = np.zeros((3, 0), dtype=np.int64)
-        self.requested: Floats = np.zeros((2, 0))
+        self._floats: Floats = np.zeros((6, 0))
+        self.requested: Floats = self._floats[:2]
         self.spare = self.doubled = self.scratch = self.requested
 
     @staticmethod
@@ -104,6 +105,10 @@ class Usage:
                 self._start()
         return self._exact
 
+    def of(self, rows: npt.NDArray[np.intp]) -> SomeUsage:
+        """Return the usage of some rows."""
+        return SomeUsage(self, rows, self.free.take(rows, axis=1), self._floats.take(rows, axis=1))
+
     def find_least(self) -> None:
         """Set ``least`` to the lowest entries."""
         self.least = [values.item(values.argmin()) for values in (*self.free, *self.spare)]
@@ -122,7 +127,8 @@ class Usage:
         if self._rows != rows:
             self._rows = rows
             self.free = np.empty((3, rows), dtype=np.int64)
-            self.requested, self.spare, self.doubled, self.scratch = (np.empty((2, rows)) for _ in range(4))
+            self._floats, self.scratch = np.empty((6, rows)), np.empty((2, rows))
+            self.requested, self.spare, self.doubled = self._floats[:2], self._floats[2:4], self._floats[4:]
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
         self._exact = rows > 0 and all(self._start_resource(*pair) for pair in AT.items())
@@ -160,3 +166,17 @@ class Usage:
             free[row], free[at], free[at + rows], spare[row], spare[at] = entries
             self.least = list(map(min, self.least, entries))
         self.position = self.changes.position
+
+
+class SomeUsage:
+    """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
+
+    __slots__ = ("doubled", "free", "least", "requested", "rows", "scratch", "spare", "whole")
+
+    def __init__(self, whole: Usage, rows: npt.NDArray[np.intp], free: IntArray, floats: Floats) -> None:
+        self.whole, self.rows, self.free, self.least = whole, rows, free, whole.least
+        self.requested, self.spare, self.doubled = floats[:2], floats[2:4], floats[4:]
+        self.scratch: Floats = np.empty((2, len(rows)))
+
+    def find_least(self) -> None:
+        """Do nothing: ``least`` is that of all rows."""

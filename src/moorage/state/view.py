@@ -26,7 +26,7 @@ from moorage.state.node_images import ImageHolders
 from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.usage import Usage
+from moorage.state.usage import SomeUsage, Usage
 
 __all__ = ["FewRows", "NodeInfo", "NodeView", "Rows", "Snapshot", "SnapshotSource"]
 
@@ -296,8 +296,8 @@ class NodeView:
         """Return how many pods on each row the matcher selects."""
         return self.take(self.table.pod_counts.of(matcher))
 
-    def usage(self) -> Usage | None:
-        """Return CPU, memory and places for pods of all rows, ready for scores; None for a view of which they do not hold."""
+    def usage(self) -> Usage | SomeUsage | None:
+        """Return CPU, memory and places for pods of the rows, ready for scores; None for a view of which they do not hold."""
         return None
 
     # -- nodes one by one ---------------------------------------------------------------------------------------------
@@ -348,10 +348,11 @@ class AllRows(NodeView):
 class FewRows(NodeView):
     """A view of some rows that copies each column at most once. Use it only while the table does not change."""
 
-    __slots__ = ("_taken",)
+    __slots__ = ("_taken", "_usage")
 
     def __init__(self, snapshot: Snapshot, rows: npt.NDArray[np.intp]) -> None:
         super().__init__(snapshot, rows)
+        self._usage: SomeUsage | None = None
         #: By the id of a column's array: the array, which keeps its id in use, and the copy.
         self._taken: dict[int, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
 
@@ -364,6 +365,12 @@ class FewRows(NodeView):
         if taken is None:
             taken = self._taken[id(data)] = data, data[self.rows]
         return taken[1]
+
+    def usage(self) -> SomeUsage | None:
+        whole = self.snapshot.nodes.usage() if self._usage is None else None
+        if isinstance(whole, Usage) and isinstance(self.rows, np.ndarray):
+            self._usage = whole.of(self.rows)
+        return self._usage
 
 
 #: Plugin authors know one class, so error messages name it.

@@ -9,7 +9,7 @@ import pytest
 
 import moorage
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.sheet import Sheet
+from moorage.cycle.column import Column
 from moorage.cycle.removed_rows import GONE, new_rows
 from moorage.state.change_log import ChangeLog
 from moorage.state.pod_info import PodInfo
@@ -132,14 +132,14 @@ def act(cluster, pick, serial, adds=0):
 
 def counted_derivations(monkeypatch):
     """Return a list that gets, for each class that is to be derived, whether it was."""
-    used, derived = [], Sheet.derived
+    used, derived = [], Column.derived
 
     def counting(*args):
         found = derived(*args)
         used.append(found is not None)
         return found
 
-    monkeypatch.setattr(Sheet, "derived", counting)
+    monkeypatch.setattr(Column, "derived", counting)
     return used
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import moorage
-from moorage.cycle.cycle import Cycle
 from moorage.cycle.column import Column
+from moorage.cycle.cycle import Cycle
 from moorage.cycle.removed_rows import GONE, new_rows
 from moorage.state.change_log import ChangeLog
 from moorage.state.pod_info import PodInfo

@@ -39,6 +39,8 @@ _MANY: Final = 3
 _FEW_CHANGES: Final = 256
 #: Answers about rooms that one column keeps.
 _ROOMS_KEPT: Final = 4096
+#: After rows whose rooms were not known, the rooms are looked up again after so many times.
+_PAUSE: Final = 16
 #: Entries in all columns of a profile together, at 8 bytes each; and the most columns.
 _ENTRIES_KEPT: Final = 8_000_000
 _COLUMNS_KEPT: Final = 4096
@@ -184,6 +186,8 @@ class Column:
         self.varying: list[Varying] = []
         #: Room → worth, if rows with equal rooms have equal worths.
         self._rooms: dict[int, int] = {}
+        #: How often changed rows are judged before their rooms are looked up again.
+        self._unknown = 0
         #: Score plugins whose raw scores are all equal, with that score.
         self._alike: dict[str, tuple[Step, int]] = {}
         self._fill(pod, snapshot)
@@ -374,12 +378,17 @@ class Column:
         return True
 
     def _knows(self, rows: npt.NDArray[np.intp], snapshot: Snapshot) -> bool:
-        """Return whether most of these rows have rooms that need not be judged."""
+        """Return whether most of these rows have rooms that need not be judged. After a no, it is a no for some time."""
         if not self.plan.by_room or len(self._rooms) < FEW:
+            return False
+        self._unknown -= 1
+        if self._unknown > 0:
             return False
         cells = snapshot.table.rooms.followed().cells
         some = rows[-FEW:].tolist()
-        return sum(cells[row] in self._rooms for row in some) > FEW // 2
+        knows = sum(cells[row] in self._rooms for row in some) > FEW // 2
+        self._unknown = 0 if knows else _PAUSE
+        return knows
 
     def derived(self, pod: PodInfo, snapshot: Snapshot) -> Column | None:
         """Return the column for the rows after an open transaction added or removed nodes; None if it must be computed again.

@@ -1,8 +1,8 @@
 """Sheets: the columns of one pod's keys, their sum, and how a pod is decided with them.
 
 When a pod is placed, one row changes: the columns judge it again, the sheet adds it up again, and the next copy of the pod
-takes the best row. Plugins that read more than a node and its pods (topology, volumes) run for every pod; their answers are added
-the sums, by topology domain where they can.
+takes the best row. Plugins that read more than a node and its pods (topology, volumes) run for every pod; their answers are
+added to the sums, by topology domain where they can.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ class Sheet:
         """Add up many rows. A row may be listed more than once."""
         totals = self._sum(rows)
         self._total[rows] = totals
-        self._count = int(np.count_nonzero(self._total >= 0))
+        if self._count < len(self._total) or totals.item(totals.argmin()) < 0:
+            self._count = int(np.count_nonzero(self._total >= 0))
         if self._ring is not None:
             self._ring.write_many(rows, totals)
 

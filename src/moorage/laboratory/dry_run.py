@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moorage.api.core import Pod
-from moorage.cycle.decision import Feasible
 from moorage.cycle.cycle import Cycle, judge
-from moorage.cycle.decision import Decision
+from moorage.cycle.decision import Decision, Feasible
 from moorage.cycle.search_scope import SearchScope
 from moorage.cycle.what_if import FailedAttempt, contenders
 from moorage.engine.scheduler import Scheduler

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.cycle.decision import Feasible
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Feasible
 from moorage.cycle.what_if import FailedAttempt
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError

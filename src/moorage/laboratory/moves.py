@@ -10,8 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.cycle.cycle import Cycle
 from moorage.cycle.column import close_refused
+from moorage.cycle.cycle import Cycle
 from moorage.cycle.search_scope import SearchScope
 from moorage.cycle.ties import draw
 from moorage.errors import PluginError

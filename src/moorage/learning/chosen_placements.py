@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Pod
-from moorage.cycle.decision import Feasible, Quick
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Feasible, Quick
 from moorage.cycle.search_scope import SearchScope
 from moorage.cycle.what_if import Nominated
 from moorage.engine.facts import Seen

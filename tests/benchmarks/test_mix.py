@@ -20,7 +20,7 @@ from benchmarks.shapes import node, pod
 
 SMALL = {
     "unlike": lambda: unlike(20, 10, 5),
-    "classes": lambda: classes_in_turn(20, 10, 4),
+    "sheets": lambda: classes_in_turn(20, 10, 4),
     "rollouts": lambda: rollouts(20, 8, 6),
     "week": lambda: week(10, 30, 3),
     "azure": lambda: azure(5, 20),
@@ -172,7 +172,7 @@ def test_a_mechanism_is_kept_by_the_rule(ratios, keep, why):
     ("arguments", "error"),
     [
         (["nothing"], "unknown workload nothing; use one of openb, azure"),
-        (["--ablate", "--without", "classes"], "leave out --versus and --without"),
+        (["--ablate", "--without", "sheets"], "leave out --versus and --without"),
     ],
 )
 def test_what_cannot_be_measured_is_an_error(arguments, error):

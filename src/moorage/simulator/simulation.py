@@ -174,7 +174,7 @@ class SimulatedCluster(FastPlacements):
             if attempted:
                 yield from (decisions := self._decisions)
                 quiet = self._planned() is None and bool(decisions) and decisions[-1].node is None
-                if quiet and self._is_settled():
+                if quiet and (self._is_settled() or self._repeats(decisions[-1].pod.uid)):
                     return
             elif not delivered and not self._advance():
                 return
@@ -263,6 +263,16 @@ class SimulatedCluster(FastPlacements):
         # Pods are mostly tried in the order they were added, so a search from the end soon finds one that is still open.
         self._may_fit = next((uid for uid in reversed(self.records) if self._is_open(uid, waits)), "")
         return not self._may_fit
+
+    def _repeats(self, uid: str) -> bool:
+        """Return True if a pod failed many times in an unchanged cluster, and so would all others that wait for no event.
+
+        A pod whose attempts end with an error is retried for ever, as in kube-scheduler, while the others stay parked.
+        """
+        if self._waiting_work or self.scheduler.has_waiting or not self._cannot_fit(uid, others_wait=True):
+            return False
+        queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
+        return all(one is None or one.parked or self._cannot_fit(uid, others_wait=False) for uid, one in queued)
 
     def _only_repeats(self) -> bool:
         """Return True if all due attempts would repeat earlier ones in an unchanged state, as groups do without events."""

@@ -126,7 +126,7 @@ def case(keyword: str, rng: Random) -> tuple[dict[str, Any], Any]:
         case "items" | "type" | "x-kubernetes-int-or-string":
             schema = {"type": "string"} if keyword != "x-kubernetes-int-or-string" else {keyword: True}
             return {"items": schema}, rng.choice([["a"] * wide, [1] * wide, [{}] * wide])
-        case _:  # kept, and read by nobody or refused
+        case _:  # kept, and not read, or refused
             held = rng.choice(["a" * 1_000_000, _chain(90, 1), True, [{}] * 1_000, {f"a{at}": {} for at in range(some)}])
             return {"items": {keyword: held}}, [{}] * wide
 

@@ -1,4 +1,4 @@
-"""A selector or a quantity that nobody can compute is an error of one pod, soon, and other pods are scheduled."""
+"""A selector or a quantity that cannot be computed is an error of one pod, soon, and other pods are scheduled."""
 
 from __future__ import annotations
 

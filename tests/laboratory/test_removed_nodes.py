@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import moorage
-from moorage.cycle.column import Column
+from moorage.cycle.column import KeyColumn
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.removed_rows import GONE, new_rows
 from moorage.state.change_log import ChangeLog
@@ -132,14 +132,14 @@ def act(cluster, pick, serial, adds=0):
 
 def counted_derivations(monkeypatch):
     """Return a list that gets, for each class that is to be derived, whether it was."""
-    used, derived = [], Column.derived
+    used, derived = [], KeyColumn.derived
 
     def counting(*args):
         found = derived(*args)
         used.append(found is not None)
         return found
 
-    monkeypatch.setattr(Column, "derived", counting)
+    monkeypatch.setattr(KeyColumn, "derived", counting)
     return used
 
 

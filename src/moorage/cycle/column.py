@@ -27,7 +27,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import FewRows, NodeView
 
-__all__ = ["FEW", "REFUSED", "Column", "Columns", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
+__all__ = ["FEW", "REFUSED", "Columns", "KeyColumn", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
 
 #: Stands in for the score of a refused row. Sums of columns with it are negative and do not overflow.
 REFUSED: Final = -(1 << 52)
@@ -156,7 +156,7 @@ class Varying(NamedTuple):
     weight: int
 
 
-class Column:
+class KeyColumn:
     """The answers of some plugins for one key. Only the column writes to its arrays.
 
     ``worths``      the weighted sum of the scores of each row, ``REFUSED`` where a plugin refuses it; None: 0 everywhere
@@ -390,7 +390,7 @@ class Column:
         self._unknown = 0 if knows else _PAUSE
         return knows
 
-    def derived(self, pod: PodInfo, snapshot: Snapshot) -> Column | None:
+    def derived(self, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
         """Return the column for the rows after an open transaction added or removed nodes; None if it must be computed again.
 
         This column keeps its answers for when the transaction is rolled back.
@@ -423,9 +423,9 @@ class Columns:
     """The columns of one profile. The least recently used one is dropped first."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Column] = {}
+        self._kept: dict[Hashable, KeyColumn] = {}
         #: Columns for the rows after an open transaction added or removed nodes, with those that they are derived from.
-        self._derived: dict[Hashable, tuple[Column, Column]] = {}
+        self._derived: dict[Hashable, tuple[KeyColumn, KeyColumn]] = {}
         self._derived_for = -1
 
     def has(self, key: Hashable) -> bool:
@@ -433,7 +433,7 @@ class Columns:
 
     def of(
         self, key: Hashable, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool, keep: bool = True
-    ) -> Column:
+    ) -> KeyColumn:
         """Return the column of a key, up to date."""
         changes = snapshot.table.changes
         column = self._kept.pop(key, None)
@@ -445,14 +445,14 @@ class Columns:
             column = derived
         if column is None or not column.follow(pod, snapshot):
             keep = keep or column is not None
-            column = Column(steps, pod, snapshot, reads_pods=reads_pods)
+            column = KeyColumn(steps, pod, snapshot, reads_pods=reads_pods)
         if keep:
             while len(self._kept) >= max(1, min(_COLUMNS_KEPT, _ENTRIES_KEPT // max(1, len(snapshot.table)))):
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = column
         return column
 
-    def _derive(self, key: Hashable, column: Column, pod: PodInfo, snapshot: Snapshot) -> Column | None:
+    def _derive(self, key: Hashable, column: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
         arrangement = snapshot.table.changes.arrangement
         if self._derived_for != arrangement:
             self._derived.clear()

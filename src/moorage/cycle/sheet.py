@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from moorage.cycle.column import FEW, Column, Steps, Varying, ask_pre_filters, both
+from moorage.cycle.column import FEW, KeyColumn, Steps, Varying, ask_pre_filters, both
 from moorage.cycle.decision import Feasible, Quick
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
@@ -45,7 +45,7 @@ class Sheet:
     """
 
     def __init__(
-        self, profile: Profile, by_domain: ByDomain, asked: Steps, idle: frozenset[str], columns: Sequence[Column],
+        self, profile: Profile, by_domain: ByDomain, asked: Steps, idle: frozenset[str], columns: Sequence[KeyColumn],
         snapshot: Snapshot, *, is_brief: bool,
     ) -> None:  # fmt: skip
         """``is_brief``: the sheet serves few decisions."""

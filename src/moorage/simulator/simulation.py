@@ -267,7 +267,7 @@ class SimulatedCluster(FastPlacements):
     def _repeats(self, uid: str) -> bool:
         """Return True if a pod failed many times in an unchanged cluster, and so would all others that wait for no event.
 
-        A pod whose attempts end with an error is retried for ever, as in kube-scheduler, while the others stay parked.
+        A pod whose attempts end with an error is retried again and again, as in kube-scheduler, while the others stay parked.
         """
         if self._waiting_work or self.scheduler.has_waiting or not self._cannot_fit(uid, others_wait=True):
             return False

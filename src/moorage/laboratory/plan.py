@@ -146,8 +146,9 @@ class _Planning:
     # -- what was found --------------------------------------------------------------------------------------------------
 
     def _found(self, found: FoundSet, bound: CostBound, search: SetSearch) -> dict[str, Any]:
-        if search.trials.verified(found.counts) != found.left:
-            raise AssertionError("a verified set has another outcome when it is run again")
+        # The last run of a part was that of this set.
+        if not found.left and search.trials.verified(found.counts):
+            raise AssertionError("a verified set fails when it is run again")
         used, evicted, left = search.trials.used, search.trials.evicted, self._left(found, search)
         search.time = search.repairs
         sets = {"asGiven": self._set(found.counts, search)}
@@ -155,18 +156,13 @@ class _Planning:
             also = found.counts if not search.pending(found.counts, order) else search.repaired(found.counts, order)
             if also is not None:
                 sets[order] = self._set(also, search)
-        least = bound.cost or 0.0
         return {
             "nodes": sets["asGiven"].nodes,
             "per_zone": self._zones(found.counts),
             "cost": found.cost,
             "verified": {order: sets[order].cost if order in sets else None for order in ORDERS},
             "sets": sets,
-            "gap": None
-            if found.left
-            else round(found.cost / least - 1, 6)
-            if least > _EPSILON
-            else (0.0 if found.cost <= _EPSILON else None),
+            "gap": None if found.left else _gap(found.cost, bound.cost or 0.0),
             "left": left,
             "used": used,
             "preempted": evicted,
@@ -183,14 +179,12 @@ class _Planning:
 
     def _limits(self, s: int, found: FoundSet, search: SetSearch) -> Iterator[str]:
         """Yield why no more nodes are bought for a shape."""
-        limited: Counter[str] = Counter()
-        for offer, count in zip(self.problem.offers, found.counts, strict=True):
-            limited[offer.type.name] += count
+        bought = self._by_type(found.counts)
         useful = {offer.type.name: (offer.type.max, price) for offer, price, fits
                   in zip(self.problem.offers, self.prices, self.problem.fits, strict=True) if fits[s]}  # fmt: skip
         useless = []
         for name, (most, price) in useful.items():
-            if most is not None and limited[name] >= most:
+            if most is not None and bought[name] >= most:
                 yield f"{name}: its max of {most} is reached"
             elif found.cost + price > self.question.budget + _EPSILON:
                 yield f"{name}: one more would cost more than the budget of {self.question.budget:g}"
@@ -203,14 +197,19 @@ class _Planning:
             yield "no type offers what they need"
 
     def _set(self, counts: Sequence[int], search: SetSearch) -> NodeSet:
-        nodes: Counter[str] = Counter()
-        for offer, count in zip(self.problem.offers, counts, strict=True):
-            nodes[offer.type.name] += count
+        nodes = self._by_type(counts)
         pending: dict[str, int] = {}
         for order in ORDERS:
             if not search.is_over or (tuple(counts), order) in search.tried:
                 pending[order] = len(search.pending(tuple(counts), order))
         return NodeSet(search.cost(counts), {name: count for name, count in nodes.items() if count}, pending)
+
+    def _by_type(self, counts: Sequence[int]) -> Counter[str]:
+        """Return how many nodes of each type a set has."""
+        nodes: Counter[str] = Counter()
+        for offer, count in zip(self.problem.offers, counts, strict=True):
+            nodes[offer.type.name] += count
+        return nodes
 
     def _zones(self, counts: Sequence[int]) -> Mapping[str, Mapping[str, int]]:
         found: dict[str, Counter[str]] = {}
@@ -224,6 +223,13 @@ class _Planning:
         if not has_solver():
             found.append(Assumption("solver", "none installed (the extra 'plan'): the bound is that of single resources"))
         return found
+
+
+def _gap(cost: float, least: float) -> float | None:
+    """Return how far a cost is above the lower bound, as a share of the bound; None above a bound of 0."""
+    if least > _EPSILON:
+        return round(cost / least - 1, 6)
+    return 0.0 if cost <= _EPSILON else None
 
 
 def _unplaceable(problem: PlanProblem, s: int) -> UnplaceablePods:

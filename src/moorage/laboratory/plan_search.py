@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Final
 
@@ -138,7 +139,11 @@ class SetSearch:
 
     def _missed(self, left: Iterable[str]) -> int:
         """Return how many of the pods to place are among those that stay pending."""
-        return len({pod.key for shape in self.problem.shapes for pod in shape.pods}.intersection(left))
+        return len(self._asked.intersection(left))
+
+    @cached_property
+    def _asked(self) -> frozenset[str]:
+        return frozenset([pod.key for shape in self.problem.shapes for pod in shape.pods])
 
     # -- one type --------------------------------------------------------------------------------------------------------
 

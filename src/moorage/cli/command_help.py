@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from moorage.cli.pflag import parse_bool
+
 __all__ = ["DescribedCommand"]
 
 _OWN: Final = "Options"
@@ -28,13 +30,6 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for name in names}
 #: The width of the column of options.
 _MOST_WIDTH: Final = 34
-
-
-#: What Go's ``strconv.ParseBool`` reads.
-_BOOLEANS: Final = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 
 
 class DescribedCommand(click.Command):
@@ -60,10 +55,11 @@ class DescribedCommand(click.Command):
             if not given or name not in flags:
                 kept.append(arg)
                 continue
-            if text not in _BOOLEANS:
-                why = f'strconv.ParseBool: parsing "{text}": invalid syntax'
-                raise click.UsageError(f'invalid argument "{text}" for "{name}" flag: {why}; use true or false')
-            if _BOOLEANS[text]:
+            try:
+                holds = parse_bool(text)
+            except ValueError as error:
+                raise click.UsageError(f'invalid argument "{text}" for "{name}" flag: {error}; use true or false') from None
+            if holds:
                 kept.append(name)
             else:
                 kept = [one for one in kept if one not in flags[name].opts]

@@ -23,7 +23,7 @@ from moorage.api import quantity
 from moorage.api.durations import format_duration, parse_duration
 from moorage.errors import MoorageError
 
-__all__ = ["ASKS_HELP", "SHOWN", "Flag", "FlagCommand", "FlagError", "Given", "read_flags"]
+__all__ = ["ASKS_HELP", "SHOWN", "Flag", "FlagCommand", "FlagError", "Given", "parse_bool", "read_flags"]
 
 
 class FlagError(click.ClickException):
@@ -168,6 +168,14 @@ def _version(text: str, before: Any) -> str:
 
 def _bool(text: str, before: Any) -> bool:
     del before
+    return parse_bool(text)
+
+
+def parse_bool(text: str) -> bool:
+    """Return a boolean as Go reads it.
+
+    Raises  ValueError with Go's text
+    """
     if text not in _TRUE | _FALSE:
         raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
     return text in _TRUE

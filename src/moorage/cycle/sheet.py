@@ -181,8 +181,9 @@ class Sheet:
 
         Call it only while the sheet ``follows`` and ``is_for_all``.
         """
-        if any(column.worths is not None and column.cells[row] < 0 for column in self._columns[:-1]):
-            return None
+        for cells in self._parts[:-1]:  # the last one is that of the pods of a row
+            if cells[row] < 0:
+                return None
         return self._found if self._on_rows.at(row, pod, snapshot) >= 0 else None
 
     # -- deciding -----------------------------------------------------------------------------------------------------

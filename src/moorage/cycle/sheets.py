@@ -79,13 +79,12 @@ class Sheets:
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Decide like ``decide``. A pod of a shape that was decided before is not signed again."""
         if pod.spec.affinity is not None:
-            narrow = self._narrow.concerns(pod)
-            if nominated and narrow:
+            if nominated and self._narrow.concerns(pod):
                 return None
             pinned = self._pinned.decide(pod, snapshot) if self._pays else None
             if pinned is not None:
                 return Quick(pinned[0], 1, pinned[1], 1)
-            if narrow:
+            if self._narrow.concerns(pod):
                 return self._decide_narrow(pod, snapshot) if self._pays else None
         route = self._by_parts.get(_parts_of(pod))
         if route is None or not route.suits(pod):

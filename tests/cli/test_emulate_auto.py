@@ -17,7 +17,7 @@ from moorage.cli.run import run
 from moorage.cli.run_release import ReleaseCommand
 from moorage.errors import InputError
 from moorage.laboratory.dump_file import DumpWriter
-from moorage.laboratory.live_dump import read_all
+from moorage.laboratory.live_dump import Pages
 
 NODE = {
     "apiVersion": "v1",
@@ -151,7 +151,9 @@ def test_a_live_cluster_says_its_version():
         del params
         return b'{"gitVersion": "v1.34.1"}' if path == "/version" else b'{"apiVersion": "v1", "kind": "NodeList", "items": []}'
 
-    found = asyncio.run(read_all(get, "https://here", datetime(2026, 1, 1, tzinfo=UTC)))
+    pages = Pages()
+    asyncio.run(pages.read(get))
+    found = pages.cluster("https://here", datetime(2026, 1, 1, tzinfo=UTC))
     assert found.report.server_version == "v1.34.1"
 
 

@@ -15,7 +15,7 @@ from moorage.cli.main import main
 from moorage.errors import ClusterError
 from moorage.inputs.files import InputFile
 from moorage.laboratory.dump_file import DumpWriter
-from moorage.laboratory.live_dump import Unread, fetch, read_all
+from moorage.laboratory.live_dump import Pages, Unread, fetch
 from moorage.simulator.cluster_reader import read, read_sources
 from tests.cli.test_simulate_output import violations
 from tests.laboratory.test_live_dump import NODE, THEN
@@ -145,7 +145,9 @@ def test_a_list_that_expires_is_begun_again():
             raise ClusterError("expired", 410, "Expired")
         return await server.get(path, params)
 
-    found = asyncio.run(read_all(get, "https://here", THEN))
+    pages = Pages()
+    asyncio.run(pages.read(get))
+    found = pages.cluster("https://here", THEN)
     assert refused == ["/api/v1/pods"]
     assert [pod.name for pod in found.pods] == ["p0", "p1"]
 

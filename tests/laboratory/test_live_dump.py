@@ -10,7 +10,7 @@ import pytest
 
 import moorage
 from moorage.errors import ClusterError
-from moorage.laboratory.live_dump import read_all
+from moorage.laboratory.live_dump import Pages
 from tests.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "5"}}}
@@ -36,7 +36,9 @@ class Server:
         return json.dumps(page).encode()
 
     def read(self):
-        return asyncio.run(read_all(self.get, "https://here", THEN))
+        pages = Pages()
+        asyncio.run(pages.read(self.get))
+        return pages.cluster("https://here", THEN)
 
 
 def test_reads_every_page_and_says_what_is_missing():

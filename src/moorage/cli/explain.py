@@ -12,6 +12,7 @@ from msgspec.structs import replace as with_fields
 
 from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.command_help import DescribedCommand
+from moorage.cli.narrowing_options import selector_of
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.errors import InputError
@@ -20,6 +21,7 @@ from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.least_change import OWNERS
 from moorage.report.explanation import Explanation
+from moorage.report.narrowing import Narrowing
 from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["explain", "print_explanations"]
@@ -38,7 +40,11 @@ All that is printed, and what it means: moorage help explain
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("pods", nargs=-1, metavar="[NAMESPACE/]POD | KIND/NAME")
 @click.option("--all", "every_pending", is_flag=True, help="Explain every pod that stays pending.")
-@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the named pods or workloads.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pods or workloads.")
+@click.option("-A", "--all-namespaces", "every_namespace", is_flag=True, help="Look in all namespaces.")
+@click.option(
+    "-l", "--selector", default="", metavar="SELECTOR", help="With --all: only the pods that this label selector matches."
+)
 @click.option(
     "--may", default="pod,node,cluster,config", show_default=True, metavar="OWNERS",
     help="Who may make the changes that are proposed: any of pod, node, cluster and config.",
@@ -65,10 +71,13 @@ def explain(**given: Any) -> int:
     """
     if bool(given["pods"]) == given["every_pending"]:
         raise click.UsageError("name a pod or a workload, or give --all")
+    if given["selector"] and not given["every_pending"]:
+        raise click.UsageError("--selector needs --all")
+    among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         limits = with_fields(limits, budget=asked.budget)
-        what = ExplainOptions(given["pods"], given["every_pending"], given["namespace"], asked.envelope({}), limits)
+        what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
         found = _explained(asked, what, lambda attempt: _count(progress, attempt))
     print_explanations(found, given["output"], ascii_only=given["ascii_only"])
     return exit_status(*found)

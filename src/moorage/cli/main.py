@@ -21,7 +21,9 @@ from moorage.cli.terminal import guard, print_error, say, unguard
 from moorage.errors import MoorageError
 from moorage.printable import one_line
 
-__all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "cli", "main"]
+__all__ = [
+    "COMMANDS", "ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "Commands", "cli", "main", "run_command",
+]  # fmt: skip
 
 OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -62,7 +64,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-class _Commands(CommandGroup):
+class Commands(CommandGroup):
     """A group that imports a command on first use and shows its short help without importing it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -79,17 +81,17 @@ class _Commands(CommandGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
+        known = self.list_commands(ctx)
         grouped = {name for names in GROUPS.values() for name in names}
-        for title, names in {**GROUPS, "Other": tuple(sorted(set(COMMANDS) - grouped))}.items():
-            records = [(name, COMMANDS[name][1]) for name in names if name in COMMANDS]
+        for title, names in {**GROUPS, "Other": tuple(sorted(set(known) - grouped))}.items():
+            records = [(name, COMMANDS[name][1]) for name in names if name in known]
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
 
 
 @click.group(
-    cls=_Commands,
+    cls=Commands,
     invoke_without_command=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -103,17 +105,22 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command and exit with its status."""
+    """Run ``moorage`` and exit with its status."""
+    run_command(cli, "moorage", args)
+
+
+def run_command(command: click.Command, name: str, args: Sequence[str] | None = None) -> None:
+    """Run a command under a name, with the arguments of the process if there are no others, and exit with its status."""
     if "_MOORAGE_COMPLETE" not in os.environ:  # click writes completions as bytes, which the guard rejects
         guard()
-    status = _run(list(sys.argv[1:] if args is None else args))
+    status = _run(command, name, list(sys.argv[1:] if args is None else args))
     unguard()  # after an unexpected exception Python prints the traceback through the guard
     sys.exit(status)
 
 
-def _run(args: list[str]) -> int:
+def _run(command: click.Command, name: str, args: list[str]) -> int:
     try:
-        status = cli.main(args=args, prog_name="moorage", standalone_mode=False)
+        status = command.main(args=args, prog_name=name, standalone_mode=False)
         # Detect a failure to write the output here, not while Python shuts down.
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as no_args:

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
-from moorage.api.selectors import SelectorError, parse_selector
+from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import InputError
 from moorage.report.narrowing import Narrowing
 from moorage.report.outcome import Run
 
-__all__ = ["narrowing_of", "narrowing_options", "refuse_unmatched"]
+__all__ = ["narrowing_of", "narrowing_options", "refuse_unmatched", "selector_of"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OUTPUTS = ("table", "wide", "json", "yaml")
@@ -40,14 +40,21 @@ def narrowing_of(given: Mapping[str, Any]) -> Narrowing:
 
     Raises  UsageError for a selector that cannot be parsed, and for an output that lists every pod
     """
-    try:
-        selector = parse_selector(given["selector"])
-    except SelectorError as error:
-        raise click.UsageError(f"--selector: {error}") from None
-    narrowing = Narrowing(given["namespace"], selector, given["pods_listed"])
+    narrowing = Narrowing(given["namespace"], selector_of(given["selector"]), given["pods_listed"])
     if narrowing and given["output"] not in _OUTPUTS:
         raise click.UsageError(f"-n, -l and --pod need -o {', '.join(_OUTPUTS[:-1])} or {_OUTPUTS[-1]}")
     return narrowing
+
+
+def selector_of(text: str) -> Selector:
+    """Return the label selector of ``-l``.
+
+    Raises  UsageError
+    """
+    try:
+        return parse_selector(text)
+    except SelectorError as error:
+        raise click.UsageError(f"--selector: {error}") from None
 
 
 def refuse_unmatched(narrowing: Narrowing, run: Run) -> None:

@@ -22,6 +22,7 @@ from moorage.laboratory.present import aside_of
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.simulated_state import state_of
 from moorage.report.explanation import ExplainRequest, Explanation
+from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
@@ -43,12 +44,13 @@ _LEAST_SHARE = 0.25
 class ExplainOptions:
     """Which pods to explain: the named ones, or all that stay pending and those in ``also`` (``namespace/name``) that exist.
 
+    ``among``     the pods to look among
     ``asked_of``: the fields of the request that the input and its changes give, such as ``files``, ``digest`` and ``question``.
     """
 
     asked: tuple[str, ...] = ()
     every_pending: bool = False
-    namespace: str = ""
+    among: Narrowing = EVERY
     asked_of: Mapping[str, Any] = field(default_factory=dict)
     limits: ChangeLimits = _LIMITS
     also: frozenset[str] = frozenset()
@@ -64,7 +66,7 @@ def explain_cluster(
     """
     created = create_pods(given, quota=options.quota)
     cluster = created.cluster
-    absent = [one.pod for one in created.refused]
+    absent = [one.pod for one in created.refused if _is_among(one.pod, what)]
     workloads = workload_names(cluster, absent)
     named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what)
     pods = [*named, *(pod for pod in cluster.pods if pod.key in what.also)]
@@ -83,7 +85,11 @@ def explain_cluster(
     asked_for = {pod.key for pod in named}
     refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
     if what.every_pending:
-        waiting = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)}
+        waiting = {
+            pod.uid: Subject(_question(pod, release, seed, what, texts), pod)
+            for pod in _waiting(simulation)
+            if _is_among(pod, what)
+        }
         subjects = waiting | subjects
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
     found = [*lacking, *(_explained(simulation, one, options) for one in subjects.values())]
@@ -142,10 +148,14 @@ def _with_changes(
     return searched
 
 
+def _is_among(pod: Pod, what: ExplainOptions) -> bool:
+    return what.among.keeps(pod.namespace, pod.name, pod.labels)
+
+
 def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
     found: dict[str, Pod] = {}
     for asked in what.asked:
-        found |= {pod.uid: pod for pod in pods_asked_for(asked, pods, workloads, what.namespace)}
+        found |= {pod.uid: pod for pod in pods_asked_for(asked, pods, workloads, what.among.namespace)}
     if not found:
         raise InputError("no pod to explain")
     return list(found.values())

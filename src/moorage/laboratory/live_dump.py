@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -25,7 +25,7 @@ from moorage.laboratory.inventory import served_as
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
-__all__ = ["Get", "Unread", "endpoint_of", "fetch", "naming_the_server", "read_all", "take_dump", "version_of"]
+__all__ = ["Get", "Pages", "Unread", "endpoint_of", "fetch", "naming_the_server", "take_dump", "version_of"]
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
@@ -34,6 +34,8 @@ _PAGE: Final = "500"
 #: The status code of an expired continue token, and how often a collection is listed from the start again.
 _GONE: Final = 410
 _RESTARTS: Final = 2
+#: How many collections are read at once.
+_AT_ONCE: Final = 6
 #: Kinds without which a dump is of no use.
 _NEEDED: Final = frozenset({"nodes", "pods"})
 
@@ -80,12 +82,15 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
 
     began = datetime.now(UTC)
 
-    async def read() -> ClusterInput:
+    found = Pages()
+
+    async def read() -> None:  # returns nothing: asyncio.run makes a text of what a task returns
         async with Rest(endpoint, agent="moorage-laboratory") as rest:
-            return await read_all(rest.get, endpoint.server, began, custom)
+            await found.read(rest.get, custom)
 
     with naming_the_server(endpoint.server):
-        return asyncio.run(read())
+        asyncio.run(read())
+    return found.cluster(endpoint.server, began, custom)
 
 
 @contextmanager
@@ -103,16 +108,31 @@ def naming_the_server(server: str) -> Iterator[None]:
         raise ClusterError(f"cannot reach {server}: {why[:1].lower()}{why[1:]}", reason=UNREACHABLE) from None
 
 
-async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str] = ()) -> ClusterInput:
-    """Read every collection through ``get``."""
-    files: list[InputFile] = []
-    taken_at = began.isoformat(timespec="seconds")
-    names = tuple(custom)
-    version = await version_of(get)
-    missing = [str(one) for one in await fetch(get, files.append, names)]
-    read = read_sources(files, validated=False, custom=names)
-    notes = (f"taken from {server} at {taken_at}", *missing, *read.report.notes)
-    return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=version))
+@dataclass
+class Pages:
+    """The pages of every collection of a cluster, the version of its server, and the kinds that are missing."""
+
+    files: list[InputFile] = field(default_factory=list)
+    version: str = ""
+    missing: list[Unread] = field(default_factory=list)
+
+    async def read(self, get: Get, custom: Iterable[str] = ()) -> None:
+        """Read every collection through ``get``.
+
+        Raises  ClusterError
+        """
+        self.version = await version_of(get)
+        self.missing = await fetch(get, self.files.append, custom)
+
+    def cluster(self, server: str, began: datetime, custom: Iterable[str] = ()) -> ClusterInput:
+        """Return the objects on the pages.
+
+        Raises  InputError
+        """
+        taken_at = began.isoformat(timespec="seconds")
+        read = read_sources(self.files, validated=False, custom=tuple(custom))
+        notes = (f"taken from {server} at {taken_at}", *map(str, self.missing), *read.report.notes)
+        return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=self.version))
 
 
 async def version_of(get: Get) -> str:
@@ -139,32 +159,45 @@ class Unread(NamedTuple):
 
 
 async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[str] = ()) -> list[Unread]:
-    """Pass every page of every kind to ``take``; return the kinds that are missing.
+    """Pass every page of every kind to ``take``, in the order of kinds; return the kinds that are missing.
 
     Raises  ClusterError if nodes or pods cannot be read, or the API server cannot be reached
     """
     missing = []
-    for collection in (*_collections(), *map(_custom_collection, custom)):
-        why = await _fetch_collection(get, take, collection)
-        if why:
-            missing.append(Unread(collection.plural, why))
+    collections = (*_collections(), *map(_custom_collection, custom))
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(collection: _Collection) -> tuple[list[InputFile], str]:
+        async with at_once:
+            return await _read_collection(get, collection)
+
+    reading = [asyncio.ensure_future(read(one)) for one in collections]
+    try:
+        for collection, task in zip(collections, reading, strict=True):
+            pages, why = await task
+            for page in pages:
+                take(page)
+            if why:
+                missing.append(Unread(collection.plural, why))
+    finally:
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
     return missing
 
 
-async def _fetch_collection(get: Get, take: Callable[[InputFile], None], collection: _Collection) -> str:
-    """Read a collection in the first version that is served; return why it cannot be read, "" if it was."""
+async def _read_collection(get: Get, collection: _Collection) -> tuple[list[InputFile], str]:
+    """Return the pages of a collection in the first version that is served, and why it cannot be read, "" if it can."""
     for path in collection.paths:
         try:
-            for page in await _pages(get, path):
-                take(page)
+            return await _pages(get, path), ""
         except ClusterError as error:
             if error.status == 404 and path is not collection.paths[-1]:
                 continue
             if collection.plural in _NEEDED or error.status not in {403, 404}:
                 raise
-            return "not served" if error.status == 404 else "forbidden"
-        return ""
-    return "not served"
+            return [], "not served" if error.status == 404 else "forbidden"
+    return [], "not served"
 
 
 def _collections() -> Iterable[_Collection]:

@@ -1,5 +1,7 @@
 """Odd requests, with the codes and messages of kube-apiserver v1.36.2 (a distribution's build, over etcd 3.4)."""
 
+import json
+
 import pytest
 
 from moorage.api.durations import DurationError, parse_duration
@@ -121,13 +123,14 @@ CASES = {  # method, path, media type, body, code, part of the message
 }  # fmt: skip
 
 
-def ask(store, method, path, form, body):
+def ask(store, method, path, form, body, accept=""):
     path, _, query = path.partition("?")
-    request = HTTPRequest(method, path, dict(one.split("=") for one in query.split("&") if one), "", form, body, ADMIN, "t")
+    request = HTTPRequest(method, path, dict(one.split("=") for one in query.split("&") if one), accept, form, body, ADMIN, "t")
     guard = Authenticator({})
     guard.accounts = store.accounts if hasattr(store, "accounts") else object()
     try:
-        return serve(store, guard, Authorizer(store), request, find_target(path, store.kinds)).code, "", ()
+        answer = serve(store, guard, Authorizer(store), request, find_target(path, store.kinds))
+        return answer.code, "", answer.warnings
     except ApiError as error:
         return error.code, error.message, error.warnings
 
@@ -154,6 +157,54 @@ def test_what_a_patch_without_a_version_loses_is_named(held):
 def test_options_in_the_body_of_a_deletion_replace_those_of_the_path(held):
     assert ask(held, "DELETE", f"{MAPS}/held?dryRun=All", JSON, b'{"gracePeriodSeconds": 0}')[0] == 200
     assert ask(held, "GET", f"{MAPS}/held", "", b"")[0] == 404
+
+
+LIST_OF_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+UNFIT = {  # method, path, body, what the client accepts, code, whether the object "held" is deleted
+    "a new custom object": ("POST", WIDGETS, b'{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "x"}}',
+                            PROTOBUF, 406, False),
+    "a deletion": ("DELETE", f"{MAPS}/held", b"", LIST_OF_METADATA, 200, True),
+    "a deletion that a finalizer delays": (
+        "DELETE", f"{MAPS}/held", b'{"propagationPolicy": "Orphan"}', LIST_OF_METADATA, 406, False,
+    ),
+    "a deletion of a custom object that a finalizer delays": (
+        "DELETE", f"{WIDGETS}/held", b'{"propagationPolicy": "Foreground"}', PROTOBUF, 406, False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body", "accept", "code", "is_gone"), UNFIT.values(), ids=UNFIT)
+def test_a_write_whose_answer_the_client_cannot_take_changes_nothing(held, method, path, body, accept, code, is_gone):
+    version = held.version
+    assert ask(held, method, path, JSON, body, accept)[0] == code
+    assert (held.version != version) == is_gone
+
+
+def test_the_generation_of_an_object_that_is_being_deleted_stays_a_number_of_64_bits(store):
+    body = b'{"metadata": {"name": "x", "finalizers": ["a.b/c"], "generation": 9223372036854775807}}'
+    assert ask(store, "POST", MAPS, JSON, body)[0] == 201
+    assert ask(store, "DELETE", f"{MAPS}/x", JSON, b"")[0] == 200
+    found = store.get(find_target(MAPS, store.kinds).kind, "default", "x").document()["metadata"]
+    assert found["generation"] == 2**63 - 1
+
+
+PREFER = (
+    'metadata.finalizers: "cleanup.example.com": prefer a domain-qualified finalizer name including a path (/) to avoid '
+    "accidental conflicts with other finalizer writers"
+)
+PLAIN = {  # a path of objects, an object with a finalizer that names no domain, code, warnings
+    "a custom object": (WIDGETS, {"kind": "Widget", "apiVersion": "example.com/v1"}, 201, (PREFER,)),
+    "a lease": (LEASES, {}, 201, ()),
+    "a config map": (MAPS, {}, 422, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "document", "code", "warnings"), PLAIN.values(), ids=PLAIN)
+def test_objects_of_some_groups_may_have_finalizers_without_a_domain(held, path, document, code, warnings):
+    metadata = {"name": "held-by-one", "finalizers": ["cleanup.example.com"]}
+    body = json.dumps({**document, "metadata": metadata}).encode()
+    answered, _, warned = ask(held, "POST", path, JSON, body)
+    assert (answered, warned) == (code, warnings)
 
 
 def test_a_namespace_has_a_phase_whatever_a_client_writes(held):

@@ -148,7 +148,7 @@ def _faults_of_version(ground: Ground, attack: Attack, answer: AttackResponse | 
             yield f"was rejected with {answer.code}, but wrote: {answer.body[:300]!r}"
         elif attack.method in {"GET", "HEAD"}:
             yield "a read request wrote"
-        elif attack.is_plain and ("dryRun", "All") in attack.query[:1]:
+        elif attack.is_dry:
             yield "a dry run wrote"
 
 

@@ -15,7 +15,7 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 from tools.attacks.objects import valid_object, valid_part, valid_review
 from tools.attacks.routes import CLOSED, MADE, OPEN, SEEDED, Combination
-from tools.attacks.spoiling import HOSTILE, distorted, operations, protobuf_of, spoil, text_of
+from tools.attacks.spoiling import HOSTILE, distorted, hostile, operations, protobuf_of, spoil, text_of
 
 __all__ = ["USERS", "Attack", "make"]
 
@@ -87,6 +87,12 @@ class Attack:
     framing: str
     is_plain: bool
     query: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def is_dry(self) -> bool:
+        """Return True for a well-formed dry run. Options in the body of a deletion replace the parameters."""
+        is_replaced = self.method == "DELETE" and bool(self.body)
+        return self.is_plain and ("dryRun", "All") in self.query[:1] and not is_replaced
 
     def raw(self, token: str) -> bytes:
         """Return the bytes of the request."""
@@ -280,7 +286,7 @@ def _deletion(rng: random.Random) -> bytes:
     options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"}
     for name, values in _DELETION.items():
         if rng.random() < 0.2:
-            options[name] = rng.choice((*values, rng.choice(HOSTILE)))
+            options[name] = rng.choice((*values, hostile(rng)))
     text = text_of(options)
     return distorted(rng, text) if rng.random() < 0.2 else text
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any, Final
 
 from moorage.apiserver.schema.protobuf import write_protobuf
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 from moorage.apiserver.vocabulary.records import Document
 
-__all__ = ["HOSTILE", "distorted", "operations", "protobuf_of", "spoil", "text_of"]
+__all__ = ["HOSTILE", "distorted", "hostile", "operations", "protobuf_of", "spoil", "text_of"]
 
 #: Values that fields do not expect.
 HOSTILE: Final[tuple[Any, ...]] = (
@@ -22,6 +23,13 @@ HOSTILE: Final[tuple[Any, ...]] = (
     "0000-00-00T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "1h", "-1h", "All", "*", "10.96.0.1", "::1", "1/2/3", [], {},
     [[]], [None], [{}], [1, "x"], {"": ""}, {"a": None}, {"$patch": "delete"}, ["x", "x"],
 )  # fmt: skip
+
+
+def hostile(rng: random.Random) -> Any:
+    """Return one of ``HOSTILE``, as a copy that may be changed."""
+    return deepcopy(rng.choice(HOSTILE))
+
+
 _NAMES: Final = (
     "",
     "x",
@@ -106,7 +114,7 @@ def _item(of: Type) -> Type:
 def _value(rng: random.Random, of: Type, depth: int) -> Any:
     match of:
         case Scalar(letter):
-            return rng.choice(_SCALARS.get(letter, HOSTILE))
+            return rng.choice(_SCALARS[letter]) if letter in _SCALARS else hostile(rng)
         case ListOf(item):
             return [_value(rng, item, depth - 1) for _ in range(rng.choice((0, 1, 1, 2)))] if depth > 0 else []
         case MapOf(item):
@@ -128,7 +136,7 @@ def _break(rng: random.Random, document: Document) -> None:
         case 3:
             home[key] = [home[key]]
         case _:
-            home[key] = rng.choice(HOSTILE)
+            home[key] = hostile(rng)
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
@@ -148,12 +156,12 @@ def operations(rng: random.Random, document: Document) -> list[Any]:
             "op": rng.choice(verbs),
             "path": rng.choice(pointers),
             "from": rng.choice(pointers),
-            "value": rng.choice(HOSTILE),
+            "value": hostile(rng),
         }
         for name in [*one]:
             if rng.random() < 0.1:
                 del one[name]
-        made.append(one if rng.random() < 0.95 else rng.choice(HOSTILE))
+        made.append(one if rng.random() < 0.95 else hostile(rng))
     return made
 
 

@@ -96,6 +96,8 @@ async def _read(reader: asyncio.StreamReader, is_head: bool, glance_s: float) ->
         await _stream(reader, answer, glance_s)
     elif "content-length" in answer.headers:
         answer.body = await reader.readexactly(int(answer.headers["content-length"]))
+    elif answer.version == "1.0" and answer.closes:
+        await _stream(reader, answer, glance_s, in_chunks=False)
     else:
         raise Malformed("neither a length nor chunks")
     return answer
@@ -114,11 +116,16 @@ def _fields(lines: list[str]) -> dict[str, str]:
     return fields
 
 
-async def _stream(reader: asyncio.StreamReader, answer: AttackResponse, glance_s: float) -> None:
-    """Read the events that a watch sends immediately."""
+async def _stream(reader: asyncio.StreamReader, answer: AttackResponse, glance_s: float, *, in_chunks: bool = True) -> None:
+    """Read the events that a watch sends immediately; without chunks, its end is that of the connection."""
     try:
         while True:
             async with asyncio.timeout(glance_s):
+                if not in_chunks:
+                    answer.body += (part := await reader.read(1 << 16))
+                    if part:
+                        continue
+                    return
                 size = int(await reader.readuntil(b"\r\n"), 16)
                 answer.body += (await reader.readexactly(size + 2))[:-2]
             if not size:

@@ -1,5 +1,6 @@
 """Attacks over every route: the server keeps its promises, and one that is broken on purpose is found out."""
 
+import asyncio
 import contextlib
 import random
 from unittest import mock
@@ -12,12 +13,16 @@ from moorage.apiserver.http import requests
 from moorage.apiserver.schema import openapi
 from moorage.apiserver.storage import store as storing
 from moorage.apiserver.storage.store import DeletionResult, Store
-from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS
+from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from tools.attacks.attack_run import run
-from tools.attacks.making import make
-from tools.attacks.objects import valid_object
+from tools.attacks.ground import a_ground
+from tools.attacks.making import Attack, make
+from tools.attacks.objects import ATTACKED, valid_object
 from tools.attacks.routes import OPEN, SEEDED, combinations, routes
+from tools.attacks.settled import faults_of_store
+from tools.attacks.spoiling import HOSTILE
+from tools.attacks.wire import AttackConnection
 
 
 @pytest.mark.slow
@@ -30,6 +35,27 @@ def test_invariants_hold():
 def test_the_same_seed_makes_the_same_attacks():
     drawn = [[str(make(random.Random(f"7/{i}"), i, what)) for i, what in enumerate(combinations()[:200])] for _ in range(2)]
     assert drawn[0] == drawn[1]
+
+
+def test_attacks_depend_on_their_own_number_only():
+    """Mutations change the hostile values that they insert; the next attack gets them unchanged."""
+    before = repr(HOSTILE)
+    for number, what in enumerate(combinations()):
+        make(random.Random(f"7/{number}"), number, what)
+    assert repr(HOSTILE) == before
+
+
+DRY = {  # method, body, whether the parameter makes it a dry run
+    "a deletion": ("DELETE", b"", True),
+    "a deletion with options in its body": ("DELETE", b"{}", False),
+    "a change": ("PUT", b"{}", True),
+}
+
+
+@pytest.mark.parametrize(("method", "body", "is_dry"), DRY.values(), ids=DRY)
+def test_options_in_the_body_of_a_deletion_replace_the_parameters(method, body, is_dry):
+    attack = Attack(0, "admin", combinations()[0], method, "/", (), body, "", True, (("dryRun", "All"),))
+    assert attack.is_dry == is_dry
 
 
 def test_every_documented_path_is_attacked():
@@ -88,6 +114,23 @@ def test_a_broken_server_is_detected(broken, said):
     with broken:
         found = run(20_002, attacks=250).broken
     assert any(said in fault for fault in found), found[:3]
+
+
+@pytest.mark.slow
+def test_a_custom_kind_may_end_while_its_objects_are_deleted():
+    async def check():
+        async with a_ground(1) as ground:
+            kind = ground.store.kinds.find(ATTACKED.resource, ATTACKED.group, ATTACKED.version)
+            document = valid_object(kind, OPEN, "held")
+            document["metadata"]["finalizers"] = ["foregroundDeletion"]  # which a deletion without dependents removes
+            ground.store.create(kind, OPEN, document)
+            ground.store.delete(served("customresourcedefinitions", "apiextensions.k8s.io"), "", "things.attacked.example.com")
+            line = AttackConnection(ground.port)
+            assert await faults_of_store(ground, line) == []
+            await line.close()
+            assert ground.store.kinds.find(ATTACKED.resource, ATTACKED.group, ATTACKED.version) is None
+
+    asyncio.run(check())
 
 
 def test_reviews_are_attacked_too():

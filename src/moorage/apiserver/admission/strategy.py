@@ -90,7 +90,7 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
         drop_empty(document["metadata"])
         decoded = set_defaults_and_decode(kind, document)
         _raise_if_any(
-            kind, document, chain(custom_faults(kind, decoded, None, document), metadata_faults(document["metadata"]))
+            kind, document, chain(custom_faults(kind, decoded, None, document), metadata_faults(document["metadata"], kind))
         )
         return
     if kind.status_on_create is not None:
@@ -429,7 +429,7 @@ def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> 
     if any(old["metadata"].get(name) != new["metadata"].get(name) for name in _CLIENT_METADATA):
         decoded = decode({"metadata": {**new["metadata"], "generateName": ""}}, Object, "")
         yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
-        yield from metadata_faults(new["metadata"])
+        yield from metadata_faults(new["metadata"], kind)
 
 
 #: Metadata fields that clients write.

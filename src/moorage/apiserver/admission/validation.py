@@ -71,7 +71,7 @@ SCHEDULE_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field
 
 def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
     """Yield the faults of a defaulted object in fields that scheduling does not read."""
-    yield from metadata_faults(document["metadata"])
+    yield from metadata_faults(document["metadata"], kind)
     for path, spec in pod_specs(kind, document):
         yield from _pod_spec_faults(path, spec, is_pod=kind.native == "Pod")
         if kind.native != "Pod" and spec.get("ephemeralContainers"):
@@ -90,9 +90,26 @@ def new_pod_faults(pod: Document) -> Iterator[Fault]:
         yield Fault("Forbidden", "spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def metadata_faults(metadata: Document) -> Iterator[Fault]:
-    """Yield the faults in the finalizers and owner references of an object."""
-    yield from _finalizer_faults("metadata", metadata)
+#: Groups whose objects may have finalizers without a domain, as those of custom kinds may.
+_ANY_FINALIZER: Final = frozenset(
+    [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "coordination.k8s.io",
+        "node.k8s.io",
+        "policy",
+    ]
+)
+
+
+def metadata_faults(metadata: Document, kind: ServedKind | None = None) -> Iterator[Fault]:
+    """Yield the faults in the finalizers and owner references of an object.
+
+    Source  apis/core/validation (ValidateObjectMeta), which other groups do not use
+    """
+    if kind is None or (kind.custom is None and kind.group not in _ANY_FINALIZER):
+        yield from _finalizer_faults("metadata", metadata)
     finalizers = metadata.get("finalizers") or []
     if {"orphan", "foregroundDeletion"} <= {*finalizers}:
         why = "finalizer orphan and foregroundDeletion cannot be both set"
@@ -109,6 +126,19 @@ def _finalizer_faults(path: str, holder: Document) -> Iterator[Fault]:
         if "/" not in name and name not in _FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield Fault("Invalid value", f"{path}.finalizers[{i}]", why, name)
+
+
+def finalizer_warnings(metadata: Document) -> tuple[str, ...]:
+    """Return the warnings about finalizers of a new custom object without a domain."""
+    return tuple(
+        f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name{_PATH if "." in name else ""} '
+        "to avoid accidental conflicts with other finalizer writers"
+        for name in sorted({*(metadata.get("finalizers") or ())} - _FINALIZERS)
+        if "/" not in name
+    )
+
+
+_PATH: Final = " including a path (/)"
 
 
 def _namespace(namespace: Document) -> Iterator[Fault]:

@@ -23,6 +23,7 @@ from moorage.apiserver.http import write_requests
 from moorage.apiserver.http.lists import check_list, metadata_list, object_list, table_list
 from moorage.apiserver.http.scale_requests import answer_scale
 from moorage.apiserver.http.write_requests import drop_repeated_owners
+from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.schema.representations import META as _META
 from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
 from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, BodyForm, check_namespace, normalized_body, read_body
@@ -40,6 +41,7 @@ from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
     forbidden,
+    not_acceptable,
     not_acceptable_form,
     not_allowed,
     success,
@@ -233,7 +235,9 @@ def _check_representation(request: HTTPRequest, kind: ServedKind, *, many: bool)
 
     Raises  ApiError 406; 400 for a table with an unknown ``includeObject``
     """
-    form = form_of(request.accept)
+    form, encoding = accepted(request.accept)
+    if kind.custom is not None and encoding == PROTOBUF and not form:
+        raise not_acceptable(["application/json", "application/yaml"])
     if form == "Table":
         _included(request)
     if many and form == "PartialObjectMetadata":
@@ -284,9 +288,8 @@ _RETURNED_ON_DELETE: Final = frozenset(
 
 def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
-    if kind.native in _RETURNED_ON_DELETE:
-        _check_representation(request, kind, many=False)
     options = _delete_options(request)
+    _check_answer_to_deletion(store, request, target, options)
     warnings = _orphan_warnings(kind, options)
     with write_requests.with_warnings(warnings):
         deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
@@ -296,6 +299,21 @@ def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
         return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
     return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
+
+
+def _check_answer_to_deletion(store: Store, request: HTTPRequest, target: Target, options: DeleteOptions) -> None:
+    """Check the representation of the object that a deletion returns, unless it returns a Status.
+
+    Raises  ApiError 406 and 400, and those of ``Store.delete``
+    """
+    kind = target.kind
+    try:
+        _check_representation(request, kind, many=False)
+    except ApiError:
+        options = _with_defaults(store, kind, options)
+        tried = store.delete(kind, target.namespace or "", target.name, options, dry_run=True)
+        if not tried.gone or kind.native in _RETURNED_ON_DELETE:
+            raise
 
 
 def _orphan_warnings(kind: ServedKind, options: DeleteOptions) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from moorage.api.validation.quotas import quota_warnings
 from moorage.apiserver.admission.definition_validation import definition_warnings
 from moorage.apiserver.admission.services import service_warnings
 from moorage.apiserver.admission.update_validation import needs_version, unversioned
+from moorage.apiserver.admission.validation import finalizer_warnings
 from moorage.apiserver.fields import managed_fields
 from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
@@ -164,7 +165,7 @@ def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
         case "CustomResourceDefinition":
             return tuple(dict.fromkeys(definition_warnings(document)))
         case _:
-            return ()
+            return () if kind.custom is None else finalizer_warnings(document["metadata"])
 
 
 @contextmanager

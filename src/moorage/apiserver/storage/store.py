@@ -458,7 +458,7 @@ class Store(ObjectReader):
         metadata["deletionTimestamp"] = timestamp(self.clock() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         if not already and metadata.get("generation"):
-            metadata["generation"] += 1
+            metadata["generation"] = min(metadata["generation"] + 1, 2**63 - 1)
         if kind is DEFINITIONS or kind is _NAMESPACE:
             metadata.pop("deletionGracePeriodSeconds")
         if kind is DEFINITIONS:

@@ -11,7 +11,7 @@ from moorage.framework.verdicts import SKIP
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from moorage.plugins.scoring_strategies import ResourceSpec, ScoringStrategy
-from moorage.state.view import NodeView
+from moorage.state.view import FewRows, NodeView
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 #: More than sixteen, so that a few changes are followed row by row.
@@ -67,6 +67,31 @@ class History:
                 scores = plugin.score(state, whole)
                 assert scores.dtype == np.int64
                 assert scores.tolist() == plugin.score(state, some).tolist()
+        self.judge_at_once(pod, wants)
+
+    def judge_at_once(self, pod, wants):
+        """Compare the rule that both plugins share with what each of them says."""
+        snapshot = self.cluster.snapshot
+        table, nodes = snapshot.table, snapshot.nodes
+        scored = [(plugin, plugin.pre_score(pod, snapshot, nodes), weight) for plugin, weight in ((self.fit, 3), (self.balance, 2))]
+        scored = [one for one in scored if one[1] is not SKIP]
+        parts = [self.fit.reuse.share.part("filter", wants, 0)]
+        parts += [plugin.reuse.share.part("score", state, weight) for plugin, state, weight in scored]
+        self.was_ruled = None not in parts
+        if not self.was_ruled:
+            return
+        rule = self.fit.reuse.share.rule(parts)
+        refused = np.logical_or.reduce([nodes.false(), *[reject.rows for reject in self.fit.filter(wants, nodes)]])
+        totals = sum(plugin.score(state, nodes) * weight for plugin, state, weight in scored)
+        expected = np.where(refused, -1, totals).tolist()
+        alone = [rule.row(row, table) for row in range(len(table))]
+        assert all(one in {None, other} for one, other in zip(alone, expected, strict=True))
+        for view in (nodes, FewRows(snapshot, np.arange(len(table))[::-1])):
+            if (usage := view.usage()) is not None:
+                assert None not in alone
+                worths, closed = rule.rows(usage)
+                found = np.where(view.false() if closed is None else closed, -1, worths)
+                assert found.tolist() == (expected if view is nodes else expected[::-1])
 
     def play(self, what, how):
         table = self.cluster.snapshot.table
@@ -98,6 +123,23 @@ def test_answers_over_all_rows_equal_those_of_a_view(steps, kind, weights, last)
         history.play(*step)
     history.ask(last)
     history.ask({"cpu": "300m", "memory": "3Gi"})
+
+
+@pytest.mark.parametrize(
+    ("requests", "kind", "weights", "is_ruled"),
+    [
+        ({"cpu": "1", "memory": "1Gi"}, "LeastAllocated", (1, 1), True),
+        ({}, "LeastAllocated", (1, 1), True),
+        ({"cpu": "1", "example.com/gpu": "1"}, "LeastAllocated", (1, 1), False),
+        ({"memory": str(2**46)}, "LeastAllocated", (1, 1), False),
+        ({"cpu": "1"}, "MostAllocated", (1, 1), False),
+        ({"cpu": "1"}, "LeastAllocated", (1, 2), False),
+    ],
+)
+def test_pods_that_both_plugins_judge_at_once(requests, kind, weights, is_ruled):
+    history = History(kind, weights)
+    history.ask(requests)
+    assert history.was_ruled == is_ruled
 
 
 @pytest.mark.parametrize("large", [str(2**46), str(2**60)])

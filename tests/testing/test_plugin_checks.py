@@ -10,7 +10,7 @@ import pytest
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Domains, Idle, Join, Joins, PostFilterResult, Reuse, Scope
+from moorage.framework.points import Domains, Idle, PostFilterResult, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject
 from moorage.plugins import BUILTIN
 from moorage.state.cluster import Snapshot
@@ -118,22 +118,6 @@ BROKEN = {
             reuse=Reuse(Scope.DOMAIN, domains=Domains(closed=lambda state, nodes: [("disk", np.array([False, True]))])),
         ),
         "Domains.closed rejects node n1",
-    ),
-    "joined filter answers for the first pod": (
-        plugin(
-            pre_filter=lambda self, pod, snapshot: len(pod.name),
-            filter=lambda self, size, nodes: [Reject(nodes.pod_count < size - 4, "taken")],
-            reuse=Reuse(Scope.USAGE, joins=Joins(filter=Join(lambda state: 0, lambda states: states[0]))),
-        ),
-        "joins states of kind 0, and answers otherwise",
-    ),
-    "joined score leaves out the amounts": (
-        plugin(
-            pre_filter=lambda self, pod, snapshot: len(pod.name),
-            score=lambda self, size, nodes: nodes.pod_count + size,
-            reuse=Reuse(Scope.USAGE, joins=Joins(score=Join(lambda state: 0, lambda states: 0))),
-        ),
-        "joins states of kind 0, and answers otherwise",
     ),
     "score out of range": (plugin(score=lambda self, state, nodes: nodes.zeros() + 140), "scores must be in the range"),
     "score of floats": (plugin(score=lambda self, state, nodes: np.ones(len(nodes))), "return an int64 array"),

@@ -7,7 +7,7 @@ The total of a pod is the sum of its columns: ``REFUSED`` is so low that the sum
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from moorage.cycle.removed_rows import NewRows, new_rows
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Profile, Step
-from moorage.framework.reuse import Scope
+from moorage.framework.reuse import Rule, Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot
@@ -44,6 +44,8 @@ _PAUSE: Final = 16
 #: Entries in all columns of a profile together, at 8 bytes each; and the most columns.
 _ENTRIES_KEPT: Final = 8_000_000
 _COLUMNS_KEPT: Final = 4096
+#: So many rows with the highest raw score are looked at before all rows are.
+_TOPS: Final = 16
 #: Clusters of more nodes than this are judged by one node of each distinct room, where few rooms differ.
 _MANY_ROWS: Final = 8192
 
@@ -79,8 +81,24 @@ class _Plan:
         scores = [(step, steps.weights.get(step.name, 1)) for step in steps.score if step.name not in passed]
         self.plain = [pair for pair in scores if pair[0].normalize is None]
         self.scaled = [pair for pair in scores if pair[0].normalize is not None]
-        judging = (*self.filters, *(step for step, _ in scores))
+        judging = [*self.filters, *(step for step, _ in scores)]
         self.by_room = not self.scaled and all(step.reuse.scope is Scope.USAGE for step in judging)
+        shares = [step.reuse.share for step in judging]
+        #: What makes the rule for all these plugins at once; None if there is none.
+        self.rule = shares[0].rule if self.by_room and shares and len({share and share.rule for share in shares}) == 1 and shares[0] else None
+
+    def rule_for(self, pod: PodInfo, filtered: Mapping[str, Any], scored: Mapping[str, Any]) -> Rule | None:
+        """Return the rule of all plugins for a pod with these states of PreFilter and PreScore; None if there is none."""
+        if self.rule is None:
+            return None
+        parts: list[Any] = []
+        for step in self.filters:
+            share = step.reuse.share
+            parts.append(share and share.part("filter", filtered.get(step.name, pod), 0))
+        for step, weight in self.plain:
+            share = step.reuse.share
+            parts.append(share and share.part("score", scored.get(step.name, pod), weight))
+        return None if None in parts else self.rule(parts)
 
 
 class PreFilters(NamedTuple):
@@ -147,13 +165,42 @@ def close_refused(
             open_rows &= ~refused
 
 
-class Varying(NamedTuple):
-    """Raw scores, one per row, of a plugin whose final scores depend on which rows are feasible."""
+class Varying:
+    """Raw scores, one per row, of a plugin whose final scores depend on the highest raw score of a feasible row."""
 
-    step: Step
-    state: Any
-    raw: IntArray
-    weight: int
+    __slots__ = ("_scaled", "_top", "raw", "state", "step", "weight")
+
+    def __init__(self, step: Step, state: Any, raw: IntArray, weight: int) -> None:
+        self.step, self.state, self.raw, self.weight = step, state, raw, weight
+        self.changed()
+
+    def changed(self) -> None:
+        """Forget what was derived from the raw scores."""
+        #: The highest raw score of feasible rows → the final scores.
+        self._scaled: dict[int, IntArray | None] = {}
+        self._top: tuple[int, npt.NDArray[np.intp]] | None = None
+
+    def highest(self, totals: IntArray) -> int:
+        """Return the highest raw score of the rows whose total is not negative. There must be one."""
+        if self._top is None:
+            top = self.raw.item(self.raw.argmax())
+            self._top = top, (self.raw == top).nonzero()[0][:_TOPS]
+        top, rows = self._top
+        if totals[rows].max() >= 0:
+            return top
+        raw = self.raw[totals >= 0]
+        return int(raw[raw.argmax()])
+
+    def scaled(self, highest: int) -> IntArray | None:
+        """Return the final scores of all rows where ``highest`` is the highest raw score; None if one is out of range."""
+        if highest not in self._scaled:
+            scores = normalized(self.step, self.state, np.minimum(self.raw, highest))
+            self._scaled[highest] = scores * self.weight if are_in_range(scores) else None
+        return self._scaled[highest]
+
+    def on(self, rows: Callable[[IntArray], IntArray]) -> Varying:
+        """Return the scores on other rows."""
+        return Varying(self.step, self.state, rows(self.raw), self.weight)
 
 
 class KeyColumn:
@@ -213,7 +260,8 @@ class KeyColumn:
                 state = states[step.name] = ask(step, "preScore", pod, snapshot, snapshot.nodes)
                 if state is SKIP:
                     passed = passed | {step.name}
-        self.plan = self._steps.plan(self.found.skipped, passed)
+        self.plan = plan = self._steps.plan(self.found.skipped, passed)
+        self._rule = plan.rule_for(pod, self.found.states, states)
 
     # -- all rows -----------------------------------------------------------------------------------------------------
 
@@ -265,28 +313,38 @@ class KeyColumn:
     def _judged(self, view: NodeView, pod: PodInfo) -> IntArray:
         """Return the worths of the rows of a view."""
         refused: BoolArray | None = None
+        usage = None if self._rule is None else view.usage()
+        if self._rule is not None and usage is not None:
+            worths, refused = self._rule.rows(usage)
+            return self._closed(worths, refused, view)
         for step in self.plan.filters:
             rows = refused_rows(step, self.found.states.get(step.name, pod), view)
             refused = rows if refused is None else refused if rows is None else refused | rows
-        if self.found.narrowed is not None:
-            left_out = ~view.take(self.found.narrowed)
-            refused = left_out if refused is None else refused | left_out
-        worths: IntArray | None = None
+        total: IntArray | None = None
         for step, weight in self.plain:
             scores = scored(step, self._states.get(step.name, pod), view).astype(np.int64, copy=len(self.plain) == 1)
             self.is_sound = self.is_sound and are_in_range(scores)
             weighted = scores if weight == 1 else scores * weight
-            worths = weighted if worths is None else worths + weighted
-        if worths is None:
-            worths = np.zeros(len(view), dtype=np.int64)
+            total = weighted if total is None else total + weighted
+        return self._closed(np.zeros(len(view), dtype=np.int64) if total is None else total, refused, view)
+
+    def _closed(self, worths: IntArray, refused: BoolArray | None, view: NodeView) -> IntArray:
+        """Write ``REFUSED`` to the rows that are refused or that PreFilter left out."""
+        if self.found.narrowed is not None:
+            left_out = ~view.take(self.found.narrowed)
+            refused = left_out if refused is None else refused | left_out
         if refused is not None:
-            worths[refused] = REFUSED
+            np.putmask(worths, refused, REFUSED)
         return worths
 
     # -- one row ------------------------------------------------------------------------------------------------------
 
     def at(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int:
         """Judge one row by what it is now, for plugins that read the pods of a row."""
+        if self._rule is not None and self.found.narrowed is None:
+            worth = self._rule.row(row, snapshot.table)
+            if worth is not None:
+                return worth if worth >= 0 else REFUSED
         if not self.plan.by_room:
             return self._one(row, pod, snapshot)
         room = snapshot.table.rooms.at(row)
@@ -372,6 +430,7 @@ class KeyColumn:
                 return False
         for one in self.varying:
             one.raw[rows] = scored(one.step, self._states.get(one.step.name, pod), view)
+            one.changed()
         if self.worths is None:
             return not worths.any()
         self.worths[rows] = worths
@@ -379,7 +438,7 @@ class KeyColumn:
 
     def _knows(self, rows: npt.NDArray[np.intp], snapshot: Snapshot) -> bool:
         """Return whether most of these rows have rooms that need not be judged. After a no, it is a no for some time."""
-        if not self.plan.by_room or len(self._rooms) < FEW:
+        if self._rule is not None or not self.plan.by_room or len(self._rooms) < FEW:
             return False
         self._unknown -= 1
         if self._unknown > 0:
@@ -406,7 +465,7 @@ class KeyColumn:
         made = copy(self)
         made._note(table)
         made._use(None if self.worths is None else rows.of(self.worths))
-        made.varying = [one._replace(raw=rows.of(one.raw)) for one in self.varying]
+        made.varying = [one.on(rows.of) for one in self.varying]
         if changed:
             again = np.array(sorted(changed), dtype=np.intp)
             if not made._ask_again(pod, snapshot) or not made._judge_again(again, pod, snapshot):

@@ -22,7 +22,7 @@ from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.ring_totals import RingTotals
 from moorage.cycle.ties import draw, first_from, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
-from moorage.framework.plugin_runner import are_in_range, ask, check_range, normalized, refused_rows, scored
+from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import SKIP
@@ -63,10 +63,16 @@ class Sheet:
             self._narrowed = both(self._narrowed, column.found.narrowed)
             self._refused = self._refused or column.found.refused
             self._varying += column.varying
-        self._parts = [column.cells for column in columns if column.worths is not None]
+        #: What is added up, apart from ``_everywhere``; the last one is that of the plugins which read the pods of a row.
+        self._parts: list[IntArray] = [column.worths for column in columns if column.worths is not None]
         self._total = self._sum()
-        self._cells: memoryview = self._total.data
         self._count = int(np.count_nonzero(self._total >= 0))
+        #: For each of ``_varying``, the highest raw score of a row that is not refused.
+        self._highest: list[int] = []
+        if self._varying and self._count:
+            self._scale()
+        self._part_cells = [part.data for part in self._parts]
+        self._cells: memoryview = self._total.data
         self._asks_none = not asked and not asked.pre_filter
         self._is_for_all = self._asks_none and self._narrowed is None
         self._ring: RingTotals | None = None
@@ -77,13 +83,24 @@ class Sheet:
 
     def _sum(self, rows: npt.NDArray[np.intp] | slice = slice(None)) -> IntArray:
         """Return the total of some rows."""
-        worths = self._on_rows.worths
-        assert worths is not None  # a column of plugins that read pods has its own entry for each row
-        total: IntArray = worths[rows] + self._everywhere
-        for column in self._columns[:-1]:
-            if column.worths is not None:
-                total += column.worths[rows]
+        total: IntArray = self._parts[-1][rows] + self._everywhere
+        for part in self._parts[:-1]:
+            total += part[rows]
         return total
+
+    def _scale(self) -> None:
+        """Add the scores that depend on the highest raw score."""
+        self._highest = self._highest_now()
+        for varying, highest in zip(self._varying, self._highest, strict=True):
+            scores = varying.scaled(highest)
+            if scores is None:
+                self._nodes_sound = False
+            else:
+                self._parts.insert(0, scores)
+                self._total += scores
+
+    def _highest_now(self) -> list[int]:
+        return [varying.highest(self._total) for varying in self._varying]
 
     def _collect(self) -> None:
         """Take the PreFilter results from the columns."""
@@ -124,13 +141,16 @@ class Sheet:
                 for row in dict.fromkeys(rows.tolist()):
                     self._take_row(row)
         self._position = changes.position
+        if self._varying and (self._on_rows.varying or (self._count and self._highest_now() != self._highest)):
+            self._nodes_seen = -1
+            return False
         return True
 
     def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Follow the updates of nodes. False: the sheet must be made again."""
         changes = snapshot.table.changes
         if changes.nodes != self._nodes_seen:
-            if self.arrangement != changes.arrangement or self._nodes_seen < 0:
+            if self.arrangement != changes.arrangement or self._nodes_seen < 0 or self._varying:
                 return False
             self._nodes_seen = -1
             if not all(column.follow(pod, snapshot) for column in self._columns):
@@ -144,7 +164,7 @@ class Sheet:
     def _take_row(self, row: int) -> None:
         """Add up one row."""
         total = self._everywhere
-        for cells in self._parts:
+        for cells in self._part_cells:
             total += cells[row]
         before = self._cells[row]
         if total == before:
@@ -181,7 +201,7 @@ class Sheet:
 
         Call it only while the sheet ``follows`` and ``is_for_all``.
         """
-        for cells in self._parts[:-1]:  # the last one is that of the pods of a row
+        for cells in self._part_cells[:-1]:  # the last one is that of the pods of a row
             if cells[row] < 0:
                 return None
         return self._found if self._on_rows.at(row, pod, snapshot) >= 0 else None
@@ -192,7 +212,7 @@ class Sheet:
         """Return the decision; None if it takes the full path."""
         if not self._count or self._refused or not self._nodes_sound or not self._on_rows.is_sound:
             return None
-        if self._is_for_all and not nominated and not self._varying:
+        if self._is_for_all and not nominated:
             return Quick(self._first_best(snapshot, ring_position(pod.uid, seed)), self._count, self._found)
         found, narrowed = self._pre_filtered(pod, snapshot)
         if found is None:
@@ -223,7 +243,7 @@ class Sheet:
 
         ``uid``: the pod's; ``like``: any pod with these keys, which plugins may read in its place
         """
-        if not self.refresh(like, snapshot) or not self._count or self._varying:
+        if not self.refresh(like, snapshot) or not self._count:
             return None
         if not self._nodes_sound or not self._on_rows.is_sound:
             return None
@@ -270,12 +290,10 @@ class Sheet:
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
         """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
-        if self._varying:
-            return None
         if not self._asked:
             return Quick(self._first_best(snapshot, ring_position(pod.uid, seed)), self._count, found)
         closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
-        if closed is None:
+        if closed is None or (closed and self._varying):
             return None
         scoring = DomainScoring(self._asked.pre_score, self._asked.score, found, pod)
         totals, start = self._ring_of(snapshot), ring_position(pod.uid, seed)
@@ -293,11 +311,14 @@ class Sheet:
         if len(rows) == 1:
             return Quick(int(rows[0]), 1, found)
         totals: IntArray = self._total[rows]
-        for step, state, raw, weight in self._varying:
-            scores = normalized(step, state, raw[rows])
-            if not are_in_range(scores):
-                return None
-            totals = totals + scores * weight
+        for varying, before in zip(self._varying, self._highest, strict=True):
+            raw = varying.raw[rows]
+            highest = raw.item(raw.argmax())
+            if highest != before:
+                scores, added = varying.scaled(highest), varying.scaled(before)
+                if scores is None or added is None:
+                    return None
+                totals = totals + scores[rows] - added[rows]
         extra = self._asked_scores_of(pod, snapshot, found, rows) if self._asked.score else None
         if extra is not None:
             totals = totals + extra

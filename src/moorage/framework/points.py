@@ -21,7 +21,7 @@ from moorage.framework.events import Wake
 from moorage.framework.group_placement import GroupInfo, Placement, Proposal
 from moorage.framework.handle import Handle
 from moorage.framework.post_filter import Attempt, Consult, PostFilterResult, WhatIf, WhatIfs
-from moorage.framework.reuse import Depends, Domains, Idle, Join, Joins, Pins, Reuse, Scope, ScoresByCount, Signature, Versioned
+from moorage.framework.reuse import Depends, Domains, Idle, Pins, Reuse, Scope, ScoresByCount, Signature, Versioned
 from moorage.framework.verdicts import Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
@@ -30,7 +30,7 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Depends", "Domains", "EnqueueExtensions", "FilterNodePlugin",
-    "FilterPlugin", "Idle", "Join", "Joins", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementGeneratePlugin",
+    "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementGeneratePlugin",
     "PlacementScoreExtensions", "PlacementScorePlugin", "Plugin", "PodGroupPostFilterPlugin", "PostBindPlugin",
     "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin", "PreFilterExtensions", "PreFilterPlugin",
     "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "Reusable", "Reuse", "Scope", "ScoreExtensions", "ScoreNodePlugin",

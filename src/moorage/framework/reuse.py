@@ -19,6 +19,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
 __all__ = [
@@ -26,12 +27,12 @@ __all__ = [
     "Domains",
     "FollowedScores",
     "Idle",
-    "Join",
-    "Joins",
     "Pins",
     "Reuse",
+    "Rule",
     "Scope",
     "ScoresByCount",
+    "Share",
     "Signature",
     "Versioned",
 ]
@@ -125,26 +126,25 @@ class Domains(Generic[F_contra, S_contra]):
     scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | FollowedScores | None] | None = None
 
 
-class Join(NamedTuple):
-    """How to ask for several pods at once, at Filter or Score.
+class Rule(Protocol):
+    """Judges rows by CPU, memory and the number of pods, for all plugins that took part in making it."""
 
-    ``kind(state)``   equal for states that can be joined, which get equal answers if they are equal; None: it cannot be joined
-    ``join(states)``  a state that asks for all their pods: the masks and scores for it have the shape (pods, rows), or one that
-                      broadcasts to it
+    def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
+        """Return the weighted sum of the scores of each row, and which rows are refused; None for none."""
+
+    def row(self, row: int, table: NodeTable) -> int | None:
+        """Return the same for one row, -1 if it is refused; None if the plugins must be asked."""
+
+
+class Share(NamedTuple):
+    """A built-in plugin's share in a rule for several plugins of scope USAGE, which is faster than asking each.
+
+    ``rule(parts)``                  the rule, made of the parts of all plugins that judge a pod
+    ``part(point, state, weight)``   the plugin's part at Filter or Score; None if it has none for this pod
     """
 
-    kind: Callable[[Any], Hashable | None]
-    join: Callable[[Sequence[Any]], Any]
-
-
-class Joins(NamedTuple):
-    """How ``filter`` and ``score`` are asked for several pods, for scope USAGE. A plugin has those of all its points."""
-
-    filter: Join | None = None
-    score: Join | None = None
-
-
-_NO_JOINS: Final = Joins()
+    rule: Callable[[Sequence[Any]], Rule]
+    part: Callable[[str, Any, int], Any | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Reuse:
     ``ignores_all(state, pod, nodes)``  for a plugin with ``ignores``: a mask of rows where it holds for every pod there. It may
                              leave out rows; their pods are asked about one by one
     ``pins``                 for a PreFilter that may answer ``Narrow``: how to judge pods that name one node each as equal pods
-    ``joins``                for a plugin of scope USAGE: how to judge a node for the pods of several signatures at once
+    ``share``                for a built-in plugin of scope USAGE: its share in a rule that judges rows for several plugins
     """
 
     scope: Scope = Scope.CLUSTER
@@ -181,7 +181,7 @@ class Reuse:
     ignores: Callable[[Any, PodInfo, PodInfo], bool] | None = None
     ignores_all: Callable[[Any, PodInfo, NodeView], BoolArray] | None = None
     pins: Pins | None = None
-    joins: Joins = _NO_JOINS
+    share: Share | None = None
 
 
 class Depends(Enum):

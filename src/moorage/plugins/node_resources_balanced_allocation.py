@@ -32,11 +32,12 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.registry import Handle
+from moorage.framework.reuse import Share
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.plugins.single_node_scores import balance_of
-from moorage.plugins.whole_scores import WholeBalance, usable
+from moorage.plugins.whole_scores import UsageRule, Weighed, balance_of_all, usable, weighed
 from moorage.state.cached_column import KeptColumn
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -98,7 +99,6 @@ class NodeResourcesBalancedAllocation(
         self._options = PLACED
         self._gates = FeatureGates()
         self._handle: Handle | None = None
-        self._whole = WholeBalance()
         self._current: WeakKeyDictionary[NodeTable, dict[tuple[str, ...], KeptColumn]] = WeakKeyDictionary()
 
     def attach(self, handle: Handle) -> None:
@@ -115,7 +115,7 @@ class NodeResourcesBalancedAllocation(
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=Share(UsageRule, _share))
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
@@ -145,7 +145,7 @@ class NodeResourcesBalancedAllocation(
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
         usage = usable(scored, nodes)
         if usage is not None:
-            return self._whole.scores(scored, usage)
+            return balance_of_all(scored, usage)
         scores = balance_with(scored, nodes)
         scores -= self._balance_now(scored, nodes.table).of(nodes)
         scores += 150
@@ -181,6 +181,11 @@ class NodeResourcesBalancedAllocation(
                 shares.append(share if share < 1.0 else 1.0)  # noqa: FURB136 (min() takes several times as long)
                 shares_with_pod.append(with_pod if with_pod < 1.0 else 1.0)  # noqa: FURB136
         return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
+
+
+def _share(point: str, state: Any, weight: int) -> Weighed | None:
+    """Return this plugin's part in the rule of CPU, memory and the number of pods."""
+    return None if point != "score" or isinstance(state, DeviceBackedDemands) else weighed(state, weight, is_balance=True)
 
 
 def balance_with(scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:

@@ -17,7 +17,7 @@ changed node that lacks an ignored resource; Moorage ignores the resource there,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.registry import Handle
+from moorage.framework.reuse import Share
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
 from moorage.plugins.extended_resources import backs, device_class_for
@@ -63,7 +64,7 @@ from moorage.plugins.scoring_strategies import (
     scorer_of,
     sub_path,
 )
-from moorage.plugins.whole_scores import rows_short
+from moorage.plugins.whole_scores import UsageRule, Wanted, Weighed, rows_short, weighed
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -150,6 +151,7 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
+        self._is_least = args.scoring_strategy.type == LEAST_ALLOCATED
         self._score = scorer_of(args.scoring_strategy)
         self._score_one = one_row_scorer_of(args.scoring_strategy)
         self._handle: Handle | None = None
@@ -194,7 +196,16 @@ class NodeResourcesFit(
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=Share(UsageRule, self._share))
+
+    def _share(self, point: str, state: Any, weight: int) -> Wanted | Weighed | None:
+        """Return this plugin's part in the rule of CPU, memory and the number of pods."""
+        if point == "score":
+            is_usual = self._is_least and not isinstance(state, DeviceBackedDemands)
+            return weighed(state, weight, is_balance=False) if is_usual else None
+        wanted = {resource: count for resource, count, _ in state}
+        cpu, memory = wanted.pop("cpu", None), wanted.pop("memory", None)
+        return None if wanted else Wanted(cpu, memory)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)

@@ -1,31 +1,35 @@
 """Filter and scores of CPU and memory from ``Usage``: a third of the array operations of a view.
 
 Each function gives exactly what the plugin computes from the columns of a view. They apply to pods that request whole numbers
-below 2^46 of CPU and memory, on tables whose nodes all offer both; ``usable`` tells.
+below 2^46 of CPU and memory, on tables whose nodes all offer both; ``usable`` tells. ``UsageRule`` does in one step what
+NodeResourcesFit and NodeResourcesBalancedAllocation do for a pod that requests nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-from weakref import ReferenceType, ref
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
-__all__ = ["WholeBalance", "least_allocated_of_all", "most_allocated_of_all", "rows_short", "usable"]
+__all__ = [
+    "UsageRule", "Wanted", "Weighed", "balance_of_all", "least_allocated_of_all", "most_allocated_of_all", "rows_short", "usable",
+    "weighed",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 #: A resource, the amount that the pod requests, and the weight: see ``Demand``.
 _Demand = tuple[str, int, int]
 #: Less than any node has left: what a pod wants of a resource that it does not request.
 _NOTHING: Final = -(2**63)
-#: After more changes than this, the balance of all rows is computed again.
-_FEW: Final = 16
+#: See ``Usage.is_exact``.
+_BITS: Final = 46
 
 
 def usable(demands: Sequence[_Demand], nodes: NodeView) -> SomeUsage | Usage | None:
@@ -57,7 +61,7 @@ def rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) ->
 def least_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
     """Return what ``weighted_mean`` with ``least_allocated`` gives."""
     (_, milli, _), (_, size, _) = demands
-    share = usage.scratch
+    share = usage.scratch[:2]
     np.subtract(usage.spare, np.array([[200.0 * milli], [200.0 * size]]), out=share)
     share /= usage.doubled
     np.floor(share, out=share)
@@ -68,7 +72,7 @@ def least_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage)
 
 def most_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
     """Return what ``weighted_mean`` with ``most_allocated`` gives."""
-    share = usage.scratch
+    share = usage.scratch[:2]
     np.multiply(usage.doubled, 100.0, out=share)
     share -= usage.spare
     (_, milli, _), (_, size, _) = demands
@@ -96,52 +100,133 @@ def _mean(share: Floats, demands: Sequence[_Demand]) -> IntArray:
     return total.astype(np.int64)
 
 
-class WholeBalance:
-    """The scores of NodeResourcesBalancedAllocation. The balance of the nodes without the pod is kept."""
+def balance_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
+    """Return 50, plus half of: 50, plus the balance with the pod, less the balance without it."""
+    (_, milli, _), (_, size, _) = demands
+    scores = _balance(usage, milli, size)
+    scores += usage.rest
+    scores *= 0.5
+    return scores.astype(np.int64)
 
-    __slots__ = ("_cells", "_of", "_position", "_rest", "_starts")
 
-    def __init__(self) -> None:
-        self._of: ReferenceType[Usage] | None = None
-        self._starts = self._position = 0
-        #: 150 less the balance without the pod, shape (rows,).
-        self._rest: Floats = np.zeros(0)
-        self._cells: memoryview = self._rest.data
+class Wanted(NamedTuple):
+    """The CPU and memory that a pod needs to find free on a node; None: it requests nothing of it."""
 
-    def scores(self, demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
-        """Return 50, plus half of: 50, plus the balance with the pod, less the balance without it."""
-        self._follow(usage if isinstance(usage, Usage) else usage.whole)
-        (_, milli, _), (_, size, _) = demands
-        scores = _balance(usage, milli, size)
-        scores += self._rest if isinstance(usage, Usage) else self._rest[usage.rows]
-        scores *= 0.5
-        return scores.astype(np.int64)
+    cpu: int | None
+    memory: int | None
 
-    def _follow(self, usage: Usage) -> None:
-        """Bring the balance of the nodes without the pod up to date."""
-        position = usage.position
-        if self._of is None or self._of() is not usage or self._starts != usage.starts:
-            changed = None
-        elif self._position + 1 == position:
-            changed = [usage.changes.last]
-        elif self._position == position:
-            return
-        else:
-            changed = usage.changes.since(self._position) if position - self._position <= _FEW else None
-        self._position = position
-        if changed is None:
-            self._of, self._starts = ref(usage), usage.starts
-            self._rest = 150.0 - _balance(usage, 0, 0)
-            self._cells = self._rest.data
-            return
-        for row in changed:
-            cpu, memory = usage.half_shares(row)
-            self._cells[row] = 150 - int((1.0 - abs(cpu - memory)) * 100.0)
+
+class Weighed(NamedTuple):
+    """The CPU and memory that a score adds to a node, and the weight of the score. ``is_balance``: else it is LeastAllocated."""
+
+    is_balance: bool
+    milli: int
+    size: int
+    weight: int
+
+
+def weighed(demands: Sequence[_Demand], weight: int, *, is_balance: bool) -> Weighed | None:
+    """Return the part of a score in a ``UsageRule``; None if it scores other resources, or some more than others."""
+    if len(demands) != 2:
+        return None
+    (cpu, milli, of_cpu), (memory, size, of_memory) = demands
+    if cpu != "cpu" or memory != "memory" or of_cpu != of_memory or not Usage.is_exact(milli | size):
+        return None
+    return Weighed(is_balance, milli, size, weight)
+
+
+class UsageRule:
+    """Filter and scores by CPU, memory and the number of pods, for all plugins that judge by these."""
+
+    __slots__ = ("_amounts", "_balanced", "_least", "_wanted")
+
+    def __init__(self, parts: Sequence[Wanted | Weighed]) -> None:
+        self._wanted: Wanted | None = None
+        self._least, self._balanced = Weighed(False, 0, 0, 0), Weighed(True, 0, 0, 0)
+        for part in parts:
+            if isinstance(part, Wanted):
+                self._wanted = part
+            elif part.is_balance:
+                self._balanced = part
+            else:
+                self._least = part
+        _, milli, size, _ = self._least
+        self._amounts = np.array([[-self._balanced.milli], [-self._balanced.size], [200 * milli], [200 * size]], dtype=np.float64)
+
+    def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
+        """Return the weighted scores of all rows, and which rows are refused; None for none."""
+        short = None if self._wanted is None else rows_short(*self._wanted, usage)
+        least, scratch = usage.least, usage.scratch
+        half, share = scratch[:2], scratch[2:]
+        np.subtract(usage.both, self._amounts, out=scratch)
+        pairs = scratch.reshape(2, 2, -1)
+        pairs /= usage.doubled
+        np.floor(share, out=share)
+        _, milli, size, weight = self._least
+        if least[3] < 200 * milli or least[4] < 200 * size:  # requests may exceed a capacity
+            np.maximum(share, 0.0, out=share)
+        total: Floats = share[0]
+        total += share[1]
+        _, milli, size, of_balance = self._balanced
+        if least[0] < milli or least[1] < size:
+            np.minimum(half, 0.5, out=half)
+        balance: Floats = half[0]
+        balance -= half[1]
+        np.abs(balance, out=balance)
+        np.subtract(1.0, balance, out=balance)
+        balance *= 100.0
+        np.floor(balance, out=balance)
+        np.add(balance, usage.rest, out=share[1])
+        share *= 0.5
+        np.floor(share, out=share)
+        if weight != 1:
+            total *= weight
+        if of_balance != 1:
+            share[1] *= of_balance
+        total += share[1]
+        refused: BoolArray | None = None
+        if short is not None:
+            refused = short[0]
+            refused |= short[1]
+            refused |= short[2]
+        return total.astype(np.int64), refused
+
+    def row(self, row: int, table: NodeTable) -> int | None:
+        """Return the weighted score of one row, -1 if it is refused; None if it must be judged in another way."""
+        offered, requested = table.allocatable_columns, table.requested_columns
+        try:
+            cpu, memory = offered["cpu"].cells[row], offered["memory"].cells[row]
+            held, held_size = requested["cpu"].cells[row], requested["memory"].cells[row]
+        except KeyError:
+            return None
+        if not cpu or not memory or (cpu | memory | held | held_size) >> _BITS:
+            return None
+        wanted = self._wanted
+        if wanted is not None:
+            milli, size = wanted
+            if (
+                table.pod_count.cells[row] >= table.allowed_pods.cells[row]
+                or (milli is not None and cpu - held < milli)
+                or (size is not None and memory - held_size < size)
+            ):
+                return -1
+        _, milli, size, weight = self._least
+        left, left_size = cpu - milli - table.nonzero_cpu.cells[row], memory - size - table.nonzero_memory.cells[row]
+        share = left * 100 // cpu if left > 0 else 0
+        if left_size > 0:
+            share += left_size * 100 // memory
+        _, milli, size, of_balance = self._balanced
+        one, other = held / cpu, held_size / memory
+        before = abs((one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)) / 2  # noqa: FURB136 (min() is slower)
+        one, other = (held + milli) / cpu, (held_size + size) / memory
+        after = abs((one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)) / 2  # noqa: FURB136
+        balance = 50 + (50 + int((1.0 - after) * 100.0) - int((1.0 - before) * 100.0)) // 2
+        return share // 2 * weight + balance * of_balance
 
 
 def _balance(usage: SomeUsage | Usage, milli: int, size: int) -> Floats:
     """Return the balance of all rows with these requests added, in an array that the next call overwrites."""
-    half = usage.scratch
+    half = usage.scratch[:2]
     np.add(usage.requested, np.array([[float(milli)], [float(size)]]), out=half)
     half /= usage.doubled
     if usage.least[0] < milli or usage.least[1] < size:  # requests may exceed a capacity

@@ -52,22 +52,25 @@ class Usage:
     ``least``     numbers that no row's entries are below: of ``free``, then of ``spare``
     ``requested`` cpu and memory that the pods request, shape (2, rows)
     ``spare``     200 times the cpu and memory left where containers without a request count with a default, shape (2, rows)
+    ``both``      ``requested`` and ``spare`` together, shape (4, rows)
     ``doubled``   twice the allocatable cpu and memory, all above zero; shape (2, rows)
-    ``scratch``   for results that are not kept, shape (2, rows)
+    ``rest``      150 less the balance of cpu and memory, which is 100 times the distance of their requested shares less than
+                  100; shape (rows,)
+    ``scratch``   for results that are not kept, shape (4, rows)
 
     Twice the amounts as divisors: half a share is what balance needs, and a doubled dividend gives the same quotient.
     """
 
     __slots__ = (
-        "__weakref__", "_cells", "_columns", "_exact", "_floats", "_nodes", "_rows", "_table", "changes", "doubled", "free",
-        "least", "position", "requested", "scratch", "spare", "starts",
+        "_cells", "_columns", "_exact", "_floats", "_nodes", "_rows", "_table", "both", "changes", "doubled", "free", "least",
+        "position", "requested", "rest", "scratch", "spare",
     )  # fmt: skip
 
     def __init__(self, table: Amounts) -> None:
         self._table = table
         self.changes = table.changes
-        #: How often all rows were computed, and the position in the change log up to which the entries are current.
-        self.starts = self.position = 0
+        #: The position in the change log up to which the entries are current.
+        self.position = 0
         self._nodes = -1
         self._rows = 0
         self._exact = False
@@ -75,9 +78,12 @@ class Usage:
         self._cells: tuple[memoryview, ...] = ()
         self.least: list[float] = [0] * 5
         self.free: IntArray = np.zeros((3, 0), dtype=np.int64)
-        self._floats: Floats = np.zeros((6, 0))
-        self.requested: Floats = self._floats[:2]
-        self.spare = self.doubled = self.scratch = self.requested
+        self._hold(np.zeros((7, 0)))
+
+    def _hold(self, floats: Floats) -> None:
+        self._floats: Floats = floats
+        self.requested, self.spare, self.both, self.doubled, self.rest = _parts(floats)
+        self.scratch: Floats = np.empty((4, floats.shape[1]))
 
     @staticmethod
     def is_exact(amount: int) -> bool:
@@ -113,29 +119,26 @@ class Usage:
         """Set ``least`` to the lowest entries."""
         self.least = [values.item(values.argmin()) for values in (*self.free, *self.spare)]
 
-    def half_shares(self, row: int) -> tuple[float, float]:
-        """Return half of the requested share of a row's CPU and memory, at most 0.5 each."""
-        requested, doubled = self._cells[1], self._cells[3]
-        cpu, memory = requested[row] / doubled[row], requested[row + self._rows] / doubled[row + self._rows]
-        return cpu if cpu < 0.5 else 0.5, memory if memory < 0.5 else 0.5  # noqa: FURB136 (min() takes several times as long)
-
     def _start(self) -> None:
         """Compute all rows."""
         table, changes = self._table, self.changes
         rows = table.space.rows
-        self._nodes, self.position, self.starts = changes.nodes, changes.position, self.starts + 1
+        self._nodes, self.position = changes.nodes, changes.position
         if self._rows != rows:
             self._rows = rows
             self.free = np.empty((3, rows), dtype=np.int64)
-            self._floats, self.scratch = np.empty((6, rows)), np.empty((2, rows))
-            self.requested, self.spare, self.doubled = self._floats[:2], self._floats[2:4], self._floats[4:]
+            self._hold(np.empty((7, rows)))
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
         self._exact = rows > 0 and all(self._start_resource(*pair) for pair in AT.items())
         np.subtract(table.allowed_pods.view, table.pod_count.view, out=self.free[PLACES])
-        self._cells = tuple([array.reshape(-1).data for array in (self.free, self.requested, self.spare, self.doubled)])
+        self._cells = tuple([array.reshape(-1).data for array in (self.free, self._floats)])
         if self._exact:
             self.find_least()
+            shares = self.scratch[:2]
+            np.divide(self.requested, self.doubled, out=shares)
+            np.minimum(shares, 0.5, out=shares)
+            np.subtract(150.0, np.floor((1.0 - np.abs(shares[0] - shares[1])) * 100.0), out=self.rest)
 
     def _start_resource(self, resource: str, at: int) -> bool:
         """Compute all rows of one resource. Return whether the entries are exact and all divisors above zero."""
@@ -150,7 +153,7 @@ class Usage:
     def _update(self, changed: Iterable[int]) -> None:
         """Compute some rows again, whose nodes offer the same as before."""
         table, rows = self._table, self._rows
-        free, requested, spare, _ = self._cells
+        free, floats = self._cells
         (cpus, milli, counted_milli), (memories, size, counted_size) = self._columns
         for row in changed:
             cpu, memory, held, held_size = cpus.cells[row], memories.cells[row], milli.cells[row], size.cells[row]
@@ -158,12 +161,15 @@ class Usage:
             if (held | held_size | nonzero | nonzero_size) >> _BITS:
                 self._exact = False
             at = row + rows
-            requested[row], requested[at] = held, held_size
             entries = (
                 cpu - held, memory - held_size, table.allowed_pods.cells[row] - table.pod_count.cells[row],
                 200 * (cpu - nonzero), 200 * (memory - nonzero_size),
             )  # fmt: skip
-            free[row], free[at], free[at + rows], spare[row], spare[at] = entries
+            free[row], free[at], free[at + rows], floats[at + rows], floats[at + 2 * rows] = entries
+            floats[row], floats[at] = held, held_size
+            share, share_size = held / (2 * cpu), held_size / (2 * memory)
+            distance = abs((share if share < 0.5 else 0.5) - (share_size if share_size < 0.5 else 0.5))  # noqa: FURB136
+            floats[row + 6 * rows] = 150 - int((1.0 - distance) * 100.0)
             self.least = list(map(min, self.least, entries))
         self.position = self.changes.position
 
@@ -171,12 +177,16 @@ class Usage:
 class SomeUsage:
     """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
 
-    __slots__ = ("doubled", "free", "least", "requested", "rows", "scratch", "spare", "whole")
+    __slots__ = ("both", "doubled", "free", "least", "requested", "rest", "rows", "scratch", "spare")
 
     def __init__(self, whole: Usage, rows: npt.NDArray[np.intp], free: IntArray, floats: Floats) -> None:
-        self.whole, self.rows, self.free, self.least = whole, rows, free, whole.least
-        self.requested, self.spare, self.doubled = floats[:2], floats[2:4], floats[4:]
-        self.scratch: Floats = np.empty((2, len(rows)))
+        self.rows, self.free, self.least = rows, free, whole.least
+        self.requested, self.spare, self.both, self.doubled, self.rest = _parts(floats)
+        self.scratch: Floats = np.empty((4, len(rows)))
 
     def find_least(self) -> None:
         """Do nothing: ``least`` is that of all rows."""
+
+
+def _parts(floats: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    return floats[:2], floats[2:4], floats[:4], floats[4:6], floats[6]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import structs
 
 from moorage.api.core import Container, NodeSpec, NodeStatus, Pod, PodSpec
@@ -30,7 +29,6 @@ def check_reuse(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snap
     yield from _check_scope(plugin, reuse.scope, pod, others, snapshot)
     if reuse.scope is Scope.USAGE:
         yield from _check_usage(plugin, pod, snapshot)
-        yield from _check_joins(plugin, reuse, [pod, *others], snapshot)
     if reuse.scope <= Scope.NODE_PODS:
         yield from _check_normalize(plugin, pod, snapshot)
         yield from _check_other_nodes(plugin, reuse, pod, snapshot)
@@ -105,46 +103,6 @@ def _check_usage(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]
         if after != before:
             yield f"scope is USAGE, but other pods with the same requests on node {node.name} change {before} to {after}"
             return
-
-
-def _check_joins(plugin: Any, reuse: Reuse, pods: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
-    """A state that joins the first pod's with those of other pods gets the answers of each."""
-    rows = snapshot.nodes
-    for join, states_of, answers in (
-        (reuse.joins.filter, _filter_states, _refused),
-        (reuse.joins.score, _score_states, _scores),
-    ):
-        found = [] if join is None else [one for pod in pods for one in states_of(plugin, pod, snapshot)]
-        if join is None or not found:
-            continue
-        kind = join.kind(found[0][1])
-        alike = [state for _, state in found if kind is not None and join.kind(state) == kind]
-        each = [answers(found[0][0], state, rows).tolist() for state in alike]
-        if alike and np.broadcast_to(answers(found[0][0], join.join(alike), rows), (len(alike), len(rows))).tolist() != each:
-            yield f"joins states of kind {kind!r}, and answers otherwise than for each of them"
-
-
-def _filter_states(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Step, Any]]:
-    profile, found = prepared(plugin, pod, snapshot)
-    if found is None or plugin.name in found.skipped:
-        return []
-    return [(step, found.state_of(step, pod)) for step in profile.at("filter")]
-
-
-def _score_states(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Step, Any]]:
-    return [(step, state) for step, state, _ in _raw_scores(plugin, pod, snapshot, snapshot.nodes)]
-
-
-def _refused(step: Step, state: Any, rows: NodeView) -> npt.NDArray[Any]:
-    refused: npt.NDArray[Any] = rows.false()
-    for reject in step.call(state, rows) or ():
-        refused = refused | reject.rows
-    return refused
-
-
-def _scores(step: Step, state: Any, rows: NodeView) -> npt.NDArray[Any]:
-    scores: npt.NDArray[Any] = step.call(state, rows)
-    return scores
 
 
 def _bare(pod: PodInfo) -> PodInfo:

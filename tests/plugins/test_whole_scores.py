@@ -73,7 +73,9 @@ class History:
         """Compare the rule that both plugins share with what each of them says."""
         snapshot = self.cluster.snapshot
         table, nodes = snapshot.table, snapshot.nodes
-        scored = [(plugin, plugin.pre_score(pod, snapshot, nodes), weight) for plugin, weight in ((self.fit, 3), (self.balance, 2))]
+        scored = [
+            (plugin, plugin.pre_score(pod, snapshot, nodes), weight) for plugin, weight in ((self.fit, 3), (self.balance, 2))
+        ]
         scored = [one for one in scored if one[1] is not SKIP]
         parts = [self.fit.reuse.share.part("filter", wants, 0)]
         parts += [plugin.reuse.share.part("score", state, weight) for plugin, state, weight in scored]

@@ -42,7 +42,7 @@ _ROOMS_KEPT: Final = 4096
 #: After rows whose rooms were not known, the rooms are looked up again after so many times.
 _PAUSE: Final = 16
 #: Entries in all columns of a profile together, at 8 bytes each; and the most columns.
-_ENTRIES_KEPT: Final = 8_000_000
+_ENTRIES_KEPT: Final = 2_000_000
 _COLUMNS_KEPT: Final = 4096
 #: So many rows with the highest raw score are looked at before all rows are.
 _TOPS: Final = 16
@@ -85,7 +85,11 @@ class _Plan:
         self.by_room = not self.scaled and all(step.reuse.scope is Scope.USAGE for step in judging)
         shares = [step.reuse.share for step in judging]
         #: What makes the rule for all these plugins at once; None if there is none.
-        self.rule = shares[0].rule if self.by_room and shares and len({share and share.rule for share in shares}) == 1 and shares[0] else None
+        self.rule = (
+            shares[0].rule
+            if self.by_room and shares and len({share and share.rule for share in shares}) == 1 and shares[0]
+            else None
+        )
 
     def rule_for(self, pod: PodInfo, filtered: Mapping[str, Any], scored: Mapping[str, Any]) -> Rule | None:
         """Return the rule of all plugins for a pod with these states of PreFilter and PreScore; None if there is none."""
@@ -337,6 +341,11 @@ class KeyColumn:
             np.putmask(worths, refused, REFUSED)
         return worths
 
+    @property
+    def entries(self) -> int:
+        """The number of entries in all arrays."""
+        return self._size * ((self.worths is not None) + 2 * len(self.varying))
+
     # -- one row ------------------------------------------------------------------------------------------------------
 
     def at(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int:
@@ -386,10 +395,10 @@ class KeyColumn:
         if changes.nodes != self.nodes_seen:
             if not self._is_current or changes.arrangement != self.arrangement or not self._ask_again(pod, snapshot):
                 return False
-            self.nodes_seen = changes.nodes
         log = changes if self._reads_pods else changes.updates
         behind = log.position - self.position
         if not behind or not self._is_current:
+            self.nodes_seen = changes.nodes if self._is_current else -1
             return self._is_current
         self._is_current = False  # also if a plugin raises
         if behind == 1 and self._reads_pods and not self.varying and self.worths is not None:
@@ -400,9 +409,11 @@ class KeyColumn:
         else:
             rows = log.many_since(self.position, len(table))
             if rows is None or len(rows) * _MANY > len(table) > FEW * _MANY:
+                self.nodes_seen = -1
                 return False
             self._is_current = self._judge_again(rows, pod, snapshot)
         self.position = log.position
+        self.nodes_seen = changes.nodes if self._is_current else -1
         return self._is_current
 
     def _ask_again(self, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -479,37 +490,47 @@ class KeyColumn:
 
 
 class Columns:
-    """The columns of one profile. The least recently used one is dropped first."""
+    """The columns of one profile. Those that were not used for long are dropped when there are many."""
 
     def __init__(self) -> None:
+        #: Columns used lately, and those used before them, which move to the first when they are used again.
         self._kept: dict[Hashable, KeyColumn] = {}
+        self._before: dict[Hashable, KeyColumn] = {}
+        self._entries = 0
         #: Columns for the rows after an open transaction added or removed nodes, with those that they are derived from.
         self._derived: dict[Hashable, tuple[KeyColumn, KeyColumn]] = {}
         self._derived_for = -1
-
-    def has(self, key: Hashable) -> bool:
-        return key in self._kept
 
     def of(
         self, key: Hashable, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool, keep: bool = True
     ) -> KeyColumn:
         """Return the column of a key, up to date."""
         changes = snapshot.table.changes
-        column = self._kept.pop(key, None)
+        column = self._kept.get(key)
+        if column is not None and column.nodes_seen == changes.nodes and not reads_pods:
+            return column
+        if column is None:
+            column = self._before.pop(key, None)
         if column is not None and column.arrangement != changes.arrangement:
             derived = self._derive(key, column, pod, snapshot)
             if derived is not None and changes.is_rearranged:
-                self._kept[key] = column
+                self._keep(key, column)
                 return derived
             column = derived
         if column is None or not column.follow(pod, snapshot):
             keep = keep or column is not None
             column = KeyColumn(steps, pod, snapshot, reads_pods=reads_pods)
         if keep:
-            while len(self._kept) >= max(1, min(_COLUMNS_KEPT, _ENTRIES_KEPT // max(1, len(snapshot.table)))):
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = column
+            self._keep(key, column)
         return column
+
+    def _keep(self, key: Hashable, column: KeyColumn) -> None:
+        if self._kept.get(key) is column:
+            return
+        self._entries += column.entries
+        if 2 * self._entries > _ENTRIES_KEPT or 2 * len(self._kept) >= _COLUMNS_KEPT:
+            self._before, self._kept, self._entries = self._kept, {}, column.entries
+        self._kept[key] = column
 
     def _derive(self, key: Hashable, column: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
         arrangement = snapshot.table.changes.arrangement

@@ -45,7 +45,7 @@ class Signed(NamedTuple):
 
 
 class _Signing(NamedTuple):
-    """A signature, the plugins that share it, and their index among all that read only nodes."""
+    """A signature, the plugins that share it, and their index among all that read only nodes; -1 if they read more."""
 
     at: int
     plugins: tuple[str, ...]
@@ -53,14 +53,13 @@ class _Signing(NamedTuple):
 
 
 class _Signings(NamedTuple):
-    """The signatures of plugins that read only nodes, and of the others; and the plugins that have none."""
+    """The signatures of some plugins, and the plugins that have none."""
 
-    on_nodes: Sequence[_Signing]
-    on_rows: Sequence[_Signing]
+    signing: Sequence[_Signing]
     unsigned: frozenset[str]
 
     def __bool__(self) -> bool:
-        return bool(self.on_nodes or self.on_rows or self.unsigned)
+        return bool(self.signing or self.unsigned)
 
 
 class Positions:
@@ -177,17 +176,22 @@ class Signer:
     def _signed(self, signings: _Signings, pod: PodInfo, before: Signed) -> Signed:
         """Add signatures to ``before``."""
         nodes, asked = list(before.nodes), before.asked.union(signings.unsigned) if signings.unsigned else before.asked
-        for signing in signings.on_nodes:
-            found, without = _signature_of((signing,), pod)
-            if without:
-                asked = asked.union(without)
-            else:
-                nodes.append((signing.at, self._number((signing.at, *found, *found.values()))))
-        on_rows, without = _signature_of(signings.on_rows, pod)
-        if without:
-            asked = asked.union(without)
-        rows = self._number((before.rows, asked, *on_rows, *on_rows.values()))
-        keys = tuple(nodes)
+        on_rows: list[Hashable] = [before.rows]
+        plugins: tuple[str, ...] = ()
+        try:
+            for at, plugins, sign in signings.signing:
+                signature = sign(pod)
+                if signature is None:
+                    asked = asked.union(plugins)
+                elif at >= 0:
+                    nodes.append((at, self._number((at, *signature.items()))))
+                else:
+                    on_rows += signature.items()
+        except TypeError:
+            raise
+        except Exception as error:
+            raise PluginError(plugins[0], f"failed in signature: {failure_text(error)}") from error
+        keys, rows = tuple(nodes), self._number((asked, *on_rows))
         return Signed(self._number((before.key, asked, keys, rows)), asked, keys, rows)
 
     def _number(self, key: Hashable) -> int:
@@ -214,24 +218,7 @@ class Signer:
         first = len(self.groups)
         self.groups += plugins[0].values()
         nodes = [_Signing(first + at, names, sign) for at, (sign, names) in enumerate(plugins[0].items())]
-        return _Signings(nodes, [_Signing(-1, names, sign) for sign, names in plugins[1].items()], frozenset(unsigned))
-
-
-def _signature_of(signings: Sequence[_Signing], pod: PodInfo) -> tuple[dict[str, Hashable], tuple[str, ...]]:
-    """Return all signatures of a pod in one, and the plugins that do not sign it."""
-    found: dict[str, Hashable] = {}
-    without: tuple[str, ...] = ()
-    plugins: tuple[str, ...] = ()
-    try:
-        for _, plugins, sign in signings:
-            signature = sign(pod)
-            if signature:
-                found.update(signature)
-            elif signature is None:
-                without += plugins
-    except Exception as error:
-        raise PluginError(plugins[0], f"failed in signature: {failure_text(error)}") from error
-    return found, without
+        return _Signings([*nodes, *(_Signing(-1, names, sign) for sign, names in plugins[1].items())], frozenset(unsigned))
 
 
 S = TypeVar("S")

@@ -53,7 +53,7 @@ class Sheet:
         self._profile, self._by_domain, self._asked, self._idle = profile, by_domain, asked, idle
         self._columns, self._on_rows = columns, columns[-1]
         self._is_brief = is_brief
-        self.arrangement, self._nodes_seen, self._position = changes.arrangement, changes.nodes, changes.position
+        self.arrangement, self._nodes_seen, self.position = changes.arrangement, changes.nodes, changes.position
         self._collect()
         self._narrowed: BoolArray | None = None
         self._refused = False
@@ -121,7 +121,7 @@ class Sheet:
         changes = snapshot.table.changes
         if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot):
             return False
-        behind, column = changes.position - self._position, self._on_rows
+        behind, column = changes.position - self.position, self._on_rows
         if not behind:
             return True
         if column.position != changes.position and not column.follow(pod, snapshot):
@@ -132,7 +132,7 @@ class Sheet:
             if changes.last < len(self._total):  # otherwise the row is gone
                 self._take_row(changes.last)
         else:
-            rows = changes.many_since(self._position, len(self._total))
+            rows = changes.many_since(self.position, len(self._total))
             if rows is None:
                 return False
             if len(rows) > FEW:
@@ -140,7 +140,7 @@ class Sheet:
             else:
                 for row in dict.fromkeys(rows.tolist()):
                     self._take_row(row)
-        self._position = changes.position
+        self.position = changes.position
         if self._varying and (self._on_rows.varying or (self._count and self._highest_now() != self._highest)):
             self._nodes_seen = -1
             return False

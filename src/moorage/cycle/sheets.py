@@ -34,8 +34,10 @@ _ROUTES_KEPT: Final = 4096
 _NONE: Nominated = MappingProxyType({})
 #: The most keys that are remembered of pods without a sheet.
 _LOOKED_REMEMBERED: Final = 4096
-#: A sheet pays only if fewer rows than one in so many change from one pod to the next.
-_SOON: Final = 8
+#: A sheet pays only if fewer rows than one in so many change from one pod to the next. It is dropped after more changes than
+#: one in ``_LATE`` rows.
+_SOON: Final = 16
+_LATE: Final = 8
 #: In small clusters a sheet always pays.
 _FEW_ROWS: Final = 64
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
@@ -191,16 +193,25 @@ class Sheets:
         if sheet is not None and sheet.arrangement != changes.arrangement and changes.is_rearranged:
             self._sheets[key] = sheet  # for when the transaction is rolled back
             return self._derive(signed, pod, snapshot)
+        if sheet is not None and self._is_late(sheet, snapshot):
+            sheet = None
         if sheet is None or not sheet.refresh(pod, snapshot):
             keep = keep or sheet is not None or self._comes_again(key, snapshot)
             sheet = self._make(signed, pod, snapshot, keep=keep)
             if not keep:
                 return sheet
-            while len(self._sheets) >= max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table))):
+            most = max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))
+            while self._sheets and (len(self._sheets) >= most or self._is_late(next(iter(self._sheets.values())), snapshot)):
                 del self._sheets[next(iter(self._sheets))]
         self._sheets[key] = sheet
         self._decided = key
         return sheet
+
+    @staticmethod
+    def _is_late(sheet: Sheet, snapshot: Snapshot) -> bool:
+        """Return whether so many rows changed since a sheet was used that it is no faster to follow them."""
+        table = snapshot.table
+        return table.changes.behind(sheet.position) * _LATE > len(table) > _FEW_ROWS
 
     def _comes_again(self, key: Hashable, snapshot: Snapshot) -> bool:
         """Return whether these keys came not long ago."""

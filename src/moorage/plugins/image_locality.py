@@ -54,7 +54,7 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
 
     name = "ImageLocality"
     #: How many sets of images have cached scores at a time.
-    capacity = 1024
+    capacity = 64
 
     def __init__(self) -> None:
         self._caches: WeakKeyDictionary[NodeTable, _ScoreCache] = WeakKeyDictionary()

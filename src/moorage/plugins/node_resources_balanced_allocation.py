@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np

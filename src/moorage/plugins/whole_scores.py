@@ -19,8 +19,8 @@ from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
 __all__ = [
-    "UsageRule", "Wanted", "Weighed", "balance_of_all", "least_allocated_of_all", "most_allocated_of_all", "rows_short", "usable",
-    "weighed",
+    "UsageRule", "Wanted", "Weighed", "balance_of_all", "least_allocated_of_all", "most_allocated_of_all", "rows_short",
+    "usable", "weighed",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ class Wanted(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """The CPU and memory that a score adds to a node, and the weight of the score. ``is_balance``: else it is LeastAllocated."""
+    """The CPU and memory that a score adds to a node, and its weight. ``is_balance``: else it is that of LeastAllocated."""
 
     is_balance: bool
     milli: int
@@ -151,7 +151,9 @@ class UsageRule:
             else:
                 self._least = part
         _, milli, size, _ = self._least
-        self._amounts = np.array([[-self._balanced.milli], [-self._balanced.size], [200 * milli], [200 * size]], dtype=np.float64)
+        self._amounts = np.array(
+            [[-self._balanced.milli], [-self._balanced.size], [200 * milli], [200 * size]], dtype=np.float64
+        )
 
     def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
         """Return the weighted scores of all rows, and which rows are refused; None for none."""

@@ -20,7 +20,7 @@ from benchmarks.shapes import node, pod
 
 SMALL = {
     "unlike": lambda: unlike(20, 10, 5),
-    "sheets": lambda: classes_in_turn(20, 10, 4),
+    "classes": lambda: classes_in_turn(20, 10, 4),
     "rollouts": lambda: rollouts(20, 8, 6),
     "week": lambda: week(10, 30, 3),
     "azure": lambda: azure(5, 20),

@@ -226,6 +226,7 @@ def test_only_an_updated_node_is_evaluated_again(scope):
 
 
 @pytest.mark.parametrize(("others", "asked_later"), [(1, [200, 1]), (70, [200, 200, 1])], ids=["soon", "late"])
+@patch("moorage.cycle.sheets._FEW_ROWS", 1)
 def test_a_sheet_is_kept_once_its_pods_follow_each_other(others, asked_later):
     """The first pod with some keys needs none, nor does a second one that comes long after it."""
     asked = []
@@ -396,6 +397,7 @@ def test_a_plugin_without_a_signature_runs_every_time(answer):
     assert asked == [5, 5, 5]
 
 
+@patch("moorage.cycle.sheets._FEW_ROWS", 1)
 def test_keys_that_come_once_do_not_evict_a_sheet_in_use():
     """Two sheets fit. The one in use stays; a new one is kept when its keys come for the second time."""
     judged = []

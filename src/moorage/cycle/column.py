@@ -25,6 +25,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.distinct_rooms import RoomRows
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.usage import Usage
 from moorage.state.view import FewRows, NodeView
 
 __all__ = ["FEW", "REFUSED", "Columns", "KeyColumn", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
@@ -388,18 +389,23 @@ class KeyColumn:
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
-    def follow(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the rows that changed. Return False if the column must be computed again."""
+    def follow(self, pod: PodInfo, snapshot: Snapshot, rows: npt.NDArray[np.intp] | None = None) -> bool:
+        """Judge the rows that changed. Return False if the column must be computed again.
+
+        ``rows``: those that changed in all since ``position``, if the caller has them
+        """
         table = snapshot.table
         changes = table.changes
-        if changes.nodes != self.nodes_seen:
-            if not self._is_current or changes.arrangement != self.arrangement or not self._ask_again(pod, snapshot):
-                return False
+        are_updated = changes.nodes != self.nodes_seen
+        if not self._is_current or (
+            are_updated and (changes.arrangement != self.arrangement or not self._ask_again(pod, snapshot))
+        ):
+            return False
         log = changes if self._reads_pods else changes.updates
         behind = log.position - self.position
-        if not behind or not self._is_current:
-            self.nodes_seen = changes.nodes if self._is_current else -1
-            return self._is_current
+        if not behind:
+            self.nodes_seen = changes.nodes
+            return True
         self._is_current = False  # also if a plugin raises
         if behind == 1 and self._reads_pods and not self.varying and self.worths is not None:
             row = log.last
@@ -407,7 +413,7 @@ class KeyColumn:
                 self.cells[row] = self.at(row, pod, snapshot)
             self._is_current = True
         else:
-            rows = log.many_since(self.position, len(table))
+            rows = log.many_since(self.position, len(table)) if rows is None else rows
             if rows is None or len(rows) * _MANY > len(table) > FEW * _MANY:
                 self.nodes_seen = -1
                 return False
@@ -432,6 +438,13 @@ class KeyColumn:
         if self._reads_pods and not self.varying and (len(rows) <= FEW or self._knows(rows, snapshot)):
             for row in dict.fromkeys(rows.tolist()):
                 self.cells[row] = self.at(row, pod, snapshot)
+            return True
+        usage = None if self._rule is None or self.worths is None or self.found.narrowed is not None else snapshot.nodes.usage()
+        if self._rule is not None and self.worths is not None and isinstance(usage, Usage):
+            worths, refused = self._rule.rows(usage.of(rows))
+            if refused is not None:
+                np.putmask(worths, refused, REFUSED)
+            self.worths[rows] = worths
             return True
         view = FewRows(snapshot, rows)
         worths = self._judged(view, pod)

@@ -124,22 +124,22 @@ class Sheet:
         behind, column = changes.position - self.position, self._on_rows
         if not behind:
             return True
-        if column.position != changes.position and not column.follow(pod, snapshot):
+        rows = None if behind == 1 else changes.many_since(self.position, len(self._total))
+        if behind > 1 and rows is None:
+            return False
+        changed = rows if column.position == self.position else None
+        if column.position != changes.position and not column.follow(pod, snapshot, changed):
             self._nodes_seen = -1
             return False
         self._allowed = None
-        if behind == 1:
+        if rows is None:
             if changes.last < len(self._total):  # otherwise the row is gone
                 self._take_row(changes.last)
+        elif len(rows) > FEW:
+            self._take_rows(rows)
         else:
-            rows = changes.many_since(self.position, len(self._total))
-            if rows is None:
-                return False
-            if len(rows) > FEW:
-                self._take_rows(rows)
-            else:
-                for row in dict.fromkeys(rows.tolist()):
-                    self._take_row(row)
+            for row in dict.fromkeys(rows.tolist()):
+                self._take_row(row)
         self.position = changes.position
         if self._varying and (self._on_rows.varying or (self._count and self._highest_now() != self._highest)):
             self._nodes_seen = -1

@@ -34,12 +34,10 @@ _ROUTES_KEPT: Final = 4096
 _NONE: Nominated = MappingProxyType({})
 #: The most keys that are remembered of pods without a sheet.
 _LOOKED_REMEMBERED: Final = 4096
-#: A sheet pays only if fewer rows than one in so many change from one pod to the next. It is dropped after more changes than
-#: one in ``_LATE`` rows.
+#: A sheet pays if at most so many rows, or at most one in so many, change from one pod to the next. It is dropped after twice
+#: as many changes.
+_FEW_ROWS: Final = 256
 _SOON: Final = 16
-_LATE: Final = 8
-#: In small clusters a sheet always pays.
-_FEW_ROWS: Final = 64
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 
@@ -193,35 +191,42 @@ class Sheets:
         if sheet is not None and sheet.arrangement != changes.arrangement and changes.is_rearranged:
             self._sheets[key] = sheet  # for when the transaction is rolled back
             return self._derive(signed, pod, snapshot)
-        if sheet is not None and self._is_late(sheet, snapshot):
+        if sheet is not None and not self._pays_since(sheet.position, snapshot, 2):
             sheet = None
         if sheet is None or not sheet.refresh(pod, snapshot):
             keep = keep or sheet is not None or self._comes_again(key, snapshot)
             sheet = self._make(signed, pod, snapshot, keep=keep)
             if not keep:
                 return sheet
-            most = max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))
-            while self._sheets and (len(self._sheets) >= most or self._is_late(next(iter(self._sheets.values())), snapshot)):
-                del self._sheets[next(iter(self._sheets))]
+            self._make_place(snapshot)
         self._sheets[key] = sheet
         self._decided = key
         return sheet
 
+    def _make_place(self, snapshot: Snapshot) -> None:
+        """Drop sheets until there is place for one more, and those that were not used for long."""
+        most = max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))
+        while self._sheets:
+            oldest = next(iter(self._sheets))
+            if len(self._sheets) < most and self._pays_since(self._sheets[oldest].position, snapshot, 2):
+                return
+            del self._sheets[oldest]
+
     @staticmethod
-    def _is_late(sheet: Sheet, snapshot: Snapshot) -> bool:
-        """Return whether so many rows changed since a sheet was used that it is no faster to follow them."""
+    def _pays_since(position: int, snapshot: Snapshot, times: int = 1) -> bool:
+        """Return whether few rows changed since a position, so that following them is faster than judging all rows."""
         table = snapshot.table
-        return table.changes.behind(sheet.position) * _LATE > len(table) > _FEW_ROWS
+        behind = table.changes.behind(position)
+        return behind <= times * _FEW_ROWS or behind * _SOON <= times * len(table)
 
     def _comes_again(self, key: Hashable, snapshot: Snapshot) -> bool:
         """Return whether these keys came not long ago."""
-        table = snapshot.table
         looked = self._looked.pop(key, None)
-        if len(table) <= _FEW_ROWS or (looked is not None and table.changes.behind(looked) * _SOON <= len(table)):
+        if len(snapshot.table) <= _FEW_ROWS or (looked is not None and self._pays_since(looked, snapshot)):
             return True
         if len(self._looked) >= _LOOKED_REMEMBERED:
             del self._looked[next(iter(self._looked))]
-        self._looked[key] = table.changes.position
+        self._looked[key] = snapshot.table.changes.position
         return False
 
     def _make(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool) -> Sheet:

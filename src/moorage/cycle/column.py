@@ -208,6 +208,23 @@ class Varying:
         return Varying(self.step, self.state, rows(self.raw), self.weight)
 
 
+class OfRooms(NamedTuple):
+    """The worth of each distinct room, while no row changes."""
+
+    rooms: RoomRows
+    worths: IntArray
+
+    @property
+    def count(self) -> int:
+        """The number of rows that are not refused."""
+        return int(self.rooms.held[self.worths >= 0].sum())
+
+    def first_best(self, table: NodeTable, start: int) -> int:
+        """Return the row with the highest worth; where several share it, the first at or after ``start`` on the ring."""
+        worths = np.where(self.rooms.held > 0, self.worths, REFUSED)
+        return table.distinct_rooms.first(worths == worths[worths.argmax()], start)
+
+
 class KeyColumn:
     """The answers of some plugins for one key. Only the column writes to its arrays.
 
@@ -215,6 +232,7 @@ class KeyColumn:
     ``everywhere``  a constant to add to each row
     ``varying``     scores that are not in the sum
     ``found``       the answers of PreFilter
+    ``of_rooms``    worths of distinct rooms, which ``spread`` writes to ``worths``
     ``is_sound``    False if a score is out of range: the caller then takes the full path, which reports the error
     """
 
@@ -235,6 +253,7 @@ class KeyColumn:
         self.found = ask_pre_filters(steps.pre_filter, pod, snapshot)
         self._prepare(pod, snapshot)
         self.is_sound, self.everywhere = True, 0
+        self.of_rooms: OfRooms | None = None
         self.varying: list[Varying] = []
         #: Room → worth, if rows with equal rooms have equal worths.
         self._rooms: dict[int, int] = {}
@@ -276,11 +295,11 @@ class KeyColumn:
         self.plain = plan.plain
         if self._reads_pods:
             self.varying = [self._varying(step, weight, pod, nodes) for step, weight in plan.scaled]
-            distinct = self.distinct_rooms(snapshot)
-            if distinct is not None:
-                self._use(self._judged(FewRows(snapshot, distinct.rows), pod).take(distinct.which))
-            else:
+            distinct = self._distinct_rooms(snapshot)
+            if distinct is None:
                 self._use(self._judged(nodes, pod))
+            else:
+                self.of_rooms = OfRooms(distinct, self._judged(FewRows(snapshot, distinct.rows), pod))
             return
         self.plain = []
         for step, weight in (*plan.plain, *plan.scaled):
@@ -304,7 +323,13 @@ class KeyColumn:
         if worths is not None:
             self.cells: memoryview = worths.data
 
-    def distinct_rooms(self, snapshot: Snapshot) -> RoomRows | None:
+    def spread(self) -> None:
+        """Give each row the worth of its room, if the rooms were judged in place of the rows."""
+        if self.of_rooms is not None:
+            self._use(self.of_rooms.worths.take(self.of_rooms.rooms.which))
+            self.of_rooms = None
+
+    def _distinct_rooms(self, snapshot: Snapshot) -> RoomRows | None:
         """Return a row for each distinct room if judging these is less work than judging all rows."""
         table = snapshot.table
         if len(table) <= _MANY_ROWS or not self.plan.by_room or self.found.narrowed is not None or table.rows_in_what_ifs:
@@ -534,6 +559,7 @@ class Columns:
             keep = keep or column is not None
             column = KeyColumn(steps, pod, snapshot, reads_pods=reads_pods)
         if keep:
+            column.spread()
             self._keep(key, column)
         return column
 

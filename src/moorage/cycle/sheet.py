@@ -63,8 +63,26 @@ class Sheet:
             self._narrowed = both(self._narrowed, column.found.narrowed)
             self._refused = self._refused or column.found.refused
             self._varying += column.varying
+        #: The worths of rooms, if nothing else tells rows apart and the sheet serves one pod.
+        self._of_rooms = columns[-1].of_rooms if not self._varying and self._narrowed is None else None
+        if self._of_rooms is None or any(column.worths is not None for column in columns[:-1]):
+            self._add_up()
+        else:
+            self._count = self._of_rooms.count
+        self._asks_none = not asked and not asked.pre_filter
+        self._is_for_all = self._asks_none and self._narrowed is None
+        self._ring: RingTotals | None = None
+        self._allowed: BoolArray | None = None
+        #: (room, requests of the nominated pods) → whether the pod fits there.
+        self._crowded: dict[Hashable, bool] = {}
+        self._nominated_rows: NominatedRows | None = None
+
+    def _add_up(self) -> None:
+        """Add up all rows."""
+        self._of_rooms = None
+        self._on_rows.spread()
         #: What is added up, apart from ``_everywhere``; the last one is that of the plugins which read the pods of a row.
-        self._parts: list[IntArray] = [column.worths for column in columns if column.worths is not None]
+        self._parts: list[IntArray] = [column.worths for column in self._columns if column.worths is not None]
         self._total = self._sum()
         self._count = int(np.count_nonzero(self._total >= 0))
         #: For each of ``_varying``, the highest raw score of a row that is not refused.
@@ -73,13 +91,6 @@ class Sheet:
             self._scale()
         self._part_cells = [part.data for part in self._parts]
         self._cells: memoryview = self._total.data
-        self._asks_none = not asked and not asked.pre_filter
-        self._is_for_all = self._asks_none and self._narrowed is None
-        self._ring: RingTotals | None = None
-        self._allowed: BoolArray | None = None
-        #: (room, requests of the nominated pods) → whether the pod fits there.
-        self._crowded: dict[Hashable, bool] = {}
-        self._nominated_rows: NominatedRows | None = None
 
     def _sum(self, rows: npt.NDArray[np.intp] | slice = slice(None)) -> IntArray:
         """Return the total of some rows."""
@@ -124,6 +135,8 @@ class Sheet:
         behind, column = changes.position - self.position, self._on_rows
         if not behind:
             return True
+        if self._of_rooms is not None:
+            return False
         rows = None if behind == 1 else changes.many_since(self.position, len(self._total))
         if behind > 1 and rows is None:
             return False
@@ -214,6 +227,8 @@ class Sheet:
             return None
         if self._is_for_all and not nominated:
             return Quick(self._first_best(snapshot, ring_position(pod.uid, seed)), self._count, self._found)
+        if self._of_rooms is not None:
+            self._add_up()
         found, narrowed = self._pre_filtered(pod, snapshot)
         if found is None:
             return None
@@ -226,6 +241,8 @@ class Sheet:
 
     def _first_best(self, snapshot: Snapshot, start: int) -> int:
         """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring."""
+        if self._of_rooms is not None:
+            return self._of_rooms.first_best(snapshot.table, start)
         if self._ring is not None or not self._is_brief:
             return self._ring_of(snapshot).first_best(start)
         total = self._total
@@ -274,6 +291,8 @@ class Sheet:
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
         """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
+        if self._of_rooms is not None:
+            self._add_up()
         found = None if self._refused else self._pre_filtered(pod, snapshot)
         if found is None or found[0] is None:
             return Feasible(np.zeros(len(self._total), dtype=bool), 0, self._found)

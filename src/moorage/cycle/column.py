@@ -25,7 +25,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.distinct_rooms import RoomRows
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.usage import Usage
+from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import FewRows, NodeView
 
 __all__ = ["FEW", "REFUSED", "Columns", "KeyColumn", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
@@ -215,7 +215,7 @@ class OfRooms(NamedTuple):
     worths: IntArray
 
     @property
-    def count(self) -> int:
+    def feasible(self) -> int:
         """The number of rows that are not refused."""
         return int(self.rooms.held[self.worths >= 0].sum())
 
@@ -440,9 +440,9 @@ class KeyColumn:
         else:
             rows = log.many_since(self.position, len(table)) if rows is None else rows
             if rows is None or len(rows) * _MANY > len(table) > FEW * _MANY:
-                self.nodes_seen = -1
-                return False
-            self._is_current = self._judge_again(rows, pod, snapshot)
+                self._is_current = self._judge_all_again(snapshot)
+            else:
+                self._is_current = self._judge_again(rows, pod, snapshot)
         self.position = log.position
         self.nodes_seen = changes.nodes if self._is_current else -1
         return self._is_current
@@ -458,6 +458,23 @@ class KeyColumn:
         self._prepare(pod, snapshot)
         return self.plan is plan
 
+    def _judge_all_again(self, snapshot: Snapshot) -> bool:
+        """Judge all rows again. Return False if the column must be made again."""
+        usage = snapshot.nodes.usage()
+        if self._rule is None or self.worths is None or self.found.narrowed is not None or usage is None:
+            return False
+        self._rule_on(usage, slice(None))
+        return True
+
+    def _rule_on(self, usage: Usage | SomeUsage, rows: npt.NDArray[np.intp] | slice) -> None:
+        """Judge rows by the rule of all plugins."""
+        assert self._rule is not None
+        assert self.worths is not None
+        worths, refused = self._rule.rows(usage)
+        if refused is not None:
+            np.putmask(worths, refused, REFUSED)
+        self.worths[rows] = worths
+
     def _judge_again(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge some rows again, which may be listed twice. Return False if scores that were equal no longer are."""
         if self._reads_pods and not self.varying and (len(rows) <= FEW or self._knows(rows, snapshot)):
@@ -466,10 +483,7 @@ class KeyColumn:
             return True
         usage = None if self._rule is None or self.worths is None or self.found.narrowed is not None else snapshot.nodes.usage()
         if self._rule is not None and self.worths is not None and isinstance(usage, Usage):
-            worths, refused = self._rule.rows(usage.of(rows))
-            if refused is not None:
-                np.putmask(worths, refused, REFUSED)
-            self.worths[rows] = worths
+            self._rule_on(usage.of(rows), rows)
             return True
         view = FewRows(snapshot, rows)
         worths = self._judged(view, pod)

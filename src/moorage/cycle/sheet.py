@@ -68,7 +68,7 @@ class Sheet:
         if self._of_rooms is None or any(column.worths is not None for column in columns[:-1]):
             self._add_up()
         else:
-            self._count = self._of_rooms.count
+            self._count = self._of_rooms.feasible
         self._asks_none = not asked and not asked.pre_filter
         self._is_for_all = self._asks_none and self._narrowed is None
         self._ring: RingTotals | None = None
@@ -91,6 +91,11 @@ class Sheet:
             self._scale()
         self._part_cells = [part.data for part in self._parts]
         self._cells: memoryview = self._total.data
+
+    def _add_up_again(self) -> None:
+        """Add up all rows after scores changed in many of them."""
+        self._add_up()
+        self._ring = self._allowed = None
 
     def _sum(self, rows: npt.NDArray[np.intp] | slice = slice(None)) -> IntArray:
         """Return the total of some rows."""
@@ -155,22 +160,24 @@ class Sheet:
                 self._take_row(row)
         self.position = changes.position
         if self._varying and (self._on_rows.varying or (self._count and self._highest_now() != self._highest)):
-            self._nodes_seen = -1
-            return False
+            self._add_up_again()
         return True
 
     def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Follow the updates of nodes. False: the sheet must be made again."""
         changes = snapshot.table.changes
         if changes.nodes != self._nodes_seen:
-            if self.arrangement != changes.arrangement or self._nodes_seen < 0 or self._varying:
+            if self.arrangement != changes.arrangement or self._nodes_seen < 0:
                 return False
             self._nodes_seen = -1
             if not all(column.follow(pod, snapshot) for column in self._columns):
                 return False
             self._nodes_seen = changes.nodes
             self._collect()
-            if self._ring is not None:
+            if self._varying:
+                self._add_up_again()
+                self.position = changes.position
+            elif self._ring is not None:
                 self._ring.follow_nodes(snapshot.table)
         return True
 

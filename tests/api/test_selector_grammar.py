@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.requirements import Requirement
-from moorage.api.selector_grammar import MAX_TEXT
-from moorage.api.selectors import EVERYTHING, Selector, SelectorError, parse_selector
+from moorage.api.selectors import EVERYTHING, MAX_TEXT, Selector, SelectorError, parse_selector
 
 
 def selector(*requirements):

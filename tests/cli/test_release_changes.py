@@ -8,7 +8,7 @@ import pytest
 
 from moorage.config.scheduler_document import Loaded
 from moorage.engine.loading import ConfigSource, load_source
-from moorage.laboratory.release_changes import release_changes
+from moorage.laboratory.comparison import release_changes
 from tests.cli.test_compare import SCHEMA
 from tests.cli.test_simulate_output import violations
 

@@ -8,7 +8,7 @@ import moorage
 from moorage.errors import InputError
 from moorage.laboratory import survival
 from moorage.laboratory.survival import worst_of
-from moorage.report.outage_values import NodeLoss
+from moorage.report.survival_report import NodeLoss
 from tests.laboratory.random_world import World
 from tests.laboratory.test_drain import node, pod
 

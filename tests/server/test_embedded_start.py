@@ -14,8 +14,8 @@ from moorage.apiserver.access.certificate_authority import SCHEDULER, make_autho
 from moorage.apiserver.access.rbac import Attributes, Authorizer
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import served
-from moorage.cli.patience import report_if_slow
 from moorage.cli.scheduler_factory import build_scheduler
+from moorage.cli.up import report_if_slow
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
 from moorage.server import health as patience

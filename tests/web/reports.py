@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.cli.main import main
-from moorage.web.bundle_files import bundle_text
+from moorage.web.report_file import bundle_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEMO = ("-f", str(EXAMPLES / "demo"))

@@ -18,8 +18,7 @@ from moorage.errors import InputError
 from moorage.laboratory.capacity import CapacityQuestion, capacity_of
 from moorage.laboratory.capacity_templates import CapacityTemplate, TemplateSource, read_template
 from moorage.laboratory.cluster import Cluster
-from moorage.report.capacity import Capacity
-from moorage.report.capacity_history import capacity_history
+from moorage.report.capacity import Capacity, capacity_history
 
 __all__ = ["capacity"]
 

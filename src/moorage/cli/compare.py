@@ -25,8 +25,8 @@ from moorage.cli.gate_options import (
 )
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.cli.question_options import dask_option, executor_of
 from moorage.cli.release_options import EmulatedRelease
-from moorage.cli.worker_options import dask_option, executor_of
 from moorage.errors import ConfigError, InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.comparison import CompareSetting, Comparison, load_side

@@ -12,7 +12,7 @@ import yaml
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.cli.command_groups import CommandGroup
+from moorage.cli.command_help import CommandGroup
 from moorage.cli.release_options import emulate_options
 from moorage.cli.terminal import say
 from moorage.config.convert import convert as to_v1

@@ -13,9 +13,9 @@ import click
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.cli.command_help import DescribedCommand
-from moorage.cli.node_arguments import named_nodes, node_selector_option, seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.cli.question_options import named_nodes, node_selector_option, seldom
 from moorage.errors import MoorageError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain_question import drain_report

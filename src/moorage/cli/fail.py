@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from moorage.cli.command_help import DescribedCommand
-from moorage.cli.node_arguments import named_nodes, node_selector_option
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.cli.question_options import named_nodes, node_selector_option
 from moorage.errors import InputError
 from moorage.laboratory.survival import failure_domains
 from moorage.laboratory.survival_question import failure_report

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from moorage import __version__
-from moorage.cli.command_groups import CommandGroup
+from moorage.cli.command_help import CommandGroup
 from moorage.cli.pflag import FlagError
 from moorage.cli.terminal import guard, print_error, say, unguard
 from moorage.errors import MoorageError

@@ -13,7 +13,7 @@ import click
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
-from moorage.cli.worker_options import dask_option, executor_of
+from moorage.cli.question_options import dask_option, executor_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_plan import planned_pods
 from moorage.laboratory.consolidation import ConsolidationQuestion, consolidation_of

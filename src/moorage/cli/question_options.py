@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from typing import Any, Final, TypeVar
 
 import click
 
 from moorage.cli.cluster_files import reading_options
 from moorage.cli.release_options import emulated_cluster_options, max_disks_option, no_quota_option
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.what_if import selected_nodes
+from moorage.sweeps.executors import dask_executor, process_pool
 
-__all__ = ["progress_option", "question_options", "time_limit_option", "what_if_options"]
+__all__ = [
+    "dask_option", "executor_of", "named_nodes", "node_selector_option", "progress_option", "question_options",
+    "seldom", "what_if_options",
+]  # fmt: skip
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -110,3 +120,66 @@ def what_if_options(command: _Command) -> _Command:
     for option in reversed((*_LIVE, *_CHANGES)):
         command = option(command)
     return command
+
+
+# -- node arguments ----------------------------------------------------------------------------------------------------
+# The nodes that a command gets as arguments: by name, or by a label selector.
+
+#: Seconds between two messages.
+_EVERY_S: Final = 0.2
+
+node_selector_option = click.option(
+    "-l", "--selector", "node_selector", default="", metavar="SELECTOR", help="The nodes that this label selector matches."
+)
+
+
+def named_nodes(cluster: Cluster, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the nodes that a command is about, in the order given.
+
+    Raises  InputError for a selector that matches no node; UsageError for neither names nor a selector, or for both
+    """
+    names, selector = given["nodes"], given["node_selector"]
+    if names and selector:
+        raise click.UsageError("cannot specify both a node name and a --selector option")
+    if not names and not selector:
+        raise click.UsageError("name a node, or select nodes with -l")
+    return names or tuple(node.name for node in selected_nodes(cluster.snapshot.table.nodes, selector, "--selector"))
+
+
+def seldom(say: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that calls ``say`` with the numbers that it gets, but at most a few times a second."""
+    due = time.monotonic() + _EVERY_S
+
+    def passes(number: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _EVERY_S
+            say(number)
+
+    return passes
+
+
+# -- worker options ----------------------------------------------------------------------------------------------------
+# The options for where a command simulates: in local processes, or on the workers of a Dask cluster.
+
+
+def dask_option(command: _Command) -> _Command:
+    """Add ``--dask``."""
+    return click.option(
+        "--dask", metavar="ADDRESS",
+        help="Make the runs on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler. Needs moorage[dask].",
+    )(command)  # fmt: skip
+
+
+def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
+    """Return the executor for simulations, open until the block ends; None to simulate in this process.
+
+    Raises  InputError if Dask is not installed or does not answer
+    """
+    if not given["dask"] and given["processes"] == 1:
+        return None
+    if given.get("extenders") == "ask":
+        raise click.UsageError("extenders are asked from one process: give --processes or --dask, or --extenders=ask, not both")
+    if given["dask"]:
+        return block.enter_context(dask_executor(given["dask"]))
+    return block.enter_context(process_pool(given["processes"]))

@@ -6,11 +6,13 @@ import asyncio
 import os
 import platform
 import random
+import re
 import signal
 import socket
+import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,7 +27,7 @@ from moorage.cli.pflag import Flag, Given
 from moorage.cli.run_explain import LiveExplainer
 from moorage.cli.run_serving import Serving, ServingRules, metric_filter
 from moorage.cli.scheduler_factory import build_scheduler
-from moorage.cli.unreachable import reports_for
+from moorage.cli.terminal import say
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
@@ -53,7 +55,39 @@ from moorage.server.pod_metrics import pod_registry
 from moorage.server.scheduler_metrics import SchedulerMetrics, engine_gauges, process_gauges, registry_of
 from moorage.server.zpages import ProgramInfo
 
-__all__ = ["Process", "run_process", "with_hidden_passwords"]
+__all__ = ["Process", "reports_for", "run_process", "with_hidden_passwords"]
+
+
+# -- unreachable -------------------------------------------------------------------------------------------------------
+# Report an unreachable API server on the terminal of ``moorage run``: once, instead of a line for each kind.
+
+_FAILED = re.compile(r".*: cannot connect: (?P<why>.*); listing again in [\d.]+s")
+
+
+def reports_for(server: str, log: Callable[[str], None]) -> Callable[[str], None]:
+    """Return the function that reports recoverable errors: the log or, on a terminal, a filter in front of the log."""
+    return _Terminal(server, log) if sys.stderr.isatty() else log
+
+
+class _Terminal:
+    """Prints once that the server cannot be reached, and why; prints it again only if the reason changes."""
+
+    def __init__(self, server: str, log: Callable[[str], None]) -> None:
+        self._server, self._log = server, log
+        self._said = ""
+
+    def __call__(self, line: str) -> None:
+        failed = _FAILED.fullmatch(line)
+        if failed is None:
+            self._log(line)
+            return
+        why = failed["why"][:1].lower() + failed["why"][1:]
+        if why != self._said:
+            self._said = why
+            say(f"cannot reach {self._server}: {why}; retrying every second or two", err=True)
+
+
+# -- run process -------------------------------------------------------------------------------------------------------
 
 #: Access reviews delay health probes, so they get a higher rate limit than other requests.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
+from moorage.client.extenders import ExtenderClient
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
 from moorage.engine import builder as engine_builder
 from moorage.engine.extenders import extenders_of
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
+from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
+from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["build_scheduler"]
+__all__ = ["build_scheduler", "extenders_connected"]
 
 
 def build_scheduler(
@@ -39,3 +45,26 @@ def build_scheduler(
     if missing:
         raise InputError(f"enabled plugins do not exist: {', '.join(missing)}")
     return scheduler
+
+
+# -- extender client ---------------------------------------------------------------------------------------------------
+# Call scheduler extenders over HTTP in a simulation: synchronously, one request at a time.
+
+
+@contextmanager
+def extenders_connected(options: Options) -> Iterator[Options]:
+    """Return the options with a client for the configured extenders; the connections close when the block ends.
+
+    Raises  ConfigError, InputError
+    """
+    client = ExtenderClient(load_options(options).configuration.extenders)
+    with asyncio.Runner() as runner:
+        runner.run(client.__aenter__())
+
+        def ask(question: Question) -> bytes:
+            return runner.run(client.ask(question))
+
+        try:
+            yield replace(options, ask=ask)
+        finally:
+            runner.run(client.__aexit__())

@@ -11,14 +11,12 @@ from typing import Any, Final
 import click
 
 from moorage.cli.command_help import DescribedCommand
-from moorage.cli.node_arguments import seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question import exit_status, open_question, print_answer, question_options
-from moorage.cli.worker_options import dask_option, executor_of
+from moorage.cli.question_options import dask_option, executor_of, seldom
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.survival_question import SurvivalAsked, survival_report
-from moorage.report.outage_values import NodeLoss
-from moorage.report.survival_report import Survival
+from moorage.report.survival_report import NodeLoss, Survival
 from moorage.sweeps.executors import usable_cpus
 
 __all__ = ["survive"]

@@ -19,9 +19,8 @@ from moorage.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question import ended_by_interrupt
-from moorage.cli.question_options import progress_option
+from moorage.cli.question_options import dask_option, progress_option
 from moorage.cli.terminal import say
-from moorage.cli.worker_options import dask_option
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.printable import escape_json

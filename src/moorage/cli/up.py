@@ -7,8 +7,10 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from shlex import quote
@@ -27,17 +29,10 @@ from moorage.cli.detected_release import release_of_files
 from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
-from moorage.cli.patience import report_if_slow
 from moorage.cli.plugin_reload import PluginFiles, follow
 from moorage.cli.progress import Progress
 from moorage.cli.question_worker import ANSWERING, question_words
-from moorage.cli.release_options import (
-    AUTO,
-    TakesFilesAndFlags,
-    emulated_cluster_option,
-    max_disks_option,
-    old_flag_options,
-)
+from moorage.cli.release_options import AUTO, TakesFilesAndFlags, emulated_cluster_option, max_disks_option, old_flag_options
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.terminal import say
 from moorage.cli.up_scheduler import PluginMeter, WantedScheduler
@@ -52,10 +47,30 @@ from moorage.framework.features import FeatureGates
 from moorage.inputs.files import open_sources
 from moorage.private_files import expanded, home_folder
 from moorage.server.embedded import BuiltScheduler, Embedded, Ready
+from moorage.server.health import PATIENCE_S
 from moorage.web.embedded_site import EmbeddedSite
 from moorage.wording import counted
 
-__all__ = ["up"]
+__all__ = ["report_if_slow", "up"]
+
+
+# -- patience ----------------------------------------------------------------------------------------------------------
+# Progress messages for slow work that runs before the event loop starts.
+
+
+@contextmanager
+def report_if_slow(what: str, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Report ``Still {what}`` if the block takes longer than ``patience_s``."""
+    timer = threading.Timer(patience_s, report, [f"Still {what}"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+# -- up ----------------------------------------------------------------------------------------------------------------
 
 
 class _Duration(click.ParamType[float]):

@@ -23,7 +23,7 @@ from moorage.laboratory.capacity_bound import Room
 from moorage.laboratory.changes import apply
 from moorage.laboratory.new_nodes import add_nodes, like_node
 from moorage.laboratory.node_groups import group_nodes
-from moorage.report.capacity_values import CapacityGain, CapacityGroup
+from moorage.report.capacity import CapacityGain, CapacityGroup
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount
 from moorage.wording import counted

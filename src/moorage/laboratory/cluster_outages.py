@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from moorage.laboratory.failures import FailureMode
     from moorage.laboratory.survival_question import SurvivingCluster
     from moorage.report.drain_report import DrainReport
-    from moorage.report.outage_values import NodeLoss
     from moorage.report.outcome import InputNote
-    from moorage.report.survival_report import FailureReport, Survival
+    from moorage.report.survival_report import FailureReport, NodeLoss, Survival
     from moorage.simulator.simulate import Options
 
     class _AskedCluster(SurvivingCluster, Protocol):

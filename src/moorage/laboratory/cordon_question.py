@@ -8,9 +8,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.drain_question import OutageCluster, check_nodes
 from moorage.laboratory.history import Ran
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.drain_report import DrainReport
-from moorage.report.drain_text import cordon_summary
-from moorage.report.drain_values import DrainedNode, DrainedPod
+from moorage.report.drain_report import DrainedNode, DrainedPod, DrainReport, cordon_summary
 
 __all__ = ["cordon_report"]
 

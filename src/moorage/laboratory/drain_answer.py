@@ -10,7 +10,7 @@ from moorage.api.core import ENDED_PHASES
 from moorage.laboratory.drain_rules import DrainVerdict, refusals_as_kubectl
 from moorage.laboratory.drain_run import DrainRun, NodeTurn
 from moorage.laboratory.draining import DENIED, TWO_BUDGETS, Evicting
-from moorage.report.drain_values import DrainedNode, DrainedPod, RefusedPod
+from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
 from moorage.simulator.pod_books import PodRecord, State
 
 __all__ = ["DrainFindings"]

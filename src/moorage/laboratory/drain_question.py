@@ -24,9 +24,7 @@ from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.printable import one_line
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
-from moorage.report.drain_report import DrainReport
-from moorage.report.drain_text import drain_summary
-from moorage.report.drain_values import DrainedPod, LossInstead
+from moorage.report.drain_report import DrainedPod, DrainReport, LossInstead, drain_summary
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulate import Options
 from moorage.wording import some

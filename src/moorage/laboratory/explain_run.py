@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
+from moorage.api.quantity import exact
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.cluster import Cluster
@@ -17,21 +18,74 @@ from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
-from moorage.laboratory.not_created import explain_not_created
 from moorage.laboratory.present import aside_of
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.simulated_state import state_of
-from moorage.report.explanation import ExplainRequest, Explanation
+from moorage.report.explanation import Explanation, PodStanding, Proof
+from moorage.report.explanation_values import ExplainRequest
 from moorage.report.narrowing import EVERY, Narrowing
-from moorage.report.outcome import InputNote, Run
+from moorage.report.outcome import InputNote, QuotaAmount, RefusedPods, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
+from moorage.wording import counted
 
 __all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
+
+
+# -- not created -------------------------------------------------------------------------------------------------------
+# Explain pods that do not exist, because a resource quota or a limit range refused them.
+
+
+def explain_not_created(request: ExplainRequest, refused: RefusedPods) -> Explanation:
+    """Return the explanation of the pods of one workload, or of one pod, that were not created for one reason."""
+    text = _why(refused)
+    return Explanation(
+        request=request,
+        outcome="notCreated",
+        summary=f"{_subject(refused)}: {text}.",
+        standing=PodStanding("notCreated", text=text, ended_by=_ended_by(refused)),
+        not_created=refused,
+        message=refused.message,
+        proof=Proof("exhaustive"),
+    )
+
+
+def _subject(refused: RefusedPods) -> str:
+    missing = len(refused.names)
+    if not refused.workload:
+        return f"{refused.namespace}/{refused.names[0]} does not exist"
+    kind, _, name = refused.workload.partition("/")
+    verb = "does" if missing == 1 else "do"
+    return f"{missing} of {counted(refused.wanted, 'pod')} of {kind} {refused.namespace}/{name} {verb} not exist"
+
+
+def _why(refused: RefusedPods) -> str:
+    said = refused.message.partition(" is forbidden: ")[2]
+    if not refused.amounts:
+        return said.removeprefix("failed ") if refused.by == "ResourceQuota" else said
+    lacks = ", ".join(f"{one.resource} (used {one.used} of {one.hard}, requested {one.requested})" for one in refused.amounts)
+    return f"quota {refused.quota} is full for {lacks}"
+
+
+def _ended_by(refused: RefusedPods) -> tuple[str, ...]:
+    """Return, in words, the limits of the quota with which all missing pods could be created."""
+    return tuple(
+        f"quota {refused.quota}: {one.resource} of {_enough(one, len(refused.names))} or more" for one in refused.amounts
+    )
+
+
+def _enough(one: QuotaAmount, pods: int) -> str:
+    total = exact(one.used)
+    for _ in range(pods):
+        total = total.plus(exact(one.requested))
+    return str(total)
+
+
+# -- explain run -------------------------------------------------------------------------------------------------------
 
 #: Maximum number of pods to explain while they are placed: explaining a placement takes longer than making it.
 _MOST_WATCHED = 200

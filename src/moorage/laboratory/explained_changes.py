@@ -15,8 +15,8 @@ from moorage.laboratory.costs import Costs
 from moorage.laboratory.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
 from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trials import Trials
-from moorage.report.change_values import AtomReport, ChangeReport
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proof
+from moorage.report.explanation_values import AtomReport, ChangeReport
 
 __all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
 

@@ -2,41 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
+from moorage.api.selectors import Requirement
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.extender_wire import EXTENDER, ExtenderError, Whole
+from moorage.cycle.extenders import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
+from moorage.cycle.what_if import Nominated
+from moorage.errors import MoorageError
+from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.explained_state import ExplainedState
-from moorage.laboratory.extender_verdicts import with_extenders
 from moorage.laboratory.headline import why_nowhere
-from moorage.laboratory.misspelt import closest_names
 from moorage.laboratory.moments import Moment
 from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.pod_state import standing_of, standing_without_attempt
 from moorage.laboratory.preemption_report import find_preemption, preemption_of
 from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.laboratory.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
-from moorage.laboratory.verdicts import Constraint, EveryVerdict, verdicts_of_all
-from moorage.laboratory.without_node import choice_without
+from moorage.laboratory.undo_log import UndoLog
+from moorage.laboratory.verdicts import Constraint, EveryVerdict, Judgement, Stage, verdicts_of_all
+from moorage.plugins.term_names import selector_name, taint_name
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
-from moorage.report.preemption_values import PreemptionReport
-from moorage.report.score_values import ScoreReport
+from moorage.report.explanation_values import PreemptionReport, ScoreReport
 from moorage.state.cluster import ClusterState
+from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted, some
 
-if TYPE_CHECKING:  # a live scheduler explains without a simulator
+if TYPE_CHECKING:
     from moorage.simulator.simulation import PodRecord
 
-__all__ = ["Findings", "Subject", "explain_bound", "explain_now", "explain_pending", "explain_untried", "find_now"]
+__all__ = ["Findings", "Subject", "explain_now", "explain_pending", "find_now"]
+
+
+# -- without node ------------------------------------------------------------------------------------------------------
+# Find the node of a pod without one node: remove the node, decide on the pod again, and put the node back.
+
+
+def choice_without(
+    cluster: RecordedClusterState, profile: Profile, pod: PodInfo, nominated: Nominated, seed: int, node: str
+) -> str | None:
+    """Return the node that would be chosen without ``node``; None if none fits. The state is unchanged afterwards."""
+    outer, cluster.log = cluster.log, UndoLog()
+    cluster.log.begin()
+    try:
+        cluster.remove_node(node)
+        cycle = Cycle(seed, by_class=False, nominated_first=False, errors_end=False)
+        others = {name: pods for name, pods in nominated.items() if name != node}
+        return cycle.decide(profile, pod, cluster.snapshot, others).node
+    finally:
+        cluster.log.roll_back()
+        cluster.log = outer
+
+
+# -- extender verdicts -------------------------------------------------------------------------------------------------
+# The verdicts of extenders, which are asked about the nodes that no plugin refuses, as kube-scheduler does.
+
+Ask = Callable[[Question], bytes]
+
+
+def with_extenders(judged: EveryVerdict, extenders: Iterable[HTTPExtender], whole: Whole, ask: Ask) -> EveryVerdict:
+    """Return the verdicts, extended by those of the extenders that filter nodes for the pod.
+
+    An extender that fails refuses all remaining nodes, unless it is ignorable.
+    """
+    consultation = Consultation.of(judged.pod, extenders, whole)
+    filtering = [one.shown for one in consultation.extenders if one.filter_verb]
+    rows = np.flatnonzero(judged.feasible)
+    if not filtering or not len(rows):
+        return judged
+    verdicts = Verdicts(len(judged.names))
+    try:
+        _answered(consultation.filter(rows, judged.snapshot, verdicts), ask)
+    except ExtenderError as error:
+        verdicts.refuse(rows, Status(Code.ERROR, EXTENDER, (str(error),)))
+    name = f"{EXTENDER} {', '.join(filtering)}"
+    asked = Judgement(name, Stage.EXTENDER, judged.snapshot.nodes, given=verdicts)
+    return replace(judged, judgements=(*judged.judgements, asked))
+
+
+def _answered(asking: Asking[T], ask: Ask) -> T:
+    """Answer the questions of a consultation, one after the other."""
+    try:
+        questions = next(asking)
+        while True:
+            questions = asking.send(tuple(_answer(one, ask) for one in questions))
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def _answer(question: Question, ask: Ask) -> ExtenderAnswer:
+    try:
+        return ExtenderAnswer(ask(question))
+    except MoorageError as error:
+        return ExtenderAnswer(error=str(error))
+
+
+# -- misspelt ----------------------------------------------------------------------------------------------------------
+# Likely typing errors: names in a pod's constraints that no node has, with the closest name that nodes have.
+
+_CLOSE = 0.6
+
+
+def closest_names(judged: EveryVerdict) -> tuple[str, ...]:
+    """Return a sentence for each name that the pod asks for and no node has, with the closest name that nodes do have."""
+    return tuple(dict.fromkeys((*_labels(judged), *_resources(judged), *_topologies(judged), *_tolerations(judged))))
+
+
+def _everywhere(judged: EveryVerdict, constraint: Constraint) -> bool:
+    rows = judged.constraints.get(constraint)
+    return rows is not None and bool(rows.all())
+
+
+def _labels(judged: EveryVerdict) -> Iterator[str]:
+    required = required_node_affinity(judged.pod)
+    for key, value in required.labels.items():
+        if _everywhere(judged, Constraint("NodeAffinity", selector_name(key, value))):
+            yield from _label(judged, key, (value,))
+    for term in required.matcher.terms if required.matcher is not None else ():
+        for asked in term.requirements:
+            if asked.operator in {"In", "Exists"} and _is_met_nowhere(judged, asked):
+                yield from _label(judged, asked.key, asked.values)
+
+
+def _is_met_nowhere(judged: EveryVerdict, asked: Requirement) -> bool:
+    return not any(asked.matches(node.labels.get(asked.key)) for node in judged.snapshot.table.nodes)
+
+
+def _label(judged: EveryVerdict, key: str, values: Iterable[str]) -> Iterator[str]:
+    """Yield the closest match for a label that no node has: another value of its key, or another key."""
+    held = Counter(node.labels[key] for node in judged.snapshot.table.nodes if key in node.labels)
+    if not held:
+        yield from _key(judged, key, "label")
+        return
+    for value in values:
+        close = get_close_matches(value, list(held), 1, _CLOSE)
+        if close:
+            yield f"No node has {key}={value}; closest is {key}={close[0]}, on {counted(held[close[0]], 'node')}."
+        else:
+            others = ", ".join(f"{known} on {number}" for known, number in held.most_common(3))
+            yield f"No node has {key}={value}; values of {key}: {others}{', …' if len(held) > 3 else ''}."
+
+
+def _key(judged: EveryVerdict, key: str, what: str) -> Iterator[str]:
+    keys = Counter(known for node in judged.snapshot.table.nodes for known in node.labels)
+    own = key.rpartition("/")[2]
+    alike = [known for known in keys if get_close_matches(own, [known.rpartition("/")[2]], 1, _CLOSE)]
+    close = get_close_matches(key, alike, 1, _CLOSE)
+    near = f"; closest is {close[0]}, on {counted(keys[close[0]], 'node')}" if close else ""
+    yield f"No node has the {what} {key}{near}."
+
+
+def _resources(judged: EveryVerdict) -> Iterator[str]:
+    nodes = judged.snapshot.table.nodes
+    for constraint in judged.constraints:
+        name = constraint.term
+        if constraint.plugin != "NodeResourcesFit" or not _everywhere(judged, constraint):
+            continue
+        if not any(name in node.status.allocatable for node in nodes):
+            offered = Counter(known for node in nodes for known in node.status.allocatable)
+            close = get_close_matches(name, [known for known in offered if "/" in known or "-" in known], 1, _CLOSE)
+            near = f"; closest is {close[0]}, on {counted(offered[close[0]], 'node')}" if close else ""
+            yield f"No node offers {name}{near}."
+
+
+def _topologies(judged: EveryVerdict) -> Iterator[str]:
+    pod = judged.pod
+    keys = [one.topology_key for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule"]
+    for key in dict.fromkeys([*keys, *(term.topology_key for term in pod.required_affinity)]):
+        if key and not judged.snapshot.table.labels.is_anywhere(key):
+            yield from _key(judged, key, "topology label")
+
+
+def _tolerations(judged: EveryVerdict) -> Iterator[str]:
+    """Yield tolerations that almost match a taint of nodes that refuse the pod."""
+    held = [one for one in judged.pod.spec.tolerations if one.key and not one.key.startswith("node.kubernetes.io/")]
+    for taint in judged.snapshot.table.taints.values:
+        for one in taint:
+            refuses = Constraint("TaintToleration", taint_name(one)) in judged.constraints
+            for toleration in held if refuses else ():
+                if toleration.key == one.key and toleration.operator in {"", "Equal"} and toleration.value != one.value:
+                    yield f"It tolerates {one.key}={toleration.value}; the taint is {one.key}={one.value}."
+                elif toleration.key == one.key and toleration.effect and toleration.effect != one.effect:
+                    yield f"It tolerates {one.key} with effect {toleration.effect}; the taint's effect is {one.effect}."
+                elif toleration.key != one.key and get_close_matches(toleration.key, [one.key], 1, 0.8):
+                    yield f"It tolerates {toleration.key}; the taint's key is {one.key}."
+
+
+# -- explanation -------------------------------------------------------------------------------------------------------
 
 
 @dataclass

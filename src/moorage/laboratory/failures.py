@@ -21,8 +21,8 @@ from moorage.errors import InputError
 from moorage.laboratory.history import Ran, Step, Told
 from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
-from moorage.report.outage_values import NodeLoss
-from moorage.report.plan_values import MovedPod
+from moorage.report.plan import MovedPod
+from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, replacement
 from moorage.simulator.pod_books import PodRecord, State
 from moorage.state.pod_info import PodInfo

@@ -4,12 +4,122 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Final, NamedTuple
 
-from moorage.laboratory.intervals import BootstrapRows, draw_rows, mean_difference
+import numpy as np
+import numpy.typing as npt
+
 from moorage.report.gates import MetricComparison
 from moorage.report.run_values import MeasuredRun
 
-__all__ = ["SPEED", "Draws", "compare_pairs", "paired_metrics"]
+__all__ = ["Draws", "bca_interval", "compare_pairs", "draw_rows", "mean_difference", "paired_metrics", "sign_flip_p"]
+
+
+# -- intervals ---------------------------------------------------------------------------------------------------------
+# How certain the mean of paired differences is: a bootstrap interval, and an exact test of the signs.
+#
+# Pure functions. The draws come from a generator that the caller seeds, so equal input gives equal intervals.
+
+Floats = npt.NDArray[np.float64]
+BootstrapRows = npt.NDArray[np.intp]
+
+#: Bootstrap draws.
+DRAWS: Final = 10_000
+#: Minimum number of pairs for an interval.
+LEAST_PAIRS: Final = 5
+#: Maximum number of pairs for the exact test, which tries all ways to flip their signs.
+MOST_FLIPPED: Final = 12
+_NORMAL: Final = NormalDist()
+#: Relative difference below which two means of the same numbers, summed in another order, are equal.
+_SAME: Final = 1e-12
+
+
+class MeanDifference(NamedTuple):
+    """The mean of differences. ``exact``: every pair has the same difference, so the mean does not depend on chance.
+
+    ``value`` is None if the differences include plus and minus infinity; ``interval`` is None with fewer than five pairs, and
+    where it would be infinite. ``p``: the chance of a mean as far from 0 if both sides were the same.
+    """
+
+    value: float | None
+    exact: bool
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether the interval contains 0, although pairs differ."""
+        return not self.exact and self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
+
+
+def draw_rows(pairs: int, seed: int, draws: int = DRAWS) -> BootstrapRows:
+    """Return the rows of each bootstrap draw, with shape (draws, pairs). One set serves all metrics."""
+    return np.random.default_rng(seed).integers(0, max(pairs, 1), size=(draws, pairs), dtype=np.intp)
+
+
+def mean_difference(differences: Sequence[float], rows: BootstrapRows) -> MeanDifference:
+    """Return the mean of paired differences with its interval and p-value; ``rows`` come from ``draw_rows``."""
+    values = np.asarray(differences, dtype=np.float64)
+    exact = bool((values == values[0]).all())
+    if not np.isfinite(values).all():
+        mean = float(values[0]) if exact else _infinite_mean(values)
+        return MeanDifference(mean, exact)
+    mean = float(values[0]) if exact else float(values.mean())
+    p = sign_flip_p(values) if len(values) <= MOST_FLIPPED else None
+    if exact or len(values) < LEAST_PAIRS:
+        return MeanDifference(mean, exact, p=p)
+    return MeanDifference(mean, exact, bca_interval(values, rows), p)
+
+
+def _infinite_mean(values: Floats) -> float | None:
+    up, down = bool((values == math.inf).any()), bool((values == -math.inf).any())
+    return None if up and down else math.inf if up else -math.inf
+
+
+def bca_interval(values: Floats, rows: BootstrapRows, level: float = 0.95) -> tuple[float, float]:
+    """Return the bias-corrected and accelerated bootstrap interval of a mean (Efron 1987)."""
+    means = np.sort(values[rows].mean(axis=1))
+    mean = float(values.mean())
+    below, upto = np.searchsorted(means, (mean - _slack(values), mean + _slack(values)), side="left")
+    bias = _quantile_of((int(below) + int(upto)) / (2 * len(means)), len(means))
+    speed = _acceleration(values)
+    low, high = (_level(bias, speed, at) for at in ((1 - level) / 2, (1 + level) / 2))
+    return float(np.quantile(means, low)), float(np.quantile(means, high))
+
+
+def _slack(values: Floats) -> float:
+    return _SAME * float(np.abs(values).max())
+
+
+def _quantile_of(share: float, draws: int) -> float:
+    """Return the normal quantile of a share of draws, which is kept strictly between 0 and 1."""
+    least = 0.5 / draws
+    return _NORMAL.inv_cdf(min(max(share, least), 1 - least))
+
+
+def _acceleration(values: Floats) -> float:
+    """Return the skewness of the means with one value left out, over six."""
+    centred = values - values.mean()  # leaving a value out moves the mean away from that value
+    squares = float((centred**2).sum())
+    return float((centred**3).sum()) / (6 * squares**1.5) if squares else 0.0
+
+
+def _level(bias: float, speed: float, level: float) -> float:
+    step = bias + _NORMAL.inv_cdf(level)
+    return _NORMAL.cdf(bias + step / (1 - speed * step))
+
+
+def sign_flip_p(values: Sequence[float] | Floats) -> float:
+    """Return the share of all ways to flip the signs that give a mean at least as far from 0: the exact two-sided p."""
+    held = np.asarray(values, dtype=np.float64)
+    signs = 1 - 2 * ((np.arange(2 ** len(held))[:, None] >> np.arange(len(held))) & 1)
+    sums = np.abs(signs @ held)
+    observed = abs(float(held.sum()))
+    return float((sums >= observed - len(held) * _slack(held)).mean())
+
+
+# -- paired metrics ----------------------------------------------------------------------------------------------------
 
 #: The only metric that differs between equal runs.
 SPEED = "decisionsPerSecond"

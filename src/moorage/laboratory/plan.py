@@ -26,8 +26,7 @@ from moorage.laboratory.plan_search import FoundSet, SetSearch
 from moorage.laboratory.plan_trials import ORDERS, NodeTrials
 from moorage.laboratory.spread_trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
-from moorage.report.plan import NodePlan
-from moorage.report.plan_values import LeftPods, NodeSet, UnplaceablePods, WhyNot
+from moorage.report.plan import LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot
 
 __all__ = ["PlanQuestion", "plan_of"]
 

@@ -23,7 +23,7 @@ from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.row_names import row_names
 from moorage.laboratory.verdicts import engine_view
 from moorage.plugins.default_preemption import DefaultPreemption
-from moorage.report.preemption_values import PreemptionNode, PreemptionReport, VictimReport
+from moorage.report.explanation_values import PreemptionNode, PreemptionReport, VictimReport
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

@@ -30,7 +30,7 @@ from moorage.laboratory.history import Ran, Told
 from moorage.laboratory.node_twins import pod_shape, twins_of
 from moorage.laboratory.workers import kept, workers_of
 from moorage.printable import one_line
-from moorage.report.outage_values import NodeLoss
+from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulation import State
 from moorage.state.pod_info import PodInfo

@@ -25,7 +25,7 @@ from moorage.laboratory.least_change import ChangeSearch, SearchFront
 from moorage.laboratory.offers import ChangeSet
 from moorage.laboratory.survival import SurvivalRun
 from moorage.printable import one_line
-from moorage.report.outage_values import NodeLoss, SurvivalFix
+from moorage.report.survival_report import NodeLoss, SurvivalFix
 from moorage.simulator.pod_books import State
 from moorage.wording import counted, some
 

@@ -17,9 +17,15 @@ from moorage.laboratory.survival import Losses, SurvivalRun, worst_of
 from moorage.laboratory.survival_fix import FixSearch, SpareNodes, find_spare
 from moorage.printable import one_line
 from moorage.report.answer import AnswerRequest, Assumption, Proof
-from moorage.report.outage_values import NodeLoss, SurvivalFix
-from moorage.report.survival_report import FailureReport, SpareReport, Survival
-from moorage.report.survival_text import failure_summary, survival_summary
+from moorage.report.survival_report import (
+    FailureReport,
+    NodeLoss,
+    SpareReport,
+    Survival,
+    SurvivalFix,
+    failure_summary,
+    survival_summary,
+)
 from moorage.simulator.pod_books import State
 
 __all__ = ["SurvivalAsked", "SurvivingCluster", "failure_report", "survival_report"]

@@ -24,7 +24,7 @@ from typing import Any, Final
 from moorage.errors import PluginError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
-from moorage.queue.active import ActiveQueue, SortKey
+from moorage.queue.active import ActiveQueue, SleepingMembers, SortKey
 from moorage.queue.backoff import BackoffQueue
 from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, is_repeat, own_changes
 from moorage.queue.hints import HintOutcome, Hints, HintTimer, is_for_everyone
@@ -32,7 +32,6 @@ from moorage.queue.in_flight import Happening, InFlight
 from moorage.queue.nominator import Nominator
 from moorage.queue.pre_enqueue import Gates, QueueProfile
 from moorage.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
-from moorage.queue.sleeping_members import SleepingMembers
 from moorage.queue.unschedulable_pods import Unschedulable
 from moorage.state.pod_info import PodInfo
 

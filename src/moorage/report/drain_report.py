@@ -2,13 +2,313 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
-from moorage.report.answer import Answer, plain
-from moorage.report.drain_text import drain_text
-from moorage.report.drain_values import DrainedNode, DrainedPod, LossInstead, RefusedPod
+from msgspec import Struct
 
-__all__ = ["DrainReport"]
+from moorage.printable import one_line
+from moorage.report.answer import Answer, Assumption, Proof, plain
+from moorage.report.style import columns, paragraph
+from moorage.wording import counted
+
+__all__ = ["DrainReport", "DrainedNode", "DrainedPod", "LossInstead", "RefusedPod", "cordon_summary", "drain_summary"]
+
+
+# -- drain values ------------------------------------------------------------------------------------------------------
+# The values of a drain: what happens to each node and pod, and what would happen if the nodes were lost instead.
+#
+# ``DrainReport`` has the document (``docs/reference/drain.md``) and the text. Times are seconds since the drain began.
+
+#: What happens to a pod. ``never`` waits for a budget that never allows it, ``lost`` is not replaced, ``finished`` had ended.
+DrainOutcome: TypeAlias = Literal["moves", "waits", "never", "refused", "stays", "lost", "pending", "finished"]
+
+
+class RefusedPod(Struct, frozen=True, rename="camel"):
+    """A pod that kubectl refuses to evict. ``text`` is kubectl's own."""
+
+    pod: str
+    rule: str
+    text: str
+
+
+class DrainedPod(Struct, frozen=True, rename="camel"):
+    """What happens to one pod of a drained node.
+
+    ``node``         the final node of the pod or of its replacement
+    ``at``           ``waits``: when the eviction is allowed; ``moves``: when its replacement is placed; else when it leaves
+    ``budget``       the budgets that refused the eviction at first or for good, as ``namespace/name``
+    ``why``          the message of kubectl, of the eviction subresource, or of the scheduler
+    ``origin``       the node that it leaves
+    ``replacement``  the pod that its controller makes instead
+    """
+
+    pod: str
+    outcome: DrainOutcome
+    node: str | None = None
+    at: float | None = None
+    budget: str | None = None
+    why: str | None = None
+    origin: str = ""
+    replacement: str | None = None
+    evicted_seconds: float | None = None
+    gone_seconds: float | None = None
+    placed_seconds: float | None = None
+
+
+class DrainedNode(Struct, frozen=True, rename="camel"):
+    """One node: whether it is drained, when kubectl begins and ends, and kubectl's own errors."""
+
+    name: str
+    drained: bool
+    begin_seconds: float | None = None
+    done_seconds: float | None = None
+    errors: tuple[str, ...] = ()
+
+
+class LossInstead(Struct, frozen=True, rename="camel"):
+    """The result if the nodes are lost instead: how many pods move, stay pending and are lost for good."""
+
+    moves: int
+    pending: tuple[str, ...] = ()
+    lost_for_good: tuple[str, ...] = ()
+
+
+# -- drain text --------------------------------------------------------------------------------------------------------
+# A drain as text: whether the nodes can be drained, what happens to the pods, and when.
+
+#: Outcome → its sign and its word, in the order of the text.
+_ROWS: Final[dict[DrainOutcome, tuple[str, str]]] = {
+    "moves": ("✓", "moves"), "waits": ("!", "waits"), "never": ("!", "never"), "refused": ("✗", "refused"),
+    "pending": ("✗", "pending"), "lost": ("✗", "lost"), "finished": ("·", "finished"), "stays": ("·", "stays"),
+}  # fmt: skip
+#: How many pods and nodes a line names.
+_SHOWN: Final = 4
+
+
+class DrainValues(Protocol):
+    """The fields of a ``DrainReport`` that the text needs."""
+
+    @property
+    def summary(self) -> str: ...
+    @property
+    def possible(self) -> bool: ...
+    @property
+    def refused(self) -> Sequence[RefusedPod]: ...
+    @property
+    def evicted(self) -> Sequence[str]: ...
+    @property
+    def pods(self) -> Sequence[DrainedPod]: ...
+    @property
+    def preempted(self) -> Sequence[str]: ...
+    @property
+    def deadlock(self) -> bool: ...
+    @property
+    def nodes(self) -> Sequence[DrainedNode]: ...
+    @property
+    def ready_seconds(self) -> float | None: ...
+    @property
+    def if_lost(self) -> LossInstead | None: ...
+    @property
+    def proof(self) -> Proof: ...
+    @property
+    def assumptions(self) -> Sequence[Assumption]: ...
+
+
+def drain_summary(nodes: Sequence[DrainedNode], pods: Sequence[DrainedPod], pending: Sequence[str]) -> str:
+    """Return the first line: whether the nodes can be drained, and if not, why not."""
+    done = sum(node.drained for node in nodes)
+    outcomes = Counter(pod.outcome for pod in pods)
+    name = nodes[0].name if len(nodes) == 1 else counted(len(nodes), "node")
+    if done < len(nodes):
+        first = next(node.name for node in nodes if not node.drained)
+        head = f"{name} cannot be drained"
+        if len(nodes) > 1:
+            head = f"{done} of {counted(len(nodes), 'node')} can be drained, {first} cannot"
+        return f"{head}: {_obstacle(pods)}. {_moving(outcomes, len(pods))}"
+    if not pending:
+        return f"{name} can be drained. {_moving(outcomes, len(pods))}" if _gone(outcomes) else f"{name} is empty already."
+    stay = "stays" if len(pending) == 1 else "stay"
+    return f"{name} can be drained, but {counted(len(pending), 'pod')} then {stay} pending. {_moving(outcomes, len(pods))}"
+
+
+def cordon_summary(nodes: Sequence[str], pods: Sequence[DrainedPod], pending: Sequence[str]) -> str:
+    """Return the first line for nodes that are only cordoned."""
+    stays = sum(pod.outcome == "stays" for pod in pods)
+    moves = sum(pod.outcome == "moves" for pod in pods)
+    name = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+    parts = [f"{counted(stays, 'pod')} {'stays' if stays == 1 else 'stay'} on {name}"]
+    parts += [f"{counted(moves, 'pending pod')} {'goes' if moves == 1 else 'go'} elsewhere"] if moves else []
+    parts += [f"{counted(len(pending), 'pending pod')} {'finds' if len(pending) == 1 else 'find'} no place"] if pending else []
+    return one_line(f"Cordoned: {', '.join(parts)}.")
+
+
+def _gone(outcomes: Counter[DrainOutcome]) -> int:
+    return sum(number for outcome, number in outcomes.items() if outcome not in {"stays", "refused", "never"})
+
+
+def _moving(outcomes: Counter[DrainOutcome], total: int) -> str:
+    moves, lost = outcomes["moves"] + outcomes["waits"], outcomes["lost"]
+    first = f"{moves} of {counted(total, 'pod')} {'moves' if moves == 1 else 'move'}"
+    return f"{first}, {lost} {'is' if lost == 1 else 'are'} lost." if lost else f"{first}."
+
+
+def _obstacle(pods: Sequence[DrainedPod]) -> str:
+    refused = sum(pod.outcome == "refused" for pod in pods)
+    if refused:
+        return f"kubectl refuses {counted(refused, 'pod')}"
+    never = [pod for pod in pods if pod.outcome == "never"]
+    several = [pod for pod in never if pod.budget and "," in pod.budget]
+    if several:
+        return f"{counted(len(several), 'pod')} {'has' if len(several) == 1 else 'have'} more than one budget"
+    late = [pod for pod in pods if pod.why and "global timeout reached" in pod.why]
+    if late:
+        return f"kubectl gives up on {counted(len(late), 'pod')} at its timeout"
+    return f"{counted(len(never), 'pod')} {'waits' if len(never) == 1 else 'wait'} on a budget that never allows eviction"
+
+
+def drain_text(report: DrainValues, *, wide: bool = False) -> str:
+    """Return the text, escaped, with signs and without colours."""
+    blocks = [paragraph(one_line(report.summary)), "\n".join(_rows(report)), "\n".join(_course(report))]
+    if wide:
+        blocks += [_table(report), _errors(report)]
+        blocks += [
+            "\n".join(
+                paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+                for one in report.assumptions
+            )
+        ]
+    return "\n\n".join([*(block for block in blocks if block), _last(report, wide=wide)]) + "\n"
+
+
+def _rows(report: DrainValues) -> Iterator[str]:
+    for outcome, (sign, word) in _ROWS.items():
+        pods = [pod for pod in report.pods if pod.outcome == outcome]
+        if pods:
+            head = f"  {sign} {word:<9}{len(pods):>3}   "
+            yield paragraph(one_line(_about(outcome, pods)), indent=head, hanging=" " * len(head))
+    if report.preempted:
+        head = f"  ! {'preempts':<9}{len(report.preempted):>3}   "
+        yield paragraph(one_line(_some(report.preempted)), indent=head, hanging=" " * len(head))
+
+
+def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
+    if outcome == "moves":
+        last = max((pod.at or 0.0 for pod in pods), default=0.0)
+        return _places(pods) + (f"; the last is placed after {seconds(last)}" if last else "")
+    if outcome == "waits":
+        return f"{_places(pods)}; {_some([f'{pod.pod} for {pod.budget} until {seconds(pod.at)}' for pod in pods])}"
+    if outcome in {"never", "pending"}:
+        named = [(pod.replacement or pod.pod, _short(pod.why or "")) for pod in pods]
+        if len(named) > 1:  # the texts are joined by commas
+            named = [(name, why.rstrip(".")) for name, why in named]
+        return _some([f"{name}: {why}" if why else name for name, why in named], most=2)
+    if outcome in {"refused", "stays", "finished"}:
+        return "; ".join(f"{why}: {_some(names)}" if why else _some(names) for why, names in _by_why(pods).items())
+    return _some([pod.pod for pod in pods])
+
+
+def _short(why: str) -> str:
+    """Return kube-scheduler's message without its sentences about preemption."""
+    first, more, _ = why.partition(". ")
+    return f"{first}." if more and "nodes are available" in first else why
+
+
+def _by_why(pods: Sequence[DrainedPod]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        found.setdefault(pod.why or "", []).append(pod.pod)
+    return found
+
+
+def _places(pods: Sequence[DrainedPod]) -> str:
+    held = Counter(pod.node or "" for pod in pods).most_common()
+    return _some([f"{number} → {node}" for node, number in held], most=6)
+
+
+def _some(names: Sequence[str], most: int = _SHOWN) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _course(report: DrainValues) -> Iterator[str]:
+    """Yield when pods leave and are ready, and what happens if the nodes are lost instead."""
+    gone = [pod.gone_seconds for pod in report.pods if pod.gone_seconds is not None]
+    if report.evicted:
+        times = [(max(gone), "gone")] if gone else []
+        times += [(report.ready_seconds, "replacements ready")] if report.ready_seconds is not None else []
+        parts = [f"0s ──evict {len(report.evicted)}──", *(f"{seconds(when)} {what}" for when, what in sorted(times))]
+        never = sorted({pod.budget or "" for pod in report.pods if pod.outcome == "never"} - {""})
+        tail = ""
+        if never:
+            tail = f" … {_some(never)} never {'allows' if len(never) == 1 else 'allow'} eviction" + (
+                ": deadlock" if report.deadlock else ""
+            )
+        course = f"{parts[0]}┬──{'──┬──'.join(parts[1:])}" if times else parts[0]
+        yield paragraph(one_line(course + tail), indent="  ", hanging="    ")
+    if len(report.nodes) > 1 and any(node.begin_seconds is not None for node in report.nodes):
+        yield paragraph(one_line(f"Order: {', '.join(map(_turn, report.nodes))}"), indent="  ", hanging="    ")
+    lost = report.if_lost
+    if lost is not None:
+        name = report.nodes[0].name if len(report.nodes) == 1 else "they"
+        verb = "is" if len(report.nodes) == 1 else "are"
+        parts = [f"{counted(lost.moves, 'pod')} {'moves' if lost.moves == 1 else 'move'}"]
+        parts += [f"{len(lost.pending)} {'stays' if len(lost.pending) == 1 else 'stay'} pending"] if lost.pending else []
+        many = len(lost.lost_for_good)
+        parts += [f"{many} {'is' if many == 1 else 'are'} lost for good"] if many else []
+        yield paragraph(one_line(f"If {name} {verb} lost instead of drained: {', '.join(parts)}."))
+
+
+def _turn(node: DrainedNode) -> str:
+    if node.drained:
+        return f"{node.name} ({seconds(node.begin_seconds)} to {seconds(node.done_seconds)})"
+    return f"{node.name} ({'not drained' if node.begin_seconds is not None else 'not begun'})"
+
+
+def _table(report: DrainValues) -> str:
+    rows = [
+        [pod.pod, pod.outcome, pod.node or "-", seconds(pod.evicted_seconds), seconds(pod.gone_seconds),
+         seconds(pod.placed_seconds), pod.replacement or "-"]
+        for pod in report.pods
+    ]  # fmt: skip
+    return columns(["POD", "OUTCOME", "NODE", "EVICTED", "GONE", "PLACED", "REPLACEMENT"], rows) if rows else ""
+
+
+def _errors(report: DrainValues) -> str:
+    lines = [f"{node.name}: {error}" for node in report.nodes for error in node.errors]
+    return (
+        "\n".join(["kubectl says:", *(paragraph(one_line(line), indent="  ", hanging="    ") for line in lines)])
+        if lines
+        else ""
+    )
+
+
+def _last(report: DrainValues, *, wide: bool) -> str:
+    ready = next((one.value for one in report.assumptions if one.name == "readyAfter"), "")
+    how = "by the engine in virtual time"
+    if report.proof.kind == "exhaustive":
+        how = f"by the engine; best of all orders ({report.proof.runs} drains)"
+    elif report.proof.kind == "bounded":
+        how = f"by the engine; best of {report.proof.runs} drains, not of all orders"
+    more = "" if wide else " More: -o wide"
+    if not ready:
+        return paragraph(f"Verified by the engine.{more}")
+    return paragraph(f"Verified {how}, with pods ready {ready} after they are placed.{more}")
+
+
+def seconds(time_s: float | None) -> str:
+    """Write a time: ``41s``, ``2m5s``, ``-`` for none."""
+    if time_s is None:
+        return "-"
+    whole = round(time_s, 1)
+    minutes, rest = divmod(whole, 60)
+    if minutes < 1:
+        return f"{rest:g}s"
+    return f"{int(minutes)}m{round(rest, 1):g}s" if rest else f"{int(minutes)}m"
+
+
+# -- drain report ------------------------------------------------------------------------------------------------------
 
 
 class DrainReport(Answer, frozen=True, kw_only=True):

@@ -2,31 +2,436 @@
 
 from __future__ import annotations
 
-from moorage.report.answer import Assumption, Proof
-from moorage.report.explanation_text import explanation_text
+from collections.abc import Iterator, Sequence
+
+from moorage.printable import one_line
+from moorage.report.answer import Proof
 from moorage.report.explanation_values import (
+    ChangeReport,
     ConflictTerm,
     ExplainRequest,
     ExplanationValues,
+    Flip,
     FunnelStep,
     NearestNode,
     NodeGroup,
+    NodeTotal,
     PodStanding,
+    PreemptionNode,
+    PreemptionReport,
     RefusalReport,
+    ScoreReport,
 )
+from moorage.report.style import WIDTH, cells, columns, paragraph
+from moorage.wording import counted
 
 __all__ = [
-    "Assumption",
-    "ConflictTerm",
-    "ExplainRequest",
-    "Explanation",
-    "FunnelStep",
-    "NearestNode",
-    "NodeGroup",
-    "PodStanding",
-    "Proof",
-    "RefusalReport",
-]
+    "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup", "PodStanding",
+    "Proof", "RefusalReport",
+]  # fmt: skip
+
+
+# -- preemption text ---------------------------------------------------------------------------------------------------
+# Preemption as text.
+
+#: How many candidates are shown.
+_CANDIDATES = 3
+_INDENT = "    "
+
+
+def preemption_lines(report: PreemptionReport, nodes: Sequence[str], *, wide: bool) -> Iterator[str]:
+    """Yield what preemption does or would do; the candidates and the reprieve order if ``wide``."""
+    by = {"": "", "only candidate": ""}.get(report.decided_by, f" Decided by: {report.decided_by}.")
+    yield paragraph(one_line(report.summary + by), indent="  ")
+    if report.lowest_priority is not None and report.chosen is None and not report.not_eligible:
+        yield f"  A priority of {report.lowest_priority} or more would find a node to preempt on."
+    if wide:
+        yield from _candidates(report, nodes)
+
+
+def _candidates(report: PreemptionReport, nodes: Sequence[str]) -> Iterator[str]:
+    """Yield the table of the best candidates, then why each victim cannot stay."""
+    found = [one for one in report.nodes if one.verdict == "candidate"]
+    described = sorted((one for one in found if one.spared or any(victim.short_of for victim in one.victims)), key=_harm)
+    first = [one for one in described if one.node == report.chosen]
+    best = [*first, *(one for one in described if one not in first)][:_CANDIDATES]
+    if best:
+        yield _table(best, nodes)
+    for victim in best[0].victims if best else ():
+        budgets = f", violates {', '.join(victim.budgets)}" if victim.budgets else ""
+        why = f": does not fit beside it ({victim.short_of})" if victim.short_of else ""
+        yield paragraph(one_line(f"{victim.pod} (priority {victim.priority}{budgets}){why}"), indent="    ", hanging="      ")
+    if report.reprieve:
+        yield paragraph(one_line(f"Put back in this order: {', '.join(report.reprieve)}"), indent="    ", hanging="      ")
+
+
+def _table(best: Sequence[PreemptionNode], nodes: Sequence[str]) -> str:
+    """Return the numbers of candidates. Where the names are too long for one line, the numbers follow on the next."""
+    header = ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "LATEST START", "CONSIDERED"]
+    rows = [_row(one, nodes) for one in best]
+    text = columns(header, rows, right=(1, 2, 3, 4))
+    if max(map(len, text.split("\n"))) + len(_INDENT) <= WIDTH:
+        return "\n".join(f"{_INDENT}{line}" for line in text.split("\n"))
+    lines = columns(["", *header[1:]], [["", *row[1:]] for row in rows], right=(1, 2, 3, 4)).split("\n")
+    named = (f"{_INDENT}{one_line(row[0])}\n{_INDENT}{line}" for row, line in zip(rows, lines[1:], strict=True))
+    return "\n".join([f"{_INDENT}{header[0]}\n{_INDENT}{lines[0]}", *named])
+
+
+def _row(one: PreemptionNode, nodes: Sequence[str]) -> list[str]:
+    numbers = (len(one.victims), one.violations, one.highest_priority, one.priority_sum)
+    return [nodes[one.node], *map(str, numbers), one.latest_start or "-", "yes" if one.considered else "no"]
+
+
+def _harm(one: PreemptionNode) -> tuple[int, int, int, int]:
+    return one.violations, one.highest_priority, one.priority_sum, len(one.victims)
+
+
+# -- change lines ------------------------------------------------------------------------------------------------------
+# The least changes as text: one line for each, with the command to paste and the nodes that it opens.
+
+#: The width of the change, in columns, beyond which the nodes follow on the next line.
+_WORDS = 50
+_NODES = 3
+
+
+def change_lines(changes: Sequence[ChangeReport], nodes: Sequence[str], *, wide: bool) -> Iterator[str]:
+    """Yield the heading and the changes, the cheapest first."""
+    yield "  Least change"
+    width = min(_WORDS, max(len(_text(one)) for one in changes))
+    owners = max(len(one.owner) for one in changes)
+    for number, one in enumerate(changes, 1):
+        yield from _lines(number, one, nodes, (owners, width), wide=wide)
+
+
+def _lines(number: int, one: ChangeReport, nodes: Sequence[str], widths: tuple[int, int], *, wide: bool) -> Iterator[str]:
+    owners, width = widths
+    head = f"  {number:>3} {one.owner.ljust(owners)}  "
+    names = _names(one, nodes)
+    text, where = _text(one), f"→ {names}  cost {_cost(one.cost)}" if names else f"cost {_cost(one.cost)}"
+    if len(text) <= width and len(head) + width + 2 + len(where) <= WIDTH:
+        yield f"{head}{text.ljust(width)}  {where}"
+    else:
+        yield paragraph(text, indent=head, hanging=" " * len(head))
+        yield " " * len(head) + where
+    indent = " " * len(head)
+    if one.displaced or one.stranded:
+        yield paragraph(_moved(one), indent=indent)
+    if one.alike and not wide:
+        more = f", and {len(one.alike) - 1} more" if len(one.alike) > 1 else ""
+        yield paragraph(f"or {one_line(one.alike[0])}{more}", indent=indent, hanging=indent + "   ")
+    for other in one.alike if wide else ():
+        yield paragraph(f"or {one_line(other)}", indent=indent, hanging=indent + "   ")
+    if wide:
+        for atom in one.atoms:
+            yield paragraph(f"{atom.owner} {_cost(atom.cost)}: {one_line(atom.text)}", indent=indent, hanging=indent + "  ")
+        shown = [command for command in one.commands if one_line(command) != text]
+        for command in shown:
+            yield f"{indent}{one_line(command)}"  # commands are not wrapped: they are there to be pasted
+
+
+def _cost(cost: float) -> str:
+    return f"{cost:.2f}".rstrip("0").rstrip(".")
+
+
+def _text(one: ChangeReport) -> str:
+    return one_line(" + ".join(atom.text for atom in one.atoms))
+
+
+def _names(one: ChangeReport, nodes: Sequence[str]) -> str:
+    shown = " ".join(one_line(nodes[at]) for at in one.nodes[:_NODES])
+    more = len(one.nodes) - _NODES
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
+def _moved(one: ChangeReport) -> str:
+    gone = f"displaces {', '.join(one.displaced)}" if one.displaced else ""
+    left = f"{', '.join(one.stranded)} then {'stays' if len(one.stranded) == 1 else 'stay'} pending" if one.stranded else ""
+    return one_line("; ".join(part for part in (gone, left) if part))
+
+
+# -- score text --------------------------------------------------------------------------------------------------------
+# Why a node was chosen, as text: the winner beside the runner-up, plugin by plugin.
+
+#: How many flips of a kind are shown.
+_FLIPS = 4
+
+
+def score_lines(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str:
+    """Return the table of contributions, and what would flip the choice."""
+    lines: list[str] = []
+    if report.runner_up is not None:
+        lines.append(_score_table(report, nodes, wide=wide))
+        if wide and len(report.nodes) > 2:
+            lines.append(_ranking(report, nodes))
+    lines += [paragraph(one_line(text), indent="  ", hanging="    ") for text in _sentences(report, nodes, wide=wide)]
+    return "\n".join(lines)
+
+
+def _score_table(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str:
+    winner = report.nodes[0]
+    rival = next(one for one in report.nodes if one.node == report.runner_up)
+    names = [one_line(nodes[one.node]) for one in (winner, rival)]
+    rows = [_score_row(winner, rival, at) for at in range(len(winner.shares))]
+    if not wide:
+        rows = _folded(winner, rival, rows)
+    rows.append(["total", str(winner.total), str(rival.total), _signed(winner.total - rival.total)])
+    text = _compared(names, rows)
+    if max(map(len, text.split("\n"))) <= WIDTH:
+        return text
+    return f"  winner:    {names[0]}\n  runner-up: {names[1]}\n{_compared(['winner', 'runner-up'], rows)}"
+
+
+def _compared(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = columns(["", *names, "difference"], rows, right=(1, 2, 3))
+    return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))
+
+
+def _score_row(winner: NodeTotal, rival: NodeTotal, at: int) -> list[str]:
+    share, other = winner.shares[at], rival.shares[at]
+    name = f"{share.plugin} ×{share.weight}"  # noqa: RUF001
+    return [name, str(share.contribution), str(other.contribution), _signed(share.contribution - other.contribution)]
+
+
+def _folded(winner: NodeTotal, rival: NodeTotal, rows: Sequence[list[str]]) -> list[list[str]]:
+    """Return one row for each plugin whose scores of the two nodes differ, and one for all other plugins."""
+    pairs = list(zip(winner.shares, rival.shares, strict=True))
+    same = [at for at, (a, b) in enumerate(pairs) if a.contribution == b.contribution]
+    if len(same) < 2:
+        return list(rows)
+    kept = [row for at, row in enumerate(rows) if at not in same]
+    amount = str(sum(pairs[at][0].contribution for at in same))
+    others = f"{len(same)} other plugins" if kept else f"{len(same)} plugins"
+    return [*kept, [others, amount, amount, "0"]]
+
+
+def _signed(amount: int) -> str:
+    return f"+{amount}" if amount > 0 else str(amount)
+
+
+def _ranking(report: ScoreReport, nodes: Sequence[str]) -> str:
+    header = ("RANK", "NODE", "TOTAL", "CONTRIBUTIONS")
+    rows = [
+        (str(one.rank).rjust(4), one_line(nodes[one.node]), str(one.total).rjust(5), _contributions(one))
+        for one in report.nodes
+    ]
+    return cells([header, *rows], (4, 36, 12, WIDTH))
+
+
+def _contributions(one: NodeTotal) -> str:
+    return " ".join(f"{share.plugin}={share.contribution}" for share in one.shares)
+
+
+def _sentences(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> Iterator[str]:
+    if report.refused:
+        fit, refused = _are(report.feasible, "fits", "fit"), _are(report.refused, "is", "are")
+        yield f"{report.feasible} of {report.feasible + report.refused} nodes {fit}; {report.refused} {refused} refused."
+    if report.unscored:
+        yield f"{report.unscored} feasible nodes were never scored: the search ended before it came to them."
+    if len(report.tied) > 1:
+        yield (
+            f"Chosen from {len(report.tied)} equally scored nodes "
+            f"({', '.join(nodes[at] for at in report.tied[:5])}{', …' if len(report.tied) > 5 else ''}): "
+            "kube-scheduler draws at random, moorage by the seed."
+        )
+    by_target: dict[int | None, list[str]] = {}
+    for flip in _shown(report.flips, wide=wide):
+        by_target.setdefault(flip.to, []).append(flip.text)
+    for to, texts in by_target.items():
+        yield f"Moves to {nodes[to] if to is not None else 'another node'} with: {' · '.join(texts)}"
+    without = next((flip.text + "." for flip in report.flips if flip.kind == "withoutNode"), "")
+    if report.runner_up is not None and not any(flip.kind == "weight" for flip in report.flips):
+        yield f"Weights: no weight in 1-100 changes the choice.  {without}".rstrip()
+    elif without:
+        yield without
+
+
+def _are(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
+
+
+def _shown(flips: Sequence[Flip], *, wide: bool) -> Iterator[Flip]:
+    """Yield the first few flips of each kind; all of them if ``wide``."""
+    counts: dict[str, int] = {}
+    for flip in flips:
+        counts[flip.kind] = counts.get(flip.kind, 0) + 1
+        if flip.kind != "withoutNode" and (wide or counts[flip.kind] <= (1 if flip.kind == "usage" else _FLIPS)):
+            yield flip
+
+
+# -- explanation text --------------------------------------------------------------------------------------------------
+# An explanation as text: the answer first, then its reasons; at most 100 columns wide.
+
+#: A longer part of a detail is not repeated in later groups.
+_SHORT = 24
+#: How many nodes, groups and conflicts are shown before the rest is counted; ``wide`` shows all.
+_MOST_NODES, _GROUPS, _CONFLICTS = 3, 12, 3
+
+
+def explanation_text(explanation: ExplanationValues, *, wide: bool = False) -> str:
+    """Return the text, escaped, with signs and without colours."""
+    blocks = [_first(explanation), *_blocks(explanation, wide=wide)]
+    return "\n\n".join([*(block for block in blocks if block), _last(explanation, wide=wide)]) + "\n"
+
+
+def _first(explanation: ExplanationValues) -> str:
+    lines = [paragraph(one_line(explanation.summary))]
+    lines += [paragraph(one_line(text), indent="  ") for text in explanation.standing.causes]
+    return "\n".join(lines)
+
+
+def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
+    if explanation.scores is not None:
+        yield score_lines(explanation.scores, explanation.nodes, wide=wide)
+        if explanation.scores.runner_up is None and not wide:
+            yield _funnel(explanation)
+    if explanation.scores is None or wide:
+        yield _funnel(explanation)
+        yield _groups(explanation, wide=wide)
+        yield "\n".join(_conflicts(explanation, wide=wide))
+        yield _nearest(explanation, wide=wide)
+    if explanation.changes:
+        yield "\n".join(change_lines(explanation.changes, explanation.nodes, wide=wide))
+    elif explanation.no_change_helps:
+        yield "  Least change: no listed change helps."
+    yield "\n".join(_endings(explanation, wide=wide))
+
+
+def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
+    """Yield the state in the queue, preemption, and the event."""
+    standing = explanation.standing
+    if standing.text and wide:
+        yield paragraph(one_line(standing.text), indent="  ")
+    if standing.ended_by and (wide or explanation.not_created is not None):
+        yield paragraph(one_line(f"Ended by: {', '.join(standing.ended_by)}"), indent="  ", hanging="    ")
+    if explanation.preemption is not None:
+        yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)
+    if explanation.message:
+        yield paragraph(one_line(f"Event: {explanation.message}"), indent="  ", hanging="    ")
+    for one in explanation.assumptions:
+        if wide or one.name == "extenders":
+            yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+
+
+def _funnel(explanation: ExplanationValues) -> str:
+    steps = [step for step in explanation.funnel if step.after < step.before]
+    if not steps:
+        return ""
+    nodes = f"{len(explanation.nodes)} node{'' if len(explanation.nodes) == 1 else 's'}"
+    parts = [nodes, *(f"{one_line(step.plugin)} {step.after}" for step in steps), "(remaining)"]
+    lines, line = [], " "
+    for part in parts:
+        if len(line) + 2 + len(part) > 100 and line.strip():
+            lines.append(line)
+            line = " " * (3 + len(nodes))
+        line += (" " if line == " " else "  ") + part
+    return "\n".join([*lines, line])
+
+
+def _groups(explanation: ExplanationValues, *, wide: bool) -> str:
+    groups = explanation.groups if wide else explanation.groups[:_GROUPS]
+    if not groups:
+        return ""
+    said: set[str] = set()
+    rows = [["NODES", "  REFUSED BY", "WHAT IS THERE"], *(_group_row(g, explanation.nodes, said, wide=wide) for g in groups)]
+    more = len(explanation.groups) - len(groups)
+    left = sum(len(one.nodes) for one in explanation.groups[len(groups) :])
+    rest = f"\n  and {more} more group{'s' if more > 1 else ''} of {left} nodes: -o wide" if more else ""
+    return cells(rows, (30, 36, WIDTH)) + rest
+
+
+def _group_row(group: NodeGroup, names: Sequence[str], said: set[str], *, wide: bool) -> list[str]:
+    return [
+        _named([names[at] for at in group.nodes], group, names, wide=wide),
+        f"✗ {' '.join(dict.fromkeys(one_line(one.plugin or one.stage) for one in group.refusals))}",
+        _details(group, names, said),
+    ]
+
+
+def _named(nodes: Sequence[str], group: NodeGroup, names: Sequence[str], *, wide: bool) -> str:
+    shown = list(nodes) if wide or len(nodes) <= _MOST_NODES else list(nodes[:_MOST_NODES])
+    if names[group.nearest] not in shown:
+        shown[-1] = names[group.nearest]
+    more = len(nodes) - len(shown)
+    return one_line(" ".join(shown)) + (f" and {more} more" if more else "")
+
+
+def _details(group: NodeGroup, names: Sequence[str], said: set[str]) -> str:
+    """Return the details of refusals, without long parts and requirements that an earlier group already shows."""
+    parts: list[str] = []
+    described = {one.plugin for one in group.refusals if one.detail}
+    for one in group.refusals:
+        if not one.detail and one.plugin in described:
+            continue
+        for part in (one.detail or _reason(one)).split("; "):
+            known = part in said
+            if part.endswith(" required") or len(part) > _SHORT:
+                said.add(part)
+            if part not in parts and not known:
+                parts.append(part)
+    text = one_line("; ".join(parts)) or "the same"
+    varied = group.varied or (len(group.nodes) > 1 and any(one.numbers for one in group.refusals))
+    return f"{text} ({one_line(names[group.nearest])})" if varied else text
+
+
+def _reason(refusal: RefusalReport) -> str:
+    return refusal.reason.removeprefix("node(s) ")
+
+
+def _conflicts(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
+    """Yield the decisive conflict, then the others if there are any."""
+    if explanation.eligible_conflict:
+        terms = " · ".join(one_line(term.term) for term in explanation.eligible_conflict)
+        many = "both" if len(explanation.eligible_conflict) == 2 else "all of these"
+        yield paragraph(f"No eligible node satisfies {many}: {terms}", indent="  ", hanging="    ")
+    if wide:
+        for one in explanation.conflicts:
+            yield paragraph("Conflict: " + " · ".join(one_line(term.term) for term in one), indent="  ", hanging="    ")
+
+
+def _nearest(explanation: ExplanationValues, *, wide: bool) -> str:
+    nearest = explanation.nearest
+    if nearest is None:
+        return ""
+    lines = []
+    if wide:
+        lacks = "; ".join(one_line(one.detail or _reason(one)) for one in nearest.refusals)
+        lines.append(paragraph(f"Nearest: {one_line(explanation.nodes[nearest.node])}: {lacks}", indent="  ", hanging="    "))
+    lines += [paragraph(one_line(hint), indent="  ", hanging="    ") for hint in nearest.hints]
+    return "\n".join(lines)
+
+
+def _last(explanation: ExplanationValues, *, wide: bool) -> str:
+    """Return how certain the answer is, and how to see more."""
+    more = "" if wide else " More: -o wide"
+    return paragraph(f"{_certainty(explanation)}{more}")
+
+
+def _certainty(explanation: ExplanationValues) -> str:
+    proof = explanation.proof
+    if explanation.scores is not None:
+        return "Scores are those of the decision itself; flips are computed from them."
+    if explanation.not_created is not None:
+        return "Quotas and limit ranges are enforced as kube-apiserver does, for pods in the order of their creation."
+    if not explanation.groups and not proof.runs:
+        return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."
+    if proof.runs:
+        return _searched(proof, found=bool(explanation.changes))
+    plugins = sum(not one.skipped for one in explanation.funnel)
+    return f"Every plugin that applies ({plugins}) judged every node ({len(explanation.nodes)})."
+
+
+def _searched(proof: Proof, *, found: bool) -> str:
+    """Return how complete the search for changes was."""
+    runs, tried = counted(proof.runs, "run"), counted(proof.probes, "change")
+    if found:
+        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
+        return f"All verified by the engine ({runs}); {certain} among {tried}."
+    if proof.kind == "exhaustive":
+        return f"Verified by the engine ({runs}): none of {tried} helps."
+    return f"Undecided: the search for changes ended early ({runs} of the engine), before it found one among {tried}."
+
+
+# -- explanation -------------------------------------------------------------------------------------------------------
 
 
 class Explanation(ExplanationValues, frozen=True, kw_only=True):

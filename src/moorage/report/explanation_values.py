@@ -13,22 +13,159 @@ import msgspec
 from msgspec import Struct
 
 from moorage.report.answer import Answer, AnswerRequest, Proof, plain
-from moorage.report.change_values import ChangeReport
 from moorage.report.outcome import RefusedPods
-from moorage.report.preemption_values import PreemptionReport
 from moorage.report.run_document import refused_data
-from moorage.report.score_values import ScoreReport
 
 __all__ = [
-    "ConflictTerm",
-    "ExplainRequest",
-    "ExplanationValues",
-    "FunnelStep",
-    "NearestNode",
-    "NodeGroup",
-    "PodStanding",
-    "RefusalReport",
+    "AtomReport", "ChangeReport", "ConflictTerm", "ExplainRequest", "ExplanationValues", "Flip", "FunnelStep",
+    "NearestNode", "NodeGroup", "NodeTotal", "PodStanding", "PreemptionNode", "PreemptionReport", "RefusalReport",
+    "ScoreReport", "ScoreShare", "VictimReport",
 ]  # fmt: skip
+
+
+# -- change values -----------------------------------------------------------------------------------------------------
+# Changes that would place a pod, as values.
+
+
+class AtomReport(Struct, frozen=True, rename="camel"):
+    """One change of one object: ``path`` is the field, ``old`` and ``new`` its values, ``text`` the change in words."""
+
+    owner: str
+    verb: str
+    target: str
+    text: str
+    cost: float
+    path: str
+    old: str | int | bool | None
+    new: str | int | bool | None
+
+
+class ChangeReport(Struct, frozen=True, rename="camel"):
+    """Changes that together place the pod on one of ``nodes``. ``displaced`` pods give way, ``stranded`` ones find no place.
+
+    ``minimal``: no subset of the changes is enough. ``alike``: the same change of other objects, at the same cost.
+    """
+
+    owner: str
+    cost: float
+    atoms: tuple[AtomReport, ...]
+    commands: tuple[str, ...]
+    nodes: tuple[int, ...]
+    displaced: tuple[str, ...] = ()
+    stranded: tuple[str, ...] = ()
+    minimal: bool = True
+    alike: tuple[str, ...] = ()
+
+
+# -- preemption values -------------------------------------------------------------------------------------------------
+# What preemption would do for a pod, as values.
+
+
+class VictimReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A pod that would be evicted; ``budgets`` names the disruption budgets that this violates.
+
+    ``short_of`` says why it cannot stay: what the preemptor lacks if this pod is put back.
+    """
+
+    pod: str
+    priority: int
+    budgets: tuple[str, ...] = ()
+    short_of: str = ""
+
+
+class PreemptionNode(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One node's verdict: notHelpful, noLowerPriority, notEnough, candidate or notEvaluated.
+
+    ``considered``: the scheduler's decision evaluated the node, not only this explanation. ``spared`` are pods of lower
+    priority that stay.
+    """
+
+    node: int
+    verdict: str
+    considered: bool
+    plugin: str = ""
+    reason: str = ""
+    victims: tuple[VictimReport, ...] = ()
+    spared: tuple[str, ...] = ()
+    violations: int = 0
+    highest_priority: int = 0
+    priority_sum: int = 0
+    latest_start: str = ""
+
+
+class PreemptionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Preemption for one pod. ``summary`` is one sentence; ``chosen`` is a node, ``decided_by`` the criterion that chose it.
+
+    ``reprieve`` names the pods of the chosen node in the order in which they were put back.
+    ``lowest_priority``: the least priority at which a candidate appears, None if there is none.
+    """
+
+    summary: str
+    nodes: tuple[PreemptionNode, ...] = ()
+    chosen: int | None = None
+    decided_by: str = ""
+    not_eligible: str = ""
+    reprieve: tuple[str, ...] = ()
+    lowest_priority: int | None = None
+
+
+# -- score values ------------------------------------------------------------------------------------------------------
+# Why a node was chosen, as values: contributions of plugins, the margin, and what would flip the choice.
+
+
+class ScoreShare(Struct, frozen=True, rename="camel"):
+    """One plugin's score of one node: raw, normalised to 0-100, and weighted."""
+
+    plugin: str
+    raw: int
+    normalised: int
+    weight: int
+    contribution: int
+
+
+class NodeTotal(Struct, frozen=True, rename="camel"):
+    """One feasible node: its rank (1 for the highest total), its total, and the parts that add up to it."""
+
+    node: int
+    rank: int
+    total: int
+    shares: tuple[ScoreShare, ...]
+
+
+class Flip(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A single change that would move the pod to another node; at ``ties_at`` both nodes have equal totals.
+
+    ``kind``: weight, disable, usage, label or withoutNode.
+    """
+
+    kind: str
+    text: str
+    to: int | None = None
+    plugin: str = ""
+    at: int | None = None
+    ties_at: int | None = None
+
+
+class ScoreReport(Struct, frozen=True, rename="camel"):
+    """How the node was chosen; ``margin`` is the winner's lead over ``runner_up``, ``split`` how plugins add up to it.
+
+    ``tied`` are the nodes that share the highest total. ``unscored`` counts feasible nodes that a sampled search left out.
+    """
+
+    nodes: tuple[NodeTotal, ...]
+    winner: int
+    runner_up: int | None
+    margin: int
+    near_tie: bool
+    tied: tuple[int, ...] = ()
+    split: Mapping[str, int] = {}
+    flips: tuple[Flip, ...] = ()
+    feasible: int = 0
+    refused: int = 0
+    unscored: int = 0
+
+
+# -- explanation values ------------------------------------------------------------------------------------------------
 
 
 class RefusalReport(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -2,14 +2,344 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.report.plan_text import plan_summary, plan_text
-from moorage.report.plan_values import NodePlanValues
+from moorage.printable import one_line
+from moorage.report.answer import Answer, plain
+from moorage.report.style import WIDTH, cells, human, paragraph
+from moorage.wording import counted, some
 
-__all__ = ["NodePlan"]
+__all__ = ["BlockingPod", "LeftPods", "MovedPod", "NodePlan", "NodeSet", "UnplaceablePods", "WhyNot"]
+
+
+# -- plan values -------------------------------------------------------------------------------------------------------
+# The values of a plan: which nodes to buy, or which to remove, and how good the answer is.
+
+
+class WhyNot(Struct, frozen=True, rename="camel"):
+    """Why pods fit on no node of a type."""
+
+    type: str
+    plugin: str
+    reason: str
+
+
+class UnplaceablePods(Struct, frozen=True, rename="camel"):
+    """Pods of one shape that fit on no node, existing or new."""
+
+    pods: tuple[str, ...]
+    requests: Mapping[str, int]
+    why: tuple[WhyNot, ...]
+
+
+class LeftPods(Struct, frozen=True, rename="camel"):
+    """Pods that stay pending with the nodes of a partial plan: why more nodes do not help, and the scheduler's message."""
+
+    pods: tuple[str, ...]
+    why: tuple[str, ...]
+    message: str
+
+
+class NodeSet(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A set of new nodes by type; ``pending``: how many pods stay pending with it, by the order in which they are placed."""
+
+    cost: float
+    nodes: Mapping[str, int]
+    pending: Mapping[str, int] = {}
+
+
+class MovedPod(Struct, frozen=True, rename="camel"):
+    """A pod that moves because its node is removed. ``pod`` is the name of the old one, ``to`` the node of its replacement."""
+
+    pod: str
+    source: str
+    to: str
+
+
+class BlockingPod(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Why a node is not removed: the pod that prevents it, and the rule or the plugin."""
+
+    pod: str = ""
+    rule: str = ""
+    plugin: str = ""
+    text: str = ""
+
+
+class NodePlanValues(Answer, frozen=True, kw_only=True):
+    """The values of the answer.
+
+    ``nodes``        how many of each type to buy; ``per_zone`` the same by zone, for types with zones
+    ``lower_bound``  no set of nodes costs less, whatever the scheduler; ``bound_kind`` says how it was computed
+    ``packing``      the cheapest packing by resources alone
+    ``verified``     the cost of a verified set by order of placement: the real order, the largest and the smallest first
+    ``sets``         the sets of nodes that were verified
+    ``gap``          the difference between the verified cost and the bound, as a share of the bound
+    ``status``       optimal (no cheaper set works), gap, partial (some pods stay pending with any number of these nodes),
+                     impossible (all do) or undecided (no set for all of them was found in time)
+    ``left``         the pods that stay pending with the nodes of a partial plan
+    ``preempted``    running pods that are evicted for pending ones and that no controller replaces
+    ``used``         requested and allocatable amounts of the new nodes, by resource
+    ``remove``       existing nodes that can be removed; ``blocked`` says why others cannot
+    ``moved``        the pods of removed nodes and their new nodes; ``lost``: those that no controller replaces
+    """
+
+    KIND = "NodePlan"
+
+    nodes: Mapping[str, int] = {}
+    per_zone: Mapping[str, Mapping[str, int]] = {}
+    cost: float | None = None
+    lower_bound: float | None = None
+    bound_kind: str = ""
+    packing: NodeSet | None = None
+    packing_proven: bool = False
+    verified: Mapping[str, float | None] = {}
+    sets: Mapping[str, NodeSet] = {}
+    gap: float | None = None
+    status: str = "undecided"
+    unplaceable: tuple[UnplaceablePods, ...] = ()
+    used: Mapping[str, tuple[int, int]] = {}
+    preempted: tuple[str, ...] = ()
+    unit: str = ""
+    priced: bool = True
+    pods: int = 0
+    left: tuple[LeftPods, ...] = ()
+    remove: tuple[str, ...] = ()
+    moved: tuple[MovedPod, ...] = ()
+    lost: tuple[str, ...] = ()
+    blocked: Mapping[str, tuple[BlockingPod, ...]] = {}
+    saved: float | None = None
+    consolidates: bool = False
+
+    @property
+    def staying(self) -> int:
+        """How many of the pods stay pending."""
+        return sum([len(one.pods) for one in self.unplaceable]) + sum([len(one.pods) for one in self.left])
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether there is a set of nodes with which all pods are placed; for a consolidation, whether a node can go."""
+        if self.consolidates:
+            return True if self.remove else False if self.stopped is None else None
+        return {"impossible": False, "partial": False, "undecided": None}.get(self.status, True)
+
+    def _answer(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "nodes": dict(self.nodes),
+            "cost": self.cost,
+            "lowerBound": self.lower_bound,
+            "verified": dict(self.verified),
+            "gap": self.gap,
+            "status": self.status,
+            "remove": list(self.remove),
+            "moved": plain(self.moved),
+            "blocked": plain(self.blocked),
+        }
+        if self.consolidates:
+            return {**found, "saved": self.saved, "lost": list(self.lost)}
+        return {
+            **found,
+            "perZone": plain(self.per_zone),
+            "boundKind": self.bound_kind,
+            **({} if self.packing is None else {"packing": {**plain(self.packing), "proven": self.packing_proven}}),
+            "sets": plain(self.sets),
+            "unplaceable": plain(self.unplaceable),
+            "used": {name: {"requested": used, "allocatable": there} for name, (used, there) in self.used.items()},
+            "pods": self.pods,
+            "left": plain(self.left),
+            "preempted": list(self.preempted),
+        }
+
+
+# -- plan text ---------------------------------------------------------------------------------------------------------
+# A plan as text: what to buy or to remove, how it compares with the bound, and how certain it is.
+
+_ORDERS = {"asGiven": "as given", "largestFirst": "largest first", "smallestFirst": "smallest first"}
+_KINDS = {
+    "integer": "proven by an integer program", "linear": "proven by a linear program", "resource": "by single resources",
+}  # fmt: skip
+#: How many nodes and pods are listed before the rest is counted.
+_LISTED = 12
+
+
+def plan_summary(plan: NodePlanValues) -> str:
+    """Return the answer in one sentence."""
+    if plan.consolidates:
+        return _consolidation(plan)
+    if plan.status in {"partial", "impossible", "undecided"}:
+        return _part(plan)
+    if not plan.nodes:
+        return "Buy nothing: every pod has a node." if plan.pods else "Buy nothing: no pod is pending."
+    return f"Buy {_bought(plan.nodes)}{_price(plan)}{_above(plan)}."
+
+
+def _part(plan: NodePlanValues) -> str:
+    """Return what a plan does that does not place all pods."""
+    stays = counted(plan.staying, "pod")
+    if plan.status == "impossible":
+        return f"Buy nothing: no number of nodes of these types places any of {counted(plan.pods, 'pod')}."
+    least = "" if plan.status == "partial" else " A longer search may find nodes for all of them."
+    bought = f"Buy {_bought(plan.nodes)}{_price(plan)}, which places" if plan.nodes else "Buy nothing: the existing nodes take"
+    return f"{bought} {plan.pods - plan.staying} of {plan.pods} pods; {stays} stay{'s' * (plan.staying == 1)} pending.{least}"
+
+
+def _bought(nodes: Mapping[str, int]) -> str:
+    return one_line(", ".join(f"{count} {name}" for name, count in nodes.items()))
+
+
+def _price(plan: NodePlanValues) -> str:
+    return f": {_money(plan.cost)} {plan.unit}".rstrip() if plan.priced else ""
+
+
+def _above(plan: NodePlanValues) -> str:
+    if plan.gap is None:
+        return ""
+    if plan.gap <= 0:
+        return ", which is the lower bound"
+    least = "; no cheaper set works" if plan.status == "optimal" else ""
+    return f", {plan.gap:.1%} above the lower bound{least}"
+
+
+def _money(cost: float | None) -> str:
+    return "" if cost is None else f"{cost:.3f}" if cost % 1 else str(int(cost))
+
+
+def plan_text(plan: NodePlanValues, *, wide: bool = False) -> str:
+    """Return the text, escaped, with signs and without colours."""
+    blocks = [paragraph(one_line(plan.summary))]
+    blocks += (
+        ["\n".join(_removal(plan, wide=wide))] if plan.consolidates else ["\n".join(_missing(plan, wide=wide)), _table(plan)]
+    )
+    blocks += ["\n".join(_endings(plan, wide=wide)), _last(plan, wide=wide)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+# -- nodes to buy -----------------------------------------------------------------------------------------------------
+
+
+def _missing(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+    for one in plan.unplaceable if wide else plan.unplaceable[:_LISTED]:
+        yield paragraph(one_line(f"✗ {some(one.pods)} ({_requests(one)})"), indent="  ", hanging="    ")
+        by_reason: dict[str, list[str]] = {}
+        for why in one.why:
+            by_reason.setdefault(f"{why.plugin}: {why.reason}", []).append(why.type)
+        for reason, types in by_reason.items():
+            yield paragraph(one_line(f"{reason} on {some(types)}"), indent="      ", hanging="        ")
+    for left in plan.left if wide else plan.left[:_LISTED]:
+        yield paragraph(one_line(f"✗ {some(left.pods)}"), indent="  ", hanging="    ")
+        for line in (*left.why, left.message) if left.message else left.why:
+            yield paragraph(one_line(line), indent="      ", hanging="        ")
+
+
+def _requests(one: UnplaceablePods) -> str:
+    return ", ".join(f"{human(name, amount)} {name}" for name, amount in one.requests.items())
+
+
+def _table(plan: NodePlanValues) -> str:
+    if plan.lower_bound is None or plan.left or not (plan.sets or plan.packing):
+        return ""
+    head = ["", "PRICE" if plan.priced else "COST", "NODES", "PENDING", *_ORDERS.values()]
+    rows = [head, ["lower bound", _money(plan.lower_bound), "", _KINDS.get(plan.bound_kind, ""), "", "", ""]]
+    if plan.packing is not None:
+        rows.append(_row("cheapest packing", plan.packing))
+    shown: dict[tuple[str, int], list[str]] = {}
+    for order, found in plan.sets.items():
+        key = str(dict(found.nodes)), 0
+        shown.setdefault(key, []).append(order)
+    for orders in shown.values():
+        name = "verified  ✓" if orders[0] == "asGiven" else f"also {_ORDERS[orders[0]]}  ✓"
+        rows.append(_row(name, plan.sets[orders[0]]))
+    widths = [max(len(row[at]) for row in rows if at < 3 or row[0] != "lower bound") for at in range(len(head))]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _row(name: str, found: NodeSet) -> list[str]:
+    counts = [str(found.pending[order]) if order in found.pending else "" for order in _ORDERS]
+    return [name, _money(found.cost), str(sum(found.nodes.values())), "", *counts]
+
+
+def _line(row: list[str], widths: list[int]) -> str:
+    first = row[0].ljust(widths[0])
+    if row[0] == "lower bound":
+        return f"  {first}  {row[1].rjust(widths[1])}  {''.rjust(widths[2])}  {row[3]}".rstrip()
+    rest = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+    return f"  {first}  {'  '.join(rest)}".rstrip()
+
+
+def _endings(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+    if plan.preempted:
+        text = f"! pods of higher priority evict {some(plan.preempted)}; no controller replaces them."
+        yield paragraph(one_line(text), indent="  ", hanging="    ")
+    said = [f"{name} {used / there:.0%} used" for name, (used, there) in plan.used.items() if there]
+    text = f"New nodes: {', '.join(said)}." if said else ""
+    if not plan.left and plan.packing is not None and plan.cost is not None and plan.cost > plan.packing.cost + 1e-9:
+        text += (
+            f" Cost of placing one pod after the other: {_money(round(plan.cost - plan.packing.cost, 9))} {plan.unit}".rstrip()
+            + "."
+        )
+    if text:
+        yield paragraph(one_line(text.strip()), indent="  ")
+    for name, zones in plan.per_zone.items():
+        where = ", ".join(f"{count} in {zone}" for zone, count in zones.items())
+        yield paragraph(one_line(f"{name}: {where}"), indent="  ", hanging="    ")
+    for one in plan.assumptions if wide else plan.assumptions[1:]:
+        yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+
+
+def _last(plan: NodePlanValues, *, wide: bool) -> str:
+    more = "" if wide else " More: -o wide"
+    runs = f"{counted(plan.proof.runs, 'run')} of the engine"
+    if plan.consolidates:
+        how = "all sets of nodes were tried" if plan.proof.kind == "exhaustive" else "not all sets of nodes were tried"
+        return paragraph(f"Verified by {runs}; {how}.{more}")
+    if not plan.sets:
+        return paragraph(f"The lower bound holds for any scheduler.{more}" if plan.lower_bound else f"{runs}.{more}")
+    if plan.left:
+        return paragraph(f"Verified by {runs}; other nodes for as many pods may cost less.{more}")
+    what = {"bound": "equal to the lower bound", "exhaustive": "every cheaper set leaves a pod pending"}
+    return paragraph(f"Verified by {runs}; {what.get(plan.proof.kind, 'a cheaper set may exist')}.{more}")
+
+
+# -- nodes to remove --------------------------------------------------------------------------------------------------
+
+
+def _consolidation(plan: NodePlanValues) -> str:
+    if not plan.remove:
+        return "No node can be removed."
+    saved = f", which saves {_money(plan.saved)} {plan.unit}".rstrip() if plan.saved and plan.priced else ""
+    bought = f" and buy {_bought(plan.nodes)}" if plan.nodes else ""
+    moves = f"{counted(len(plan.moved), 'pod')} move{'s' if len(plan.moved) == 1 else ''}"
+    lost = f", {counted(len(plan.lost), 'pod')} deleted for good" if plan.lost else ""
+    return f"Remove {counted(len(plan.remove), 'node')}{bought}: {some(plan.remove)}{saved}; {moves}{lost}."
+
+
+def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+    most = None if wide else _LISTED
+    by_node: dict[str, list[str]] = {node: [] for node in plan.remove}
+    for one in plan.moved:
+        by_node.setdefault(one.source, []).append(f"{one.pod} → {one.to}")
+    rows = [["", "NODE", "PODS"]]
+    rows += [["✓", one_line(node), one_line("; ".join(pods) or "no pod moves")] for node, pods in list(by_node.items())[:most]]
+    for node, why in list(plan.blocked.items())[:most]:
+        rows.append(
+            ["✗", one_line(node), one_line("; ".join(_blocked(one.pod, one.text or one.rule or one.plugin) for one in why))]
+        )
+    yield cells(rows, (1, 34, WIDTH))
+    if plan.lost:
+        yield paragraph(one_line(f"! no controller replaces {some(plan.lost)}"), indent="  ", hanging="    ")
+    left = len(by_node) + len(plan.blocked) - len(rows) + 1
+    if left > 0:
+        yield f"  and {left} more nodes: -o wide"
+
+
+def _blocked(pod: str, why: str) -> str:
+    return f"{pod}: {why}" if pod else why
+
+
+# -- plan --------------------------------------------------------------------------------------------------------------
 
 
 class NodePlan(NodePlanValues, frozen=True):

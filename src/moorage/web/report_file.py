@@ -9,14 +9,50 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moorage.printable import one_line
-from moorage.web.bundle_files import bundle_text
 
-__all__ = ["MOST_SNAPSHOT", "report_page", "write_page"]
+__all__ = ["LIVE_POLICY", "bundle_file", "bundle_text", "report_page"]
+
+
+# -- bundle files ------------------------------------------------------------------------------------------------------
+# The files of the page, built from ``ui/`` and shipped with the package.
+
+#: The Content-Security-Policy of the live page: no script, style or request from or to another place.
+LIVE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'none'"
+)
+_TYPES: Final = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+#: Paths below /ui/ → files of the bundle.
+_SERVED: Final = {"": "app.html", "app.js": "app.js", "app.css": "app.css", "report.html": "report.html"}
+
+
+class BundleFile(NamedTuple):
+    media: str
+    body: bytes
+
+
+def bundle_text(name: str) -> str:
+    """Return the text of a file of the bundle."""
+    return (files("moorage.web") / "bundle" / name).read_text("utf-8")
+
+
+@cache
+def bundle_file(path: str) -> BundleFile | None:
+    """Return the file at a path below /ui/; None if there is none."""
+    name = _SERVED.get(path)
+    if name is None:
+        return None
+    return BundleFile(_TYPES[name.rpartition(".")[2]], bundle_text(name).encode())
+
+
+# -- report file -------------------------------------------------------------------------------------------------------
 
 #: Maximum size of a snapshot in a file, in bytes.
 MOST_SNAPSHOT: Final = 5 << 20

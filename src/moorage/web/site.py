@@ -20,9 +20,9 @@ from aiohttp import web
 from moorage.apiserver.http.connections import Connection
 from moorage.apiserver.http.sending import abort, limit_buffers, write
 from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, no_such_page, not_allowed, too_large, unauthorized
-from moorage.web.bundle_files import LIVE_POLICY, bundle_file
 from moorage.web.hub import Hub
 from moorage.web.mirror import View
+from moorage.web.report_file import LIVE_POLICY, bundle_file
 from moorage.web.sessions import SESSION_S, Sessions, Visitor, view_of
 
 __all__ = ["Limits", "Site", "is_own_path"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod, PodSpec
-from moorage.api.validation.pod_level import pod_level_faults
+from moorage.api.validation.pods import pod_level_faults
 from moorage.state.pod_info import PodInfo
 
 

@@ -58,7 +58,7 @@ SEED ?= 0
 .PHONY: hostile
 hostile: $(VENV)/.ready-to-test  ## call every function of expressions and check every keyword of schemas with hostile values; CALLS=1000 for more, SEED=1 for others
 	@MOORAGE_HOSTILE=$(CALLS) MOORAGE_HOSTILE_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --timeout 0 \
-	    tests/cel/test_hostile_values.py tests/apiserver/test_hostile_schemas.py $(ARGS)
+	    tests/api/cel/test_hostile_values.py tests/cluster/apiserver/test_hostile_schemas.py $(ARGS)
 
 .PHONY: least-change
 least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and preemption with brute force; CLUSTERS=2000 random clusters, FIRST=0 the first seed
@@ -99,7 +99,7 @@ man: $(VENV)/.ready-to-run  ## write the man pages that the wheel installs, from
 	@$(BIN)/moorage man --write man
 
 .PHONY: ui
-ui:  ## test the web page in ui/ and build it into src/moorage/web/bundle (needs Node 20 or newer and npm)
+ui:  ## test the web page in ui/ and build it into src/moorage/interfaces/web/bundle (needs Node 20 or newer and npm)
 	@cd ui && npm ci --silent && npm test --silent && npm run build --silent
 
 .PHONY: wheel

@@ -20,12 +20,12 @@ from benchmarks.loop_time import loop_us
 from benchmarks.workloads import ZONES
 from moorage.api.core import Node, Pod
 from moorage.api.pod_decoding import PodDecoder
-from moorage.cli.memory import collect_seldom, keep_freed_memory
-from moorage.cycle.cycle import Cycle
-from moorage.engine.builder import build_scheduler
-from moorage.engine.facts import Done, Seen, Work
-from moorage.engine.loading import ConfigSource, load_source
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.engine.builder import build_scheduler
+from moorage.core.engine.facts import Done, Seen, Work
+from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.core.engine.scheduler import Scheduler
+from moorage.interfaces.cli.memory import collect_seldom, keep_freed_memory
 
 __all__ = ["measure_carried"]
 

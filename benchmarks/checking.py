@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from time import perf_counter, process_time
 
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision, Quick
-from moorage.cycle.pod_signatures import ShapeRoute
-from moorage.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.cycle.sheet import Sheet
-from moorage.cycle.what_if import Nominated
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision, Quick
+from moorage.core.cycle.pod_signatures import ShapeRoute
+from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

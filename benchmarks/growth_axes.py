@@ -20,7 +20,7 @@ from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Node, NodeCondition, Pod, Service
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.features import FeatureGates
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster

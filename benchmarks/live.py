@@ -17,9 +17,9 @@ from time import monotonic, monotonic_ns, process_time
 from typing import Any, Final
 
 from benchmarks.live_world import EVENTS, PODS, Scheduler, World, world
-from moorage.apiserver.storage.store import DeleteOptions
-from moorage.apiserver.storage.watches import CAPACITY
-from moorage.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.storage.store import DeleteOptions
+from moorage.cluster.apiserver.storage.watches import CAPACITY
+from moorage.cluster.apiserver.vocabulary.records import Record
 
 __all__ = ["LIVE", "LiveSizes", "measure"]
 

@@ -23,15 +23,15 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Pod
-from moorage.cli.scheduler_factory import build_scheduler
-from moorage.client.endpoint import Endpoint
-from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.client.rest import Rest
-from moorage.engine.facts import Fact, Seen
-from moorage.engine.loading import ConfigSource, load_source
-from moorage.runtime.observer import Observers
-from moorage.server.live import Live, LiveSettings
-from moorage.server.scheduler_metrics import SchedulerMetrics
+from moorage.core.engine.facts import Fact, Seen
+from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.interfaces.cli.scheduler_factory import build_scheduler
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.live.client.rest import Rest
+from moorage.live.runtime.observer import Observers
+from moorage.live.server.live import Live, LiveSettings
+from moorage.live.server.scheduler_metrics import SchedulerMetrics
 
 __all__ = ["main"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from moorage.cycle.sheets import Sheets
+    from moorage.core.cycle.sheets import Sheets
 
 __all__ = ["MECHANISMS", "Replacement", "switch_off"]
 

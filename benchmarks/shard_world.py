@@ -17,12 +17,12 @@ from zlib import crc32
 import msgspec
 
 from moorage.api.core import Pod
-from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.subresources import bind
-from moorage.apiserver.storage.watches import StoreChange
-from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.storage.subresources import bind
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["HOPS", "SHARD", "Agenda", "Ask", "Change", "Limits", "Room", "SharedCluster"]
 

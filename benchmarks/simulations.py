@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.what_ifs import loop_us
 from moorage.api.core import Node, Pod
-from moorage.dynamics import (
+from moorage.laboratory.dynamics import (
     DAY,
     HOUR,
     Diurnal,
@@ -110,7 +110,7 @@ def small_cluster(kinds: int = 1, nodes: int = 10, pods: int = 50, times: int = 
 
 def placement(nodes: int = 1000, pods: int = 4000, episodes: int = 1, rounds: int = 3, least: int = 10_000) -> dict[str, Any]:
     """Run episodes of a learning environment with an agent that takes the first open node. Needs Gymnasium."""
-    from moorage.learning import PlacementEnv
+    from moorage.laboratory.learning import PlacementEnv
 
     arrivals = [_pod(f"p-{at}", f"{250 * (1 + at % 5)}m", f"{1 + at % 5}Gi") for at in range(pods)]
     env = PlacementEnv([_node(at) for at in range(nodes)], arrivals)

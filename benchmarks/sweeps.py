@@ -9,10 +9,10 @@ from concurrent.futures import Executor
 from typing import Any, Final
 
 from benchmarks.what_ifs import loop_us
-from moorage.sweeps.executors import CallingThread, process_pool
-from moorage.sweeps.grid import SweepGrid, axis_of
-from moorage.sweeps.store import open_store
-from moorage.sweeps.sweep import SweepPlan, run_sweep
+from moorage.laboratory.sweeps.executors import CallingThread, process_pool
+from moorage.laboratory.sweeps.grid import SweepGrid, axis_of
+from moorage.laboratory.sweeps.store import open_store
+from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
 
 __all__ = ["measure_sweeps", "nothing"]
 

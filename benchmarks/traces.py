@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from moorage.traces.formats import read_trace
+from moorage.simulator.traces.formats import read_trace
 
 __all__ = ["TRACES", "measure_trace"]
 

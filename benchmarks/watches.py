@@ -20,11 +20,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.certificate_authority import make_authority
-from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import open_store, serving
-from moorage.apiserver.vocabulary.served_kinds import served
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.certificate_authority import make_authority
+from moorage.cluster.apiserver.http.limits import ServerLimits
+from moorage.cluster.apiserver.http.serve import open_store, serving
+from moorage.cluster.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["measure_watches", "serve"]
 

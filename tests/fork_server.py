@@ -28,7 +28,9 @@ __all__ = ["forkable", "forks", "fresh_processes"]
 
 SOURCES = str(Path(__file__).resolve().parents[1] / "src")
 #: What `python -m moorage` imports early or late; modules with optional requirements only where those are installed.
-PACKAGES = ("apiserver", "cli", "client", "controllers", "laboratory", "report", "runtime", "server", "simulator", "web")
+PACKAGES = ("cluster", "interfaces.cli", "interfaces.web", "laboratory", "live", "report", "simulator")
+#: Rooms with libraries that commands do not import, and that would say at the end of each process what they leave behind.
+LEFT_OUT = ("moorage.laboratory.learning", "moorage.laboratory.sweeps")
 #: Variables that Python and its libraries read before the program starts.
 READ_AT_THE_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
 #: What changes nothing of that: no locale is the locale C, with UTF-8 as Python has it.
@@ -154,7 +156,7 @@ def _import_all():
     for package in PACKAGES:
         found = importlib.import_module(f"moorage.{package}")
         for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith("__main__") and not module.name.startswith(LEFT_OUT):
                 with contextlib.suppress(ImportError):
                     importlib.import_module(module.name)
 

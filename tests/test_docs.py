@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cli.main import main
 from moorage.framework.points import POINTS
+from moorage.interfaces.cli.main import main
 from moorage.plugins import builtin_registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -239,7 +239,7 @@ NAMED = {
     "what the package gives": ("moorage.read", True),
     "no module": ("moorage.framework.nowhere", False),
     "nothing that a module has": ("moorage.framework.points.Nothing", False),
-    "of another place": ("moorage.server.Live", False),
+    "of another place": ("moorage.live.server.Live", False),
 }
 
 
@@ -268,11 +268,11 @@ def options_of(command):
 
 def commands():
     """Return the options of every command, by the words that name it."""
-    from moorage.cli.config import config
-    from moorage.cli.legacy_flags import GONE
-    from moorage.cli.run_flags import FLAGS
-    from moorage.cli.simulate import simulate
-    from moorage.cli.up import up
+    from moorage.interfaces.cli.config import config
+    from moorage.interfaces.cli.legacy_flags import GONE
+    from moorage.interfaces.cli.run_flags import FLAGS
+    from moorage.interfaces.cli.simulate import simulate
+    from moorage.interfaces.cli.up import up
 
     of_config = {f"config {name}": options_of(command) for name, command in config.commands.items()}
     of_run = {f"--{name}" for name in (*(flag.name for flag in FLAGS), *GONE)} | {"--help"}

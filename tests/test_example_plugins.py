@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.apiserver.storage.store import Store
-from moorage.cli.main import main
-from moorage.cli.store_loader import fill
-from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.client.rest import Rest
-from tests.cli.test_run import running
+from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.interfaces.cli.main import main
+from moorage.interfaces.cli.store_loader import fill
+from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.live.client.rest import Rest
+from tests.interfaces.cli.test_run import running
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*/run.py"))
@@ -145,7 +145,7 @@ async def up(home, *flags):
 
 
 def test_each_program_of_the_examples_has_a_plugin():
-    # The plugins of fgd are moorage.gpu_sharing; the others simulate, or learn with built-in ones.
+    # The plugins of fgd are moorage.plugins.gpu_sharing; the others simulate, or learn with built-in ones.
     assert {folder for folder, plugins in PLUGINS.items() if not plugins} == {
         "fgd",
         "learn-openb",

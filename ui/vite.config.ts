@@ -7,7 +7,7 @@ export default defineConfig({
   oxc: { jsx: { runtime: "classic", pragma: "h", pragmaFrag: "Fragment" }, jsxInject: 'import { h, Fragment } from "preact"' },
   plugins: [shortElements(), htmlFiles()],
   build: {
-    outDir: "../src/moorage/web/bundle",
+    outDir: "../src/moorage/interfaces/web/bundle",
     emptyOutDir: true,
     target: "es2022",
     cssCodeSplit: false,

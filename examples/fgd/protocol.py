@@ -17,21 +17,21 @@ import numpy as np
 
 from moorage.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
 from moorage.api.meta import ObjectMeta
-from moorage.engine.facts import Seen
+from moorage.core.engine.facts import Seen
 from moorage.framework.plugin_runner import ask
-from moorage.gpu_sharing.devices import device_table
-from moorage.gpu_sharing.fgd import FGDScore
-from moorage.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
-from moorage.gpu_sharing.node_order import WEIGHT, NodeOrderHigh, NodeOrderLow
-from moorage.gpu_sharing.open_gpu_share import OpenGpuShare
-from moorage.gpu_sharing.policies import (
+from moorage.plugins.gpu_sharing.devices import device_table
+from moorage.plugins.gpu_sharing.fgd import FGDScore
+from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
+from moorage.plugins.gpu_sharing.node_order import WEIGHT, NodeOrderHigh, NodeOrderLow
+from moorage.plugins.gpu_sharing.open_gpu_share import OpenGpuShare
+from moorage.plugins.gpu_sharing.policies import (
     BestFitScore,
     DotProductScore,
     GpuClusteringScore,
     GpuPackingScore,
     RandomScore,
 )
-from moorage.gpu_sharing.requests import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE
+from moorage.plugins.gpu_sharing.requests import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 import moorage
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
-from moorage.learning import DEFAULT_PLUGINS, WeightsEnv, cross_entropy_search
+from moorage.laboratory.learning import DEFAULT_PLUGINS, WeightsEnv, cross_entropy_search
 from moorage.simulator.trace import Arrival
 
 HERE = Path(__file__).parent

@@ -7,8 +7,8 @@ has half of its cpu free. The reward is minus the mean wait. The default profile
 import random
 from statistics import mean, stdev
 
-from moorage.dynamics import HOUR
-from moorage.learning import DEFAULT_PLUGINS, WeightsEnv, cross_entropy_search
+from moorage.laboratory.dynamics import HOUR
+from moorage.laboratory.learning import DEFAULT_PLUGINS, WeightsEnv, cross_entropy_search
 from moorage.simulator.trace import Arrival
 from moorage.testing.builders import a_node, a_pod
 

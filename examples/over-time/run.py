@@ -1,7 +1,17 @@
 """Two days of a small cluster: services that stay, jobs that come and go with the day, and nodes that fail."""
 
 import moorage
-from moorage.dynamics import DAY, HOUR, Diurnal, Exponential, FailingNodes, LogNormal, PodArrivals, PodKind, StateRecorder
+from moorage.laboratory.dynamics import (
+    DAY,
+    HOUR,
+    Diurnal,
+    Exponential,
+    FailingNodes,
+    LogNormal,
+    PodArrivals,
+    PodKind,
+    StateRecorder,
+)
 
 NODE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 

@@ -3,26 +3,29 @@
 The library offers what the command does: ``moorage.read(paths)`` reads a cluster, ``moorage.simulate_cluster(cluster,
 Options())`` places its pods, ``moorage.simulate(objects)`` takes objects as they are. ``moorage.Cluster`` answers questions
 about a cluster and can change it; ``moorage.Simulation`` runs it in virtual time. Modules are imported when they are first
-used.
+used. Packages also have a short import path: ``moorage.dynamics`` is ``moorage.laboratory.dynamics``.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moorage.dynamics.simulation import Simulation
     from moorage.laboratory.cluster import Cluster
     from moorage.laboratory.comparison import compare
+    from moorage.laboratory.dynamics.simulation import Simulation
     from moorage.laboratory.node_types import NodeType
     from moorage.laboratory.redaction import redact
+    from moorage.laboratory.sweeps.sweep import sweep
     from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.simulate import Options, kinds_named, simulate
-    from moorage.sweeps.sweep import sweep
-    from moorage.traces.formats import read_trace
+    from moorage.simulator.traces.formats import read_trace
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,15 +37,40 @@ _FOUND_IN: Mapping[str, str] = {
     "Cluster": "moorage.laboratory.cluster",
     "NodeType": "moorage.laboratory.node_types",
     "Options": "moorage.simulator.simulate",
-    "Simulation": "moorage.dynamics.simulation",
+    "Simulation": "moorage.laboratory.dynamics.simulation",
     "compare": "moorage.laboratory.comparison",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",
-    "read_trace": "moorage.traces.formats",
+    "read_trace": "moorage.simulator.traces.formats",
     "redact": "moorage.laboratory.redaction",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",
-    "sweep": "moorage.sweeps.sweep",
+    "sweep": "moorage.laboratory.sweeps.sweep",
+}
+
+#: Short import path, below ``moorage`` → package.
+_STANDS_IN: Mapping[str, str] = {
+    "apiserver": "moorage.cluster.apiserver",
+    "cel": "moorage.api.cel",
+    "cli": "moorage.interfaces.cli",
+    "client": "moorage.live.client",
+    "config": "moorage.core.config",
+    "controllers": "moorage.cluster.controllers",
+    "cycle": "moorage.core.cycle",
+    "dynamics": "moorage.laboratory.dynamics",
+    "engine": "moorage.core.engine",
+    "gpu_sharing": "moorage.plugins.gpu_sharing",
+    "inputs": "moorage.basis.inputs",
+    "learning": "moorage.laboratory.learning",
+    "plots": "moorage.interfaces.plots",
+    "printable": "moorage.basis.printable",
+    "queue": "moorage.core.queue",
+    "releases": "moorage.api.releases",
+    "runtime": "moorage.live.runtime",
+    "server": "moorage.live.server",
+    "sweeps": "moorage.laboratory.sweeps",
+    "traces": "moorage.simulator.traces",
+    "web": "moorage.interfaces.web",
 }
 
 
@@ -50,3 +78,28 @@ def __getattr__(name: str) -> Any:
     if name not in _FOUND_IN:
         raise AttributeError(f"module 'moorage' has no attribute {name!r}")
     return getattr(importlib.import_module(_FOUND_IN[name]), name)
+
+
+class _ShortPaths:
+    """Find a module by a short path, and give the package's own, so that classes compare and patches hold."""
+
+    def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        first, _, rest = name.partition(".")
+        package, _, inner = rest.partition(".")
+        if first != "moorage" or package not in _STANDS_IN:
+            return None
+        return ModuleSpec(name, self, origin=f"{_STANDS_IN[package]}.{inner}".rstrip("."))  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(str(spec.origin))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # Loading has given the module the spec of the short path; it keeps its own.
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+if not any(type(finder).__name__ == _ShortPaths.__name__ for finder in sys.meta_path):
+    sys.meta_path.insert(0, _ShortPaths())  # before the finder of files, which would load a second copy

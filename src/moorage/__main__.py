@@ -1,5 +1,5 @@
 """``python -m moorage``: the same as the ``moorage`` command."""
 
-from moorage.cli.main import main
+from moorage.interfaces.cli.main import main
 
 main()

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from moorage.printable import clip, one_line
+from moorage.basis.printable import clip, one_line
 
 __all__ = [
     "UNREACHABLE",

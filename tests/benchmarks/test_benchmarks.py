@@ -17,7 +17,7 @@ from benchmarks.mechanisms import MECHANISMS
 from benchmarks.running import run
 from benchmarks.simulations import placement, small_cluster, week
 from benchmarks.workloads import WORKLOADS, Sizes
-from moorage.engine.fast_lane import FastLane
+from moorage.core.engine.fast_lane import FastLane
 
 #: Sizes at which every pod finds a place.
 SIZES = ["--nodes", "20", "--init", "10", "--pods", "10", "--check-every", "1"]
@@ -109,7 +109,7 @@ def test_only_learning_needs_gymnasium():
         "main(['list'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "moorage.learning needs Gymnasium: pip install 'moorage[gym]'"
+    assert done.stdout.splitlines()[0] == "moorage.laboratory.learning needs Gymnasium: pip install 'moorage[gym]'"
     assert "basic" in done.stdout
 
 

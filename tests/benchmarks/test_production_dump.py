@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.production_dump import write_production_dump
-from moorage.cli.main import main
+from moorage.interfaces.cli.main import main
 from moorage.laboratory.input_digest import input_digest
 from moorage.simulator.cluster_reader import read
 

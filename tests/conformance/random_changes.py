@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moorage.releases import find_release
+from moorage.api.releases import find_release
 from tests.conformance.random_clusters import DISKS, cluster, mixed_node
 
 Document = dict[str, Any]

@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from moorage.api.releases import ALPHA, Release, find_release
 from moorage.framework.features import FeatureGates
-from moorage.releases import ALPHA, Release, find_release
 from tests.conformance.random_configurations import configuration
 from tests.conformance.test_recorded import documents
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from moorage.releases import find_release
+from moorage.api.releases import find_release
 
 Document = dict[str, Any]
 

@@ -18,20 +18,20 @@ from moorage.api.core import Node, Pod, PodCondition
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.pod_groups import PodGroup, with_condition
-from moorage.config.scheduler_document import load_any, load_default
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.preemption import choose
-from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.loading import ConfigSource
-from moorage.engine.pod_groups import GroupScheduler
-from moorage.engine.profiles import build_resolved
-from moorage.engine.scheduler import Scheduler
+from moorage.core.config.scheduler_document import load_any, load_default
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.preemption import choose
+from moorage.core.engine.facts import Done, Gone, Phase, Seen
+from moorage.core.engine.loading import ConfigSource
+from moorage.core.engine.pod_groups import GroupScheduler
+from moorage.core.engine.profiles import build_resolved
+from moorage.core.engine.scheduler import Scheduler
+from moorage.core.queue import QueuePlace
 from moorage.framework.effects import Evict
 from moorage.framework.placements import run_placement_generate
 from moorage.framework.verdict_table import fit_error
-from moorage.queue import QueuePlace
 from moorage.state.pod_info import PodInfo
-from tests.engine.driving import Outputs
+from tests.core.engine.driving import Outputs
 from tools.recordings.scenarios import known_kinds
 
 __all__ = ["differences"]
@@ -361,8 +361,8 @@ def differences(document):
     play, same = Play(document), 0
     with contextlib.ExitStack() as stack:
         for name, by in (
-            ("moorage.engine.group_cycle.run_placement_generate", play.in_turn),
-            ("moorage.engine.group_cycle.draw_by_name", play.best_of),
+            ("moorage.core.engine.group_cycle.run_placement_generate", play.in_turn),
+            ("moorage.core.engine.group_cycle.draw_by_name", play.best_of),
             ("moorage.plugins.default_preemption.choose", play.choose),
         ):
             stack.enter_context(mock.patch(name, by))

@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from moorage.releases import CURRENT, RELEASES, find_release
+from moorage.api.releases import CURRENT, RELEASES, find_release
 from tests.conformance.compare_configurations import differences
 from tests.conformance.compare_random import differences as decided_otherwise
 from tests.conformance.random_clusters import Variation, cluster

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from moorage.releases import RELEASES
+from moorage.api.releases import RELEASES
 from tests.conformance.random_changes import changing_cluster
 from tests.conformance.test_earlier_releases import newer_rule, nothing_resolved
 from tests.conformance.test_recorded import BUNDLED, documents

@@ -13,10 +13,10 @@ from unittest import mock
 
 import pytest
 
-from moorage.cycle.cycle import Cycle
+from moorage.api.releases import CURRENT, EARLIER, LATER, RELEASES
+from moorage.core.cycle.cycle import Cycle
 from moorage.framework import features
 from moorage.plugins.releases import VARIANTS
-from moorage.releases import CURRENT, EARLIER, LATER, RELEASES
 from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
 from tools.recordings.answers import answer
 from tools.recordings.scenarios import load_scenario
@@ -158,7 +158,7 @@ def nothing_resolved():
     """Resolve gates and the default configuration again, which a process otherwise does once for each release."""
     opened = features._opened_by_default
     opened.cache_clear()
-    with mock.patch("moorage.engine.loading._DEFAULTS", {}):
+    with mock.patch("moorage.core.engine.loading._DEFAULTS", {}):
         yield
     opened.cache_clear()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 from tools.recordings.answers import answer, reserve, without_post_filter
 from tools.recordings.scenarios import load_scenario
 

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from moorage.releases import CURRENT, LATER, RELEASES
+from moorage.api.releases import CURRENT, LATER, RELEASES
 from tests.conformance.compare_random import differences
 from tests.conformance.test_earlier_releases import nothing_resolved
 from tests.conformance.test_recorded import BUNDLED, documents

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from moorage.releases import RELEASES
+from moorage.api.releases import RELEASES
 from tests.conformance.compare_random import differences as decided_otherwise
 from tests.conformance.test_earlier_releases import ELSEWHERE, UNSEEN, newer_rule, nothing_resolved
 from tests.conformance.test_recorded import BUNDLED, documents

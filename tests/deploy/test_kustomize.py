@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.bootstrap import bootstrap_objects
-from moorage.cli.main import _run
+from moorage.cluster.apiserver.access.bootstrap import bootstrap_objects
+from moorage.interfaces.cli.main import _run
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME, NAMESPACE = "moorage-scheduler", "moorage-system"

@@ -27,11 +27,11 @@ SOURCES = str(ROOT / "src")
 NAME, NAMESPACE = "moorage-scheduler", "moorage-system"
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")]
 
-MAIN = "from moorage.cli.main import main; main()"
+MAIN = "from moorage.interfaces.cli.main import main; main()"
 # The folder that a pod's account is mounted at cannot be made on a machine that is no pod.
 IN_POD = forkable(f"""
 import pathlib, sys
-from moorage.client import kubeconfig
+from moorage.live.client import kubeconfig
 kubeconfig.in_cluster.__defaults__ = (pathlib.Path(sys.argv.pop(1)),)
 {MAIN}
 """)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.releases.inert_gates import OTHER_GATES
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, FeatureGates
-from moorage.releases.inert_gates import OTHER_GATES
 
 
 def faults_of(text):

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import moorage
-from moorage.apiserver.http.serve import write_kubeconfig
-from moorage.apiserver.storage.store import Store
-from moorage.cli.store_loader import fill
+from moorage.cluster.apiserver.http.serve import write_kubeconfig
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.interfaces.cli.store_loader import fill
 
 __all__ = ["Drained", "agree", "by_cluster", "by_kubectl", "random_dump", "random_flags"]
 
@@ -131,7 +131,7 @@ def certificate(home: Path) -> None:
 
 def by_kubectl(objects: list[dict], flags: dict[str, bool], home: Path) -> Drained:
     """Drain n1 with kubectl. ``home`` has the certificate, and takes files."""
-    from tests.apiserver.conftest import TOKEN, serve_in_a_thread
+    from tests.cluster.apiserver.conftest import TOKEN, serve_in_a_thread
 
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(home / "cert.pem", home / "key.pem")

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cli.dump import write_parts
-from moorage.cli.main import main
+from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
-from moorage.inputs.files import InputFile
+from moorage.interfaces.cli.dump import write_parts
+from moorage.interfaces.cli.main import main
 from moorage.laboratory.dump_file import DumpWriter
 from moorage.laboratory.live_dump import Pages, Unread, fetch
 from moorage.simulator.cluster_reader import read, read_sources
-from tests.cli.test_simulate_output import violations
+from tests.interfaces.cli.test_simulate_output import violations
 from tests.laboratory.test_live_dump import NODE, THEN
 from tests.laboratory.test_live_dump import Server as OldServer
-from tests.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
+from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/reference/dump.schema.json").read_text("utf-8"))
 

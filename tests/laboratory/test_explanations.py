@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from msgspec.structs import replace as changed
 
 import moorage
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.preemption import HARMS
+from moorage.basis.printable import escape_json
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.preemption import HARMS
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.preemption_report import preemption_of
 from moorage.laboratory.verdicts import verdicts_of_all
 from moorage.plugins.default_preemption import DefaultPreemption
-from moorage.printable import escape_json
 from moorage.report.answer import plain
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster
-from tests.cycle.test_pod_classes import Bench, default_profile
+from tests.core.cycle.test_pod_classes import Bench, default_profile
 from tests.strategies import clusters, pods
 
 PROFILE = default_profile()

@@ -11,7 +11,7 @@ import pytest
 import moorage
 from moorage.errors import ClusterError
 from moorage.laboratory.live_dump import Pages
-from tests.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
+from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "5"}}}
 THEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

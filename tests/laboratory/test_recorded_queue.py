@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import moorage
+from moorage.core.queue import QueuePlace
 from moorage.framework.changes import Change
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.recorded_queue import RecordedQueue
-from moorage.queue import QueuePlace
 from tests.laboratory.test_explanations import node, pod
 
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import moorage
-from moorage.cli.main import main
 from moorage.errors import ConfigError
+from moorage.interfaces.cli.main import main
 from moorage.laboratory.objects import read_given
 from moorage.laboratory.redaction import redact
 from moorage.laboratory.redaction_check import check_redacted

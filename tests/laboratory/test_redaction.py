@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import moorage
-from moorage.cli.main import main
 from moorage.errors import InputError
+from moorage.interfaces.cli.main import main
 from moorage.laboratory.objects import read_given
 from moorage.laboratory.redaction import redact, redact_cluster
 from moorage.laboratory.redaction_check import check_redacted

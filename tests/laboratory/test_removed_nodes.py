@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import moorage
-from moorage.cycle.column import KeyColumn
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.removed_rows import GONE, new_rows
+from moorage.core.cycle.column import KeyColumn
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.removed_rows import GONE, new_rows
 from moorage.state.change_log import ChangeLog
 from moorage.state.pod_info import PodInfo
 from tests.laboratory.random_world import HOST, ZONE

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from moorage.api.core import ENDED_PHASES
-from moorage.inputs.files import InputFile
+from moorage.basis.inputs.files import InputFile
 from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.simulator.cluster_reader import read_sources

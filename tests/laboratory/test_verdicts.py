@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 from moorage.framework.explaining import TermsPlugin
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold
@@ -19,7 +19,7 @@ from moorage.laboratory.refusals import funnel, groups
 from moorage.laboratory.verdicts import Stage, engine_view, is_accepted, verdicts_of_all
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.conformance.test_recorded import BUNDLED, FAMILIES, by_reason, documents
-from tests.cycle.test_pod_classes import default_profile
+from tests.core.cycle.test_pod_classes import default_profile
 from tests.strategies import clusters, pods
 from tools.recordings.answers import reserve, without_post_filter
 from tools.recordings.scenarios import load_scenario

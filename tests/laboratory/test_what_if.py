@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from moorage.cli.main import main
 from moorage.errors import InputError
+from moorage.interfaces.cli.main import main
 from moorage.laboratory.objects import read_given
 from moorage.laboratory.replaced_objects import replaced
 from moorage.laboratory.scaling import parse_scaled, scale

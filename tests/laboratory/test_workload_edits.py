@@ -74,7 +74,7 @@ def test_scale_works_on_every_kind_but_one(kind, moorage_command, tmp_path):
 def moorage_command(capsys):
     import json
 
-    from moorage.cli.main import main
+    from moorage.interfaces.cli.main import main
 
     def run(kind, folder):
         (folder / "in.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [NODE, workload(kind)]}))

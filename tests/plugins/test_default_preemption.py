@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PostFilterResult

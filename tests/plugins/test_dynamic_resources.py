@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code
 from moorage.plugins.dynamic_resources import DynamicResources

@@ -6,13 +6,13 @@ from time import process_time
 
 import pytest
 
-from moorage.cel import CompiledSelector
+from moorage.api.cel import CompiledSelector
 from moorage.errors import AttemptError
 from moorage.plugins.devices.device_counts import count_devices
 from moorage.plugins.devices.meter import ATTEMPT_COST, FREE_CHARACTERS, FREE_COST
 from moorage.testing.builders import a_cluster, a_node
 from moorage.testing.plugin_queries import refusals
-from tests.engine.driving import Driven, node
+from tests.core.engine.driving import Driven, node
 from tests.plugins.device_claims import DRIVER, a_claim, a_class, a_slice, attached, exactly, using
 
 NUMBERS = "[" + ",".join(map(str, range(100))) + "]"

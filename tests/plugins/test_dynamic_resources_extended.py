@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.devices import ResourceClaim, ResourceClaimStatus
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 from moorage.framework.effects import Amend, Delete
 from moorage.framework.profile import make_profile
 from moorage.plugins.dynamic_resources import DynamicResources

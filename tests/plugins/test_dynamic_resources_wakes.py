@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Node
 from moorage.api.devices import ResourceClaim
+from moorage.core.queue import node_events, object_events
+from moorage.core.queue.cluster_events import pod_changes
 from moorage.errors import MoorageError
-from moorage.queue import node_events, object_events
-from moorage.queue.cluster_events import pod_changes
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.plugin_queries import refusals
 from tests.plugins.device_claims import DRIVER, GPU, TEMPLATE, a_claim, a_class, a_slice, allocated, attached, with_devices

@@ -13,8 +13,8 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.serve import serving, write_kubeconfig
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.http.serve import serving, write_kubeconfig
 from tools.simtest import oracle_rules
 from tools.simtest.recording import WriteRecord
 from tools.simtest.virtual_api import VirtualApi

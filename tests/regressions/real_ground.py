@@ -18,15 +18,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from moorage.apiserver.storage.watches import StoreChange
-from moorage.apiserver.vocabulary.http_messages import Response
-from moorage.apiserver.vocabulary.records import Record
-from moorage.apiserver.vocabulary.served_kinds import KINDS
-from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.client.endpoint import tls_context
-from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.client.rest import Rest
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.http_messages import Response
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError
+from moorage.live.client.endpoint import tls_context
+from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.live.client.rest import Rest
 from tools.simtest.network import Sent
 from tools.simtest.virtual_api import VirtualApi
 

@@ -10,8 +10,8 @@ import json
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.serve import open_store, serving
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.http.serve import open_store, serving
 from tests.ports import reserve_port
 from tests.regressions.leaking import TRACE, leaks
 from tests.regressions.processes import START_S, in_place

@@ -9,15 +9,15 @@ import os
 
 import pytest
 
-from moorage.cycle.extenders import HTTPExtender
+from moorage.core.cycle.extenders import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code, Hold, Wait
 from moorage.testing.memory_cluster import MemoryCluster
 from moorage.testing.virtual_time import run_virtually
-from tests.runtime.test_asking import Scripted, everything
-from tests.runtime.test_loop import node, placed, pod, running
+from tests.live.runtime.test_asking import Scripted, everything
+from tests.live.runtime.test_loop import node, placed, pod, running
 from tools.simtest.recording import AttemptRecord
 from tools.simtest.stage import on_stage
 from tools.simtest.unruly_plugin import RAISED
@@ -371,7 +371,7 @@ def test_f41_a_storm_of_updates_while_pods_are_in_flight():
 
 
 def node_kind(stage, number):
-    from moorage.apiserver.vocabulary.served_kinds import find_kind
+    from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 
     return find_kind("nodes"), "", f"n{number}"
 

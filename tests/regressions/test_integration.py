@@ -1,7 +1,7 @@
 """What kube-scheduler's integration tests look at, category by category, end to end: scheduler and API server, in virtual time.
 
 Categories that have tests of their own elsewhere are not repeated: filters and hints in ``test_upstream_bugs.py`` (b25),
-plugins that fail in ``test_fault_matrix.py`` (F25 to F29), events and serving in ``tests/server``, and devices there, too.
+plugins that fail in ``test_fault_matrix.py`` (F25 to F29), events and serving in ``tests/live/server``, and devices there, too.
 """
 
 import asyncio

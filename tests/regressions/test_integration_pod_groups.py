@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code
-from moorage.queue.queued_pod import QueuePlace
 from tests.regressions import cluster_objects as on
 from tools.simtest.oracle import Terms
 from tools.simtest.stage import on_stage

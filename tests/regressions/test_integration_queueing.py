@@ -7,12 +7,12 @@ import asyncio
 
 import pytest
 
+from moorage.core.queue.queued_pod import QueuePlace
 from moorage.errors import PluginError
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import Hold, Wait
-from moorage.queue.queued_pod import QueuePlace
 from tests.regressions import cluster_objects as on
 from tests.regressions.test_integration_plugins import plugin, profile
 from tools.simtest.oracle import Terms

@@ -207,7 +207,7 @@ def test_preemption_respects_topology_spread():
 
 
 def test_a_not_ready_node_gets_only_tolerating_pods():
-    """TaintNodeByCondition: what such a taint means to pods; who sets it is in ``tests/controllers/test_nodes.py``."""
+    """TaintNodeByCondition: what such a taint means to pods; who sets it is in ``tests/cluster/controllers/test_nodes.py``."""
 
     async def main(stage):
         keys = ("not-ready", "memory-pressure", "disk-pressure", "network-unavailable", "pid-pressure", "unschedulable")

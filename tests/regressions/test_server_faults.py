@@ -1,6 +1,6 @@
 """The embedded API server as a process that is killed, whose log is torn, whose disk is full, and whose readers are slow.
 
-What a file may look like after that, byte by byte, is in ``tests/apiserver/test_journal.py``.
+What a file may look like after that, byte by byte, is in ``tests/cluster/apiserver/test_journal.py``.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import open_store, serving
-from tests.apiserver.test_journal import CONFIGS, HOME, SERVER, config
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.http.limits import ServerLimits
+from moorage.cluster.apiserver.http.serve import open_store, serving
+from tests.cluster.apiserver.test_journal import CONFIGS, HOME, SERVER, config
 from tests.regressions.processes import SOURCES, Proxy, in_place
 
 pytestmark = pytest.mark.slow

@@ -62,7 +62,7 @@ def test_memory_does_not_grow_over_an_hour():
 
 @pytest.mark.slow
 def test_a_scheduler_that_leaks_events_is_detected(monkeypatch):
-    from moorage.runtime.event_recorder import Recorder
+    from moorage.live.runtime.event_recorder import Recorder
 
     kept, note = [], Recorder.note
 

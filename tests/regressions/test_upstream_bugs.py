@@ -9,16 +9,16 @@ import asyncio
 
 import pytest
 
-from moorage.cycle.extenders import HTTPExtender
+from moorage.core.cycle.extenders import HTTPExtender
+from moorage.core.queue.queued_pod import QueuePlace
 from moorage.errors import ClusterError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
-from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.memory_cluster import MemoryCluster
 from moorage.testing.virtual_time import run_virtually
+from tests.live.runtime.test_asking import Scripted
+from tests.live.runtime.test_loop import binds, node, pod, running
 from tests.regressions.holding import Holds
-from tests.runtime.test_asking import Scripted
-from tests.runtime.test_loop import binds, node, pod, running
 from tools.simtest.oracle import Terms
 from tools.simtest.stage import LOST, on_stage
 from tools.simtest.world import NODES

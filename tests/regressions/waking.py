@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moorage.queue.queued_pod import QueuePlace
+from moorage.core.queue.queued_pod import QueuePlace
 from tests.regressions import cluster_objects as on
 from tools.simtest.oracle import Terms
 from tools.simtest.stage import on_stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from moorage.printable import escape_json
+from moorage.basis.printable import escape_json
 from moorage.report import run_document
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.report.run_document import as_data, as_json, json_pieces

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from moorage.report.gate_outputs import as_sarif
-from tests.cli.test_simulate_output import violations
+from tests.interfaces.cli.test_simulate_output import violations
 from tests.report.test_gates import REPORT
 
 
@@ -66,7 +66,7 @@ def test_the_document_keeps_to_the_schema():
 
 
 def test_the_output_of_a_simulation_keeps_to_the_schema(tmp_path, capsys):
-    from moorage.cli.main import main
+    from moorage.interfaces.cli.main import main
 
     manifest = tmp_path / "pod.yaml"
     manifest.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n")

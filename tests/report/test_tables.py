@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.selectors import parse_selector
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 from moorage.report.narrowing import Narrowing
 from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run

@@ -12,7 +12,7 @@ import pytest
 import moorage
 from moorage.report.trace_events import as_trace, trace_events
 from moorage.simulator.trace import simulate_trace
-from moorage.traces.openb import read_openb
+from moorage.simulator.traces.openb import read_openb
 
 ROOT = Path(__file__).resolve().parents[2]
 

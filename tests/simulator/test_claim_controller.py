@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.testing.builders import a_pod
 from tests.simulator.test_devices_in_simulation import GPU, a_class, claim, in_use, nodes, placed, slices, start, using
 

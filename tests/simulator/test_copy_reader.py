@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile
 from moorage.simulator.cluster_reader import CopyReader, read_sources
 
 CREATED = "2026-01-01T00:00:00Z"

@@ -6,12 +6,12 @@ import pytest
 
 import moorage
 from moorage.api.custom_objects import read_custom
-from moorage.engine.facts import Seen
+from moorage.basis.inputs.files import InputFile
+from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.framework.effects import Amend
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import Hold
-from moorage.inputs.files import InputFile
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.simulate import kinds_named, prepare
 from moorage.testing.builders import a_node, a_pod

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.verdicts import Hold
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod

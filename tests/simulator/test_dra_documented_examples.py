@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from moorage.inputs.files import InputFile
+from moorage.basis.inputs.files import InputFile
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.verdicts import Hold
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.simulator.simulate import Options, prepare

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.report.scores import ScoreLog
 from moorage.simulator.simulate import Options, simulate
-from tests.engine.driving import HEAD, node, pod
+from tests.core.engine.driving import HEAD, node, pod
 
 VERBS = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 2}
 CONFIG = (HEAD + json.dumps({"extenders": [{"urlPrefix": "http://e/", "nodeCacheCapable": True, **VERBS}]})[1:-1]).encode()

@@ -12,8 +12,8 @@ from moorage.report.tables import render
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, simulate
-from tests.engine.driving import node, pod
-from tests.engine.test_pod_groups import gang, member
+from tests.core.engine.driving import node, pod
+from tests.core.engine.test_pod_groups import gang, member
 
 GANGS = "GenericWorkload=true,GangScheduling=true"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gang"

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from moorage.engine.facts import Seen
-from moorage.inputs.files import InputFile
+from moorage.basis.inputs.files import InputFile
+from moorage.core.engine.facts import Seen
 from moorage.laboratory.digest import Digests
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.cluster_reader import read_sources

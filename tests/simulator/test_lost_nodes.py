@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.devices import ResourceClaim
-from moorage.engine.facts import Gone, Seen
-from moorage.inputs.files import InputFile
+from moorage.basis.inputs.files import InputFile
+from moorage.core.engine.facts import Gone, Seen
 from moorage.report.run_document import as_data
 from moorage.report.tables import render
 from moorage.simulator.cluster_reader import read_sources

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moorage.inputs.files import InputFile
+from moorage.basis.inputs.files import InputFile
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.missing_references import find_missing
 

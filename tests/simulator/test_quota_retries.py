@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.dynamics.simulation import Simulation
+from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.objects import read_given

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.effects import BindPod, Call
 from moorage.framework.verdicts import SKIP, Hold, Wait
 from moorage.simulator.simulate import Options, prepare

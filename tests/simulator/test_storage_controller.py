@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.effects import Until, Write
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED
 from moorage.simulator.outcome import collect

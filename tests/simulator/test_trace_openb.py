@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.validation import validate
+from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile
 from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU
-from moorage.traces.openb import QOS, read_openb, read_openb_sources
-from moorage.traces.tasks import GPU_MODEL
+from moorage.simulator.traces.openb import QOS, read_openb, read_openb_sources
+from moorage.simulator.traces.tasks import GPU_MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "trace-openb"

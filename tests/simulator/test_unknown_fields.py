@@ -5,10 +5,10 @@ import json
 import msgspec
 import pytest
 
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.kinds import find_kind
+from moorage.basis.inputs.objects import FoundObject
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile
-from moorage.inputs.kinds import find_kind
-from moorage.inputs.objects import FoundObject
 from moorage.simulator.cluster_reader import ReadRules, parse_treat_as, read_sources
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 

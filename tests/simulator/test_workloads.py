@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
-from moorage.controllers.machinery.object_fields import SAFE_ALPHABET
+from moorage.basis.inputs.files import InputFile
+from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes
+from moorage.cluster.controllers.machinery.object_fields import SAFE_ALPHABET
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile
 from moorage.simulator import workloads as templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.http.serve import serving
-from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
-from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.http.serve import serving
+from moorage.cluster.apiserver.storage.store import Store
 from moorage.framework.features import FeatureGates
+from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from tools.cluster_checks.checks import CHECKS, check_cluster
 from tools.cluster_checks.wires import HttpWire, StoreWire
 

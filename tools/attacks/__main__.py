@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from moorage.basis.printable import some_lines
 from moorage.errors import ConfigError
-from moorage.printable import some_lines
 from tools.attacks.attack_run import run
 from tools.attacks.comparing import AttackComparison, compare, groups_of
 from tools.attacks.honest_comparison import compare_honest

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moorage.apiserver.schema.protobuf import PROTOBUF, read_protobuf
-from moorage.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, read_protobuf
+from moorage.cluster.apiserver.vocabulary.records import Document
 from tools.attacks.judging import read_answer
 from tools.attacks.wire import AttackResponse
 

@@ -11,19 +11,19 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.apiserver.access.rbac import Authorizer
-from moorage.apiserver.access.service_account_tokens import AccountTokens
-from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.http.serve import open_store, serving
-from moorage.apiserver.http.write_requests import create
-from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watches import StoreChange
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Target
-from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
-from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
+from moorage.cluster.apiserver.access.rbac import Authorizer
+from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
+from moorage.cluster.apiserver.http.limits import ServerLimits
+from moorage.cluster.apiserver.http.serve import open_store, serving
+from moorage.cluster.apiserver.http.write_requests import create
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from tools.attacks.routes import CLOSED, OPEN, SEEDED

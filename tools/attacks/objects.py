@@ -6,9 +6,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.apiserver.schema.custom_kinds import custom_kinds
-from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
+from moorage.cluster.apiserver.schema.custom_kinds import custom_kinds
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Review, ServedKind
 
 __all__ = ["ATTACKED", "ATTACKED_DEFINITION", "object_name", "valid_object", "valid_part", "valid_review"]
 

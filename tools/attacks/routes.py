@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from moorage.apiserver.http.routes import check_route
-from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
-from moorage.apiserver.vocabulary.http_messages import find_target
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, KindTable, Review, ServedKind
-from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.cluster.apiserver.http.routes import check_route
+from moorage.cluster.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
+from moorage.cluster.apiserver.vocabulary.http_messages import find_target
+from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, KindTable, Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from tools.attacks.objects import ATTACKED, object_name
 
 __all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]

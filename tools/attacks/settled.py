@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.storage.watches import StoreChange
-from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from tools.attacks.ground import Ground
 from tools.attacks.judging import read_answer
 from tools.attacks.routes import object_path

@@ -11,16 +11,16 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.rbac import Authorizer
-from moorage.apiserver.http.lists import Lines
-from moorage.apiserver.http.requests import serve
-from moorage.apiserver.http.routes import check_route
-from moorage.apiserver.http.watch_stream import open_stream
-from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest, find_target
-from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.client.endpoint import Endpoint, tls_context
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.rbac import Authorizer
+from moorage.cluster.apiserver.http.lists import Lines
+from moorage.cluster.apiserver.http.requests import serve
+from moorage.cluster.apiserver.http.routes import check_route
+from moorage.cluster.apiserver.http.watch_stream import open_stream
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.live.client.endpoint import Endpoint, tls_context
 
 __all__ = ["ClusterWire", "HttpWire", "StoreWire", "WireAnswer"]
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.features import FeatureGates
 from moorage.framework.plugin_runner import ask

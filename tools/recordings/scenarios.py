@@ -14,15 +14,15 @@ from moorage.api import devices as dra
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
-from moorage.config.scheduler_document import Loaded, from_provider, load_any
-from moorage.engine.dropped_fields import pod_reader
-from moorage.engine.loading import ConfigSource, load_source
-from moorage.engine.profiles import build_resolved
+from moorage.api.releases import find_release, why_unknown
+from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
+from moorage.core.engine.dropped_fields import pod_reader
+from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.core.engine.profiles import build_resolved
 from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
-from moorage.releases import find_release, why_unknown
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.framework.features import FeatureGates
-from moorage.runtime.leader_election import Timing
-from moorage.runtime.loop import USUAL, LoopLimits
-from moorage.server.live import LeaderSettings
+from moorage.live.runtime.leader_election import Timing
+from moorage.live.runtime.loop import USUAL, LoopLimits
+from moorage.live.server.live import LeaderSettings
 from moorage.testing.virtual_time import run_virtually
 from tools.simtest.convergence import differences
 from tools.simtest.device_world import Gadgets

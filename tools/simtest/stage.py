@@ -19,8 +19,8 @@ from typing import Any
 
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
-from moorage.runtime.leader_election import Timing
-from moorage.server.live import LeaderSettings
+from moorage.live.runtime.leader_election import Timing
+from moorage.live.server.live import LeaderSettings
 from moorage.testing.virtual_time import run_virtually
 from tools.simtest.convergence import differences
 from tools.simtest.network import Link, Rule

@@ -19,21 +19,21 @@ from urllib.parse import unquote
 import aiohttp
 import msgspec
 
-from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.rbac import Authorizer
-from moorage.apiserver.http.lists import Lines
-from moorage.apiserver.http.requests import serve
-from moorage.apiserver.http.watch_stream import Stream, open_stream
-from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watches import StoreChange
-from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response, find_target
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
-from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.client.endpoint import Endpoint
-from moorage.client.rest import Rest
-from moorage.client.throttle import BINDING, OTHER
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.rbac import Authorizer
+from moorage.cluster.apiserver.http.lists import Lines
+from moorage.cluster.apiserver.http.requests import serve
+from moorage.cluster.apiserver.http.watch_stream import Stream, open_stream
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, find_target
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.features import FeatureGates
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.rest import Rest
+from moorage.live.client.throttle import BINDING, OTHER
 from tools.simtest.arriving import Arrivals
 from tools.simtest.network import Link, Network, Sent
 from tools.simtest.recording import HELD, Lost, Recording, RequestRecord, WriteRecord

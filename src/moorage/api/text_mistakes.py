@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from moorage.basis.printable import one_line
 from moorage.errors import InputError
-from moorage.printable import one_line
 
 __all__ = ["explained"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from moorage.printable import is_printable
+from moorage.basis.printable import is_printable
 
 __all__ = ["PrintableDumper"]
 

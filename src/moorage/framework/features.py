@@ -1,6 +1,6 @@
 """Feature gates of kube-scheduler 1.36 that change scheduling decisions.
 
-Each release has its own gates (``moorage.releases``). The gates of 1.36 that a release lacks are closed for it, unless its
+Each release has its own gates (``moorage.api.releases``). The gates of 1.36 that a release lacks are closed for it, unless its
 ``fixed_gates`` say otherwise.
 
 A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not set by name. A locked gate keeps its
@@ -16,8 +16,8 @@ from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Final
 
+from moorage.api.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
 from moorage.errors import ConfigError, Fault
-from moorage.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
 
 __all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]
 
@@ -34,8 +34,8 @@ _FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 class FeatureGates:
     """Which gates are open. Read one with ``gates["Name"]``; an unknown name raises KeyError, so that typos are found.
 
-    ``release`` is the name of one of ``moorage.releases.RELEASES`` and ``emulated`` that release. The gates of ``TODAY`` can be
-    read for any release.
+    ``release`` is the name of one of ``moorage.api.releases.RELEASES`` and ``emulated`` that release. The gates of ``TODAY``
+    can be read for any release.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, release: str = TODAY) -> None:

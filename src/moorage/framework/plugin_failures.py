@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from types import FrameType
 from typing import Final
 
-from moorage.printable import clip
+from moorage.basis.printable import clip
 
 __all__ = ["failure_text"]
 

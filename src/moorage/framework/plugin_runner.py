@@ -1,7 +1,7 @@
 """Run a profile's plugins for one pod: PreFilter, Filter, PreScore, Score, and PreFilter's state in what-ifs.
 
-``moorage.cycle`` chooses the node. A plugin that raises, or returns an invalid answer, ends the attempt with a ``PluginError``
-that names the plugin.
+``moorage.core.cycle`` chooses the node. A plugin that raises, or returns an invalid answer, ends the attempt with a
+``PluginError`` that names the plugin.
 """
 
 from __future__ import annotations

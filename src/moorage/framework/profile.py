@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from moorage.basis.printable import clip
 from moorage.errors import InputError, PluginError
 from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
@@ -22,7 +23,6 @@ from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
 from moorage.framework.verdict_table import NEWEST_FORM, MessageForm
 from moorage.framework.verdicts import Hold, Reject
-from moorage.printable import clip
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -16,11 +16,11 @@ from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moorage.basis.printable import clip, is_printable
 from moorage.errors import InputError, MoorageError
 from moorage.framework.handle import Handle, WaitingPod
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.profile import args_of, declared_name, points_of
-from moorage.printable import clip, is_printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

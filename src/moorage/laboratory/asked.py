@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from moorage.api.core import Pod
+from moorage.basis.wording import counted, some
 from moorage.errors import InputError
-from moorage.wording import counted, some
 
 __all__ = ["WORKLOAD_KINDS", "pods_asked_for"]
 

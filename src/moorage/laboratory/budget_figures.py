@@ -16,7 +16,7 @@ from moorage.api.core import Pod, ReplicationController
 from moorage.api.meta import Object, OwnerReference
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Deployment, PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.controllers.machinery.object_fields import scaled
+from moorage.cluster.controllers.machinery.object_fields import scaled
 from moorage.simulator.owners import controller_of, is_active
 
 __all__ = ["BudgetBook", "BudgetCount", "BudgetFigures", "FindObject", "WatchedBudget", "looks_ready", "pods_by_namespace"]

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
-from moorage.engine.facts import Seen
+from moorage.basis.wording import counted as in_words
+from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.capacity_bound import FIT, Room, room_for
@@ -36,7 +37,6 @@ from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
-from moorage.wording import counted as in_words
 
 __all__ = ["CapacityQuestion", "capacity_of"]
 

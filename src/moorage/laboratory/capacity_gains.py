@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node
 from moorage.api.meta import Object
-from moorage.engine.facts import Seen
+from moorage.basis.wording import counted
+from moorage.core.engine.facts import Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
@@ -26,7 +27,6 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.report.capacity import CapacityGain, CapacityGroup
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount
-from moorage.wording import counted
 
 __all__ = ["GainSearch"]
 

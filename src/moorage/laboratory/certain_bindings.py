@@ -13,9 +13,9 @@ import numpy as np
 
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.controllers.storage.volumes import made_for, makes_volumes
-from moorage.cycle.decision import Decision
-from moorage.engine.scheduler import Scheduler
+from moorage.cluster.controllers.storage.volumes import made_for, makes_volumes
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.binding import MAX_USERS

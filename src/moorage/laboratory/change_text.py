@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodSpec, ReplicationController
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import rounded_quantity
 from moorage.laboratory.pod_changes import POD_CHANGES
 from moorage.laboratory.surroundings import NOTHING_AROUND, Surroundings
-from moorage.printable import one_line
 from moorage.simulator.owners import controller_of
 
 __all__ = ["command_of", "describe", "workload_of"]

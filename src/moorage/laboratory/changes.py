@@ -21,12 +21,12 @@ from moorage.api.storage import (
     PersistentVolumeStatus,
     VolumeNodeAffinity,
 )
+from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.change_values import taint_text
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.pod_changes import POD_CHANGES, parse_taint
-from moorage.printable import one_line
 from moorage.simulator.owners import controller_of, replacement
 
 __all__ = ["apply", "apply_all", "target_of"]

@@ -17,10 +17,10 @@ from typing import Any, Self, Unpack
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.config.scheduler_document import Loaded
-from moorage.cycle.decision import Decision
-from moorage.engine.facts import Gone, Seen
-from moorage.engine.scheduler import Scheduler
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.facts import Gone, Seen
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget

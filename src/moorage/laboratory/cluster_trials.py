@@ -13,9 +13,9 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from moorage.api.core import Pod
-from moorage.config.scheduler_document import Loaded
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
 from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile

@@ -17,11 +17,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from moorage.config.api_versions import ApiVersion
-from moorage.config.profiles import ResolvedProfile
-from moorage.config.scheduler_document import Loaded
-from moorage.config.show import listed, plain_struct
-from moorage.config.upgrade import rules_between
+from moorage.api.releases import RELEASES, STABLE, Gate, Release
+from moorage.api.releases.metric_spec import Spec
+from moorage.api.releases.metrics import metrics_of
+from moorage.basis.wording import counted
+from moorage.core.config.api_versions import ApiVersion
+from moorage.core.config.profiles import ResolvedProfile
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.show import listed, plain_struct
+from moorage.core.config.upgrade import rules_between
 from moorage.errors import ConfigError, InputError
 from moorage.laboratory.budget import TimeBudget, results_of
 from moorage.laboratory.cluster import Cluster
@@ -31,9 +35,6 @@ from moorage.laboratory.measured_run import RunInput, measure_run
 from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
 from moorage.laboratory.paired_metrics import Draws, paired_metrics
 from moorage.laboratory.run_inputs import input_of_runs
-from moorage.releases import RELEASES, STABLE, Gate, Release
-from moorage.releases.metric_spec import Spec
-from moorage.releases.metrics import metrics_of
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.comparison_summary import comparison_summary
 from moorage.report.comparison_text import comparison_text
@@ -41,7 +42,6 @@ from moorage.report.comparison_values import ComparisonValues, MoveCount, PodMov
 from moorage.report.gates import MetricComparison, evaluate, parse_gate
 from moorage.report.run_values import MeasuredRun
 from moorage.simulator.simulate import Options, load_options
-from moorage.wording import counted
 
 __all__ = ["CompareSetting", "Comparison", "compare", "load_side", "release_changes"]
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.config.profiles import ResolvedProfile
-from moorage.config.scheduler_document import Loaded
+from moorage.basis.printable import one_line
+from moorage.core.config.profiles import ResolvedProfile
+from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile, attach, make_profile
 from moorage.framework.registry import Handle
-from moorage.printable import one_line
 
 __all__ = ["reconfigure", "reconfigured_profile"]
 

@@ -20,7 +20,7 @@ import numpy as np
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet
-from moorage.engine.facts import Seen
+from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain_question import OutageCluster, course_of, drain_report

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.cycle.decision import Feasible
+from moorage.core.cycle.decision import Feasible
 from moorage.plugins.affinity_counts import AffinityCounts
 from moorage.plugins.spread_counts import Spread
 

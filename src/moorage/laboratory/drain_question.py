@@ -9,6 +9,8 @@ from typing import Any, Final, Protocol
 from moorage.api.core import Pod, ReplicationController
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.basis.printable import one_line
+from moorage.basis.wording import some
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
@@ -22,12 +24,10 @@ from moorage.laboratory.history import History, Ran, Step
 from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
-from moorage.printable import one_line
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
 from moorage.report.drain_report import DrainedPod, DrainReport, LossInstead, drain_summary
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulate import Options
-from moorage.wording import some
 
 __all__ = ["OutageCluster", "check_nodes", "course_of", "drain_report"]
 

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Pod, PodCondition
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.laboratory.budget_figures import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
 from moorage.laboratory.history import Ran, Step, Told
 from moorage.laboratory.recorded_simulation import RecordedSimulation

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moorage.api.core import Pod
-from moorage.cycle.cycle import Cycle, judge
-from moorage.cycle.decision import Decision, Feasible
-from moorage.cycle.search_scope import SearchScope
-from moorage.cycle.what_if import FailedAttempt, contenders
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.cycle import Cycle, judge
+from moorage.core.cycle.decision import Decision, Feasible
+from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.what_if import FailedAttempt, contenders
+from moorage.core.engine.scheduler import Scheduler
+from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
@@ -29,7 +30,6 @@ from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.queue import QueuedPod, QueuePlace
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

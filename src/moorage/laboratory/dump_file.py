@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.kinds import Kind
 from moorage.api.workloads import CronJob, StatefulSet
-from moorage.inputs.files import InputFile
-from moorage.inputs.kinds import KINDS, find_kind
-from moorage.inputs.objects import find_objects
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.kinds import KINDS, find_kind
+from moorage.basis.inputs.objects import find_objects
 from moorage.laboratory.live_dump import Unread
 from moorage.simulator.cluster_input import DUMP_RECORD, DumpRecord, UnreadKind
 

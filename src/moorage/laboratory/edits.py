@@ -25,10 +25,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
 from moorage.laboratory.costs import BASE_COSTS
-from moorage.printable import one_line
 from moorage.state.pod_requests import amount
 
 __all__ = ["parse_edit", "parse_field"]

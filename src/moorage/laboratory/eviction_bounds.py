@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Feasible
-from moorage.cycle.what_if import FailedAttempt
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Feasible
+from moorage.core.cycle.what_if import FailedAttempt
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
 from moorage.framework.profile import Profile

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.quantity import exact
+from moorage.basis.wording import counted
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.cluster import Cluster
@@ -31,7 +32,6 @@ from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
-from moorage.wording import counted
 
 __all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
 

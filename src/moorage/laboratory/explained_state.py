@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from moorage.engine.group_outcome import GroupReport
-from moorage.engine.scheduler import Scheduler
+from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
 

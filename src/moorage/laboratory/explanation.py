@@ -15,10 +15,11 @@ from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
 from moorage.api.selectors import Requirement
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.extender_wire import EXTENDER, ExtenderError, Whole
-from moorage.cycle.extenders import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
-from moorage.cycle.what_if import Nominated
+from moorage.basis.wording import counted, some
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.extender_wire import EXTENDER, ExtenderError, Whole
+from moorage.core.cycle.extenders import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
+from moorage.core.cycle.what_if import Nominated
 from moorage.errors import MoorageError
 from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
@@ -41,7 +42,6 @@ from moorage.report.explanation_values import PreemptionReport, ScoreReport
 from moorage.state.cluster import ClusterState
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
-from moorage.wording import counted, some
 
 if TYPE_CHECKING:
     from moorage.simulator.simulation import PodRecord

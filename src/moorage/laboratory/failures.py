@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, NodeCondition, Pod, Taint
 from moorage.api.taints import tolerates
-from moorage.engine.facts import Gone, Seen
+from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.history import Ran, Step, Told
 from moorage.laboratory.node_names import no_such_node

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.search_scope import EVERYWHERE
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.search_scope import EVERYWHERE
 from moorage.framework.profile import Profile
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code

@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.config.scheduler_document import Loaded
-from moorage.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.engine.facts import Gone, Seen
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.config_changes import reconfigure

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import msgspec
 
 from moorage.api.custom_objects import CustomObject
-from moorage.inputs.kinds import KINDS
+from moorage.basis.inputs.kinds import KINDS
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 
 __all__ = ["input_digest"]

@@ -8,10 +8,10 @@ from functools import cache
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
-from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.basis.inputs.kinds import KINDS
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
-from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import key_of
 from moorage.simulator.simulation import SimulatedCluster
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.disruption_budgets import Budgets
+from moorage.core.cycle.disruption_budgets import Budgets
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget

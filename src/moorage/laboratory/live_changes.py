@@ -22,8 +22,8 @@ from moorage.api.core import Namespace, Node, Pod, ReplicationController, Servic
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.config.scheduler_document import Loaded
-from moorage.engine.facts import Gone, Seen
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.engine.facts import Gone, Seen
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials

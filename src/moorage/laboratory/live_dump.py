@@ -15,13 +15,13 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.custom_objects import CustomKind
-from moorage.client.endpoint import Endpoint
-from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.client.resources import server_version
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.kinds import KINDS
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.inputs.files import InputFile
-from moorage.inputs.kinds import KINDS
 from moorage.laboratory.inventory import served_as
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
+from moorage.live.client.resources import server_version
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
@@ -78,7 +78,7 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
 
     Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
     """
-    from moorage.client.rest import Rest  # imports aiohttp, which only this needs
+    from moorage.live.client.rest import Rest  # imports aiohttp, which only this needs
 
     began = datetime.now(UTC)
 

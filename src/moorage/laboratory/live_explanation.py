@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.engine.scheduler import Scheduler
+from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.laboratory.explained_changes import CHANGEABLE
 from moorage.laboratory.explained_state import ExplainedState

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.engine.dropped_fields import ignored_fields_note
+from moorage.core.engine.dropped_fields import ignored_fields_note
 from moorage.framework.changes import Change
 from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.packing import Packed, pack, unpack

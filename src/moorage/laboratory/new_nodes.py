@@ -8,7 +8,7 @@ from typing import Any
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet
-from moorage.engine.facts import Seen
+from moorage.core.engine.facts import Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.changes import apply
 from moorage.laboratory.present import ASIDE, cluster_input

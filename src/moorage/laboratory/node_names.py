@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 
 __all__ = ["no_such_node"]
 

@@ -19,14 +19,15 @@ from moorage.api.core import Node, Pod, PodSpec, PodTemplateSpec, ReplicationCon
 from moorage.api.decode import decode
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.apiserver.fields.patches import strategic_merge
-from moorage.apiserver.schema.schemas import kind_schema
-from moorage.controllers.machinery.object_fields import stable_uid
-from moorage.engine.facts import Gone, Seen
+from moorage.basis.inputs.kinds import KINDS, find_kind
+from moorage.basis.inputs.objects import FoundObject
+from moorage.basis.printable import one_line
+from moorage.cluster.apiserver.fields.patches import strategic_merge
+from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
-from moorage.inputs.kinds import KINDS, find_kind
-from moorage.inputs.objects import FoundObject
 from moorage.laboratory.asked import WORKLOAD_KINDS
 from moorage.laboratory.changes import apply, apply_all
 from moorage.laboratory.edits import parse_edit, parse_field
@@ -36,7 +37,6 @@ from moorage.laboratory.objects import ObjectLike, documents, is_implied, key_of
 from moorage.laboratory.present import ASIDE, cluster_input, present_objects
 from moorage.laboratory.replaced_objects import rolled_out
 from moorage.laboratory.scaling import Scaled, found_workload, parse_scaled, scale, without_jobs
-from moorage.printable import one_line
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of

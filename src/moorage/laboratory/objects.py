@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from moorage.api.core import Namespace
 from moorage.api.meta import Object
+from moorage.basis.inputs.files import InputFile, open_sources
+from moorage.basis.inputs.kinds import KINDS
+from moorage.basis.inputs.objects import FoundObject, find_objects
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile, open_sources
-from moorage.inputs.kinds import KINDS
-from moorage.inputs.objects import FoundObject, find_objects
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from moorage.api.core import Pod
-from moorage.cycle.decision import Decision
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.scheduler import Scheduler
 from moorage.laboratory.frames import ColumnFrame
 from moorage.simulator.simulation import SimulatedCluster
 

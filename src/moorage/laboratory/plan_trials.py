@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
-from moorage.engine.facts import Seen
+from moorage.core.engine.facts import Seen
 from moorage.laboratory.dry_run import rests
 from moorage.laboratory.new_nodes import daemon_pods
 from moorage.laboratory.node_types import Offer

@@ -10,9 +10,9 @@ import numpy as np
 from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
-from moorage.cycle.cycle import rate
-from moorage.cycle.ties import ring_position
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.cycle import rate
+from moorage.core.cycle.ties import ring_position
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, PluginError
 from moorage.framework.profile import Profile
 from moorage.laboratory.verdicts import engine_view, verdicts_of_all

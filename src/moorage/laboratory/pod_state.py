@@ -10,7 +10,9 @@ import numpy as np
 from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.engine.binding import Binding
+from moorage.basis.wording import counted, some
+from moorage.core.engine.binding import Binding
+from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.events import Action, Resource, Wake
 from moorage.framework.profile import declared_wakes
 from moorage.laboratory.explained_state import ExplainedState
@@ -22,11 +24,9 @@ from moorage.plugins.term_names import taint_name
 from moorage.plugins.volume_reasons import required_of
 from moorage.plugins.volumes.claim_lookup import class_of_claim
 from moorage.plugins.volumes.volume_reach import rows_reaching
-from moorage.queue import QueuedPod, QueuePlace
 from moorage.report.explanation import PodStanding
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
-from moorage.wording import counted, some
 
 __all__ = ["standing_of", "standing_without_attempt"]
 

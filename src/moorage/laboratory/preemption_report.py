@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.disruption_budgets import Budgets
-from moorage.cycle.importance import by_importance
-from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
-from moorage.cycle.reprieve import NO_VICTIMS
-from moorage.cycle.what_if import FailedAttempt, Nominated
+from moorage.basis.wording import counted, some
+from moorage.core.cycle.disruption_budgets import Budgets
+from moorage.core.cycle.importance import by_importance
+from moorage.core.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
+from moorage.core.cycle.reprieve import NO_VICTIMS
+from moorage.core.cycle.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
@@ -27,7 +28,6 @@ from moorage.report.explanation_values import PreemptionNode, PreemptionReport, 
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
-from moorage.wording import counted, some
 
 __all__ = ["find_preemption", "preemption_of"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.meta import Object
-from moorage.inputs.kinds import KINDS
+from moorage.basis.inputs.kinds import KINDS
 from moorage.laboratory.objects import key_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of

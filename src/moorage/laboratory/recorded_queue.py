@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from moorage.core.queue import QueuedPod, QueuePlace, SchedulingQueue
 from moorage.framework.events import ClusterEvent
 from moorage.laboratory.undo_log import NO_LOG, UndoLog
-from moorage.queue import QueuedPod, QueuePlace, SchedulingQueue
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["RecordedQueue"]

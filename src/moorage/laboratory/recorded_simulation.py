@@ -15,9 +15,9 @@ from typing import Any, Final
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import ResourceClaim
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.cycle.decision import Decision
-from moorage.engine.engine_state import EngineParts
-from moorage.engine.facts import Done, News, Seen, Work
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.engine_state import EngineParts
+from moorage.core.engine.facts import Done, News, Seen, Work
 from moorage.framework.effects import Evict
 from moorage.framework.profile import points_of
 from moorage.laboratory.recorded_queue import RecordedQueue

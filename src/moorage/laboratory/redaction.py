@@ -17,16 +17,16 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
-from moorage.controllers.machinery.object_fields import stable_uid
-from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
+from moorage.basis.printable import one_line
+from moorage.basis.wording import some
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
 from moorage.laboratory.objects import ObjectLike, read_given
 from moorage.laboratory.redaction_config import read_configuration, redact_configuration
 from moorage.laboratory.redaction_tokens import Tokens, is_well_known
 from moorage.laboratory.redaction_walk import KNOWN_DRIVERS, Walker
-from moorage.printable import one_line
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.wording import some
 
 __all__ = ["Redacted", "redact", "redact_cluster"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moorage.config.document_reader import read_text
+from moorage.core.config.document_reader import read_text
 from moorage.laboratory.redaction_tokens import Tokens
 from moorage.laboratory.redaction_walk import Walker
 

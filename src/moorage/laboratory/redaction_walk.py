@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
-from moorage.cel.cel_errors import SourceError
-from moorage.cel.lexer import Token, scan, unquoted
+from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.lexer import Token, scan, unquoted
 from moorage.errors import InputError
 from moorage.laboratory.redaction_tokens import Tokens, is_well_known
 from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins

@@ -17,8 +17,8 @@ from moorage.api.core import Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, Deployment, StatefulSet
-from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
-from moorage.inputs.kinds import KINDS
+from moorage.basis.inputs.kinds import KINDS
+from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.laboratory.objects import is_implied
 from moorage.laboratory.scaling import scale_object, without_running
 from moorage.simulator.cluster_input import SLOTS, ClusterInput

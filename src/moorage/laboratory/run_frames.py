@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from moorage.cycle.decision import Decision
+from moorage.core.cycle.decision import Decision
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, frame_of, nodes_frame, pods_frame
 from moorage.laboratory.measured_run import RunInput

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodStatus
 from moorage.api.meta import Object
+from moorage.basis.wording import counted
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.measured_run import RunInput
 from moorage.laboratory.node_groups import groups_by_node
@@ -16,7 +17,6 @@ from moorage.laboratory.run_metrics import MeasureSetting
 from moorage.laboratory.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_run import workload_names
-from moorage.wording import counted
 
 __all__ = ["input_of_runs", "priced", "with_pods_to_place_again"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.decision import Decision
-from moorage.cycle.disruption_budgets import Budgets
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.disruption_budgets import Budgets
 from moorage.laboratory.metrics import (
     NodeUse,
     WorkShape,

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
+from moorage.basis.wording import counted, some
 from moorage.report.explanation import Explanation
-from moorage.wording import counted, some
 
 __all__ = ["MOST_AHEAD", "may_starve", "starved"]
 

@@ -33,13 +33,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 
 __all__ = ["StateCopy", "is_shared"]
 
 #: Objects of these modules never change after their creation, except for cached data that is derived from them.
 _CONSTANT: Final = (
-    "moorage.api.", "moorage.releases.", "moorage.cycle.decision", "moorage.engine.facts", "moorage.framework.events",
+    "moorage.api.", "moorage.api.releases.", "moorage.core.cycle.decision", "moorage.core.engine.facts",
+    "moorage.framework.events",
     "moorage.framework.features", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.state.pod_requests",
     "moorage.state.pod_volumes", "moorage.state.spread_constraint",
 )  # fmt: skip

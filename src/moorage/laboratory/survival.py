@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod, Volume
-from moorage.engine.facts import Gone
+from moorage.basis.printable import one_line
+from moorage.core.engine.facts import Gone
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
 from moorage.laboratory.drain_question import OutageCluster
@@ -29,7 +30,6 @@ from moorage.laboratory.failures import NodeFailures
 from moorage.laboratory.history import Ran, Told
 from moorage.laboratory.node_twins import pod_shape, twins_of
 from moorage.laboratory.workers import kept, workers_of
-from moorage.printable import one_line
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulation import State

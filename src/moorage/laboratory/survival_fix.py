@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError
@@ -24,10 +26,8 @@ from moorage.laboratory.failures import NodeFailures
 from moorage.laboratory.least_change import ChangeSearch, SearchFront
 from moorage.laboratory.offers import ChangeSet
 from moorage.laboratory.survival import SurvivalRun
-from moorage.printable import one_line
 from moorage.report.survival_report import NodeLoss, SurvivalFix
 from moorage.simulator.pod_books import State
-from moorage.wording import counted, some
 
 __all__ = ["FixSearch", "SpareNodes", "find_spare"]
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from moorage.basis.printable import one_line
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster_trials import TriedCluster
 from moorage.laboratory.drain_question import OutageCluster, check_nodes
@@ -15,7 +16,6 @@ from moorage.laboratory.failures import FailureMode, NodeFailures, class_of
 from moorage.laboratory.history import Ran
 from moorage.laboratory.survival import Losses, SurvivalRun, worst_of
 from moorage.laboratory.survival_fix import FixSearch, SpareNodes, find_spare
-from moorage.printable import one_line
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.survival_report import (
     FailureReport,

@@ -13,7 +13,8 @@ import numpy as np
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
-from moorage.config.scheduler_document import Loaded
+from moorage.basis.printable import one_line
+from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
@@ -22,7 +23,6 @@ from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.moves import PodMoves, unplaced
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of
 from moorage.laboratory.verdicts import is_accepted, judgements_of
-from moorage.printable import one_line
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.columns import BoolArray

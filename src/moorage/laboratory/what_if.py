@@ -15,7 +15,8 @@ from functools import partial, reduce
 
 from moorage.api.core import Node
 from moorage.api.selectors import SelectorError, parse_selector
-from moorage.config.scheduler_document import Loaded
+from moorage.basis.printable import one_line
+from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change_text import describe
@@ -24,7 +25,6 @@ from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.replaced_objects import replaced
 from moorage.laboratory.scaling import Scaled, scale
-from moorage.printable import one_line
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options
 

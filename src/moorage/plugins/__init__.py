@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from moorage.api.releases import RELEASES, TODAY, Release
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.plugins.default_preemption import DefaultPreemption
@@ -30,7 +31,6 @@ from moorage.plugins.topology_placement_generator import TopologyPlacementGenera
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_restrictions import VolumeRestrictions
 from moorage.plugins.volume_zone import VolumeZone
-from moorage.releases import RELEASES, TODAY, Release
 
 __all__ = ["BUILTIN", "builtin_registry"]
 

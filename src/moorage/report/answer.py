@@ -13,15 +13,15 @@ from typing import Any, ClassVar, Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from moorage.printable import escape_json, one_line
-from moorage.releases import CURRENT, RELEASES
+from moorage.api.releases import CURRENT, RELEASES
+from moorage.basis.printable import escape_json, one_line
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, paragraph
 
 __all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
 
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
-_PAGES: Final = "moorage.web.report_file"
+_PAGES: Final = "moorage.interfaces.web.report_file"
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 
 

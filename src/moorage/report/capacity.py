@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted, some
 from moorage.report.answer import Answer, plain
 from moorage.report.style import WIDTH, cells, columns, human, paragraph
-from moorage.wording import counted, some
 
 __all__ = ["Capacity", "CapacityGain", "CapacityGroup", "CapacityPart", "StopReason", "capacity_history"]
 

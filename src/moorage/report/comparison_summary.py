@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from moorage.basis.wording import counted
 from moorage.report.gates import GateResult, MetricComparison
 from moorage.report.metric_names import amount_text, kind_of, title_of
-from moorage.wording import counted
 
 __all__ = ["comparison_summary"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted
 from moorage.report.comparison_values import ComparisonValues, MoveCount, ReleaseChange, TextChange
 from moorage.report.gates import GateResult, MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
 from moorage.report.run_values import RunMeasures
 from moorage.report.style import columns, paragraph
-from moorage.wording import counted
 
 __all__ = ["comparison_text", "gate_lines", "gates_text", "interval_text"]
 

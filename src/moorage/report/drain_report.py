@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted
 from moorage.report.answer import Answer, Assumption, Proof, plain
 from moorage.report.style import columns, paragraph
-from moorage.wording import counted
 
 __all__ = ["DrainReport", "DrainedNode", "DrainedPod", "LossInstead", "RefusedPod", "cordon_summary", "drain_summary"]
 

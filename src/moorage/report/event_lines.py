@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.cycle.decision import Decision
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.core.cycle.decision import Decision
 
 __all__ = ["EventLog"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted
 from moorage.report.answer import Proof
 from moorage.report.explanation_values import (
     ChangeReport,
@@ -23,7 +24,6 @@ from moorage.report.explanation_values import (
     ScoreReport,
 )
 from moorage.report.style import WIDTH, cells, columns, paragraph
-from moorage.wording import counted
 
 __all__ = [
     "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup", "PodStanding",

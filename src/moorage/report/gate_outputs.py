@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
-from moorage.printable import escape_json, one_line, some_lines
+from moorage.basis.printable import escape_json, one_line, some_lines
 from moorage.report.gates import GateResult
 from moorage.report.run_values import UnplacedPod
 

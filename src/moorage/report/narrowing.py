@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from moorage.api.selectors import EVERYTHING, Selector
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 from moorage.report.outcome import PodOutcome, Run
 
 __all__ = ["EVERY", "Narrowing"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 from moorage.report.style import PLAIN, Style, paragraph
 
 __all__ = ["obstacle_lines"]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 from moorage.report.outcome import Run
 from moorage.report.run_document import moments
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
 from moorage.report.group_report import PodGroupOutcome
 from moorage.report.run_values import RunMeasures

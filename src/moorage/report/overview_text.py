@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted, some
 from moorage.report.overview_values import OverviewValues, PlaceUse, ResourceUse, ShapeRoom
 from moorage.report.style import columns, human, paragraph
-from moorage.wording import counted, some
 
 __all__ = ["overview_summary", "overview_text"]
 

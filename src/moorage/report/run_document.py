@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from moorage.api.yaml_writing import PrintableDumper
-from moorage.printable import escape_json, one_line
+from moorage.basis.printable import escape_json, one_line
 from moorage.report.claim_report import claim_data
 from moorage.report.event_lines import EventLog
 from moorage.report.group_report import group_data

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.cycle.decision import Decision
+from moorage.basis.printable import one_line
+from moorage.core.cycle.decision import Decision
 from moorage.framework.profile import Profile
-from moorage.printable import one_line
 from moorage.report.style import columns
 
 __all__ = ["NodeScores", "NodeScoring", "PluginScore", "ScoreLog", "scoring_of"]

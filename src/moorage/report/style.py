@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 
 __all__ = ["COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "human", "paragraph"]
 

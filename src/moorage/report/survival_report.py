@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted, some
 from moorage.report.answer import Answer, plain
 from moorage.report.plan import MovedPod
 from moorage.report.style import cells, human, paragraph
-from moorage.wording import counted, some
 
 __all__ = ["FailureReport", "NodeLoss", "SpareReport", "Survival", "SurvivalFix", "failure_summary", "survival_summary"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from moorage.printable import one_line
+from moorage.basis.printable import one_line
 from moorage.report.claim_report import claim_tables
 from moorage.report.group_report import group_table
 from moorage.report.narrowing import EVERY, Narrowing

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from moorage.printable import escape_json, one_line
+from moorage.basis.printable import escape_json, one_line
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import moments
 

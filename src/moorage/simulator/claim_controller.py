@@ -18,9 +18,9 @@ from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import ObjectMeta
 from moorage.api.storage import PersistentVolumeClaim, PersistentVolumeClaimTemplate
-from moorage.controllers.machinery.object_fields import generated_name, stable_uid
-from moorage.controllers.storage.pod_claims import made_ready
-from moorage.engine.facts import Done, Gone, News, Seen
+from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
+from moorage.cluster.controllers.storage.pod_claims import made_ready
+from moorage.core.engine.facts import Done, Gone, News, Seen
 from moorage.plugins.devices.claim_cleanup import is_done, is_orphaned, owning_pod, without_stale_consumers
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, owner_reference

@@ -37,10 +37,10 @@ from moorage.api.workloads import (
     ReplicaSet,
     StatefulSet,
 )
-from moorage.controllers.machinery.object_fields import stable_uid
+from moorage.basis.inputs.objects import FoundObject
+from moorage.basis.printable import one_line
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
-from moorage.inputs.objects import FoundObject
-from moorage.printable import one_line
 
 __all__ = [
     "DUMP_RECORD", "SLOTS", "ClusterInput", "CustomReader", "DumpRecord", "InputReport", "ReadObject", "UnreadKind",

@@ -36,11 +36,12 @@ from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_decoding import PodDecoder, without_token_name
 from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
-from moorage.controllers.machinery.object_fields import generated_name, stable_uid
+from moorage.basis.inputs.files import InputFile, open_sources
+from moorage.basis.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
+from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
+from moorage.basis.wording import counted, some
+from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile, open_sources
-from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
-from moorage.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
 from moorage.simulator.cluster_input import (
     DUMP_RECORD,
     SLOTS,
@@ -53,7 +54,6 @@ from moorage.simulator.cluster_input import (
     read_record,
 )
 from moorage.simulator.unknown_fields import FieldCheck, Validation
-from moorage.wording import counted, some
 
 __all__ = [
     "USUAL_RULES", "WORKLOAD_SLOTS", "CopyReader", "ReadRules", "parse_treat_as", "read", "read_objects",

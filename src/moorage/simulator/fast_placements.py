@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from moorage.api.core import Pod
-from moorage.cycle.decision import Decision
-from moorage.engine.facts import Gone
-from moorage.engine.placement import Found
-from moorage.engine.pod_run import PodRun
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.facts import Gone
+from moorage.core.engine.placement import Found
+from moorage.core.engine.pod_run import PodRun
+from moorage.core.engine.scheduler import Scheduler
 from moorage.simulator.pod_books import Event, LastAttempt, PodBooks, SimulatedAttempt, State, WaitingWork, bound_version
 
 __all__ = ["FastPlacements"]

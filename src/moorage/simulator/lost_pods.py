@@ -15,13 +15,13 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
-from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
+from moorage.basis.wording import counted, some
+from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.claim_cleanup import owning_pod, without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement
 from moorage.simulator.simulation import PodRecord, State
-from moorage.wording import counted, some
 
 __all__ = ["LostPods", "lose_pods", "without_pods"]
 

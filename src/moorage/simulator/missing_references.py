@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import Object
+from moorage.basis.wording import counted, some
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.wording import counted, some
 
 __all__ = ["MissingReference", "find_missing"]
 

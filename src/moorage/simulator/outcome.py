@@ -11,8 +11,9 @@ from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.devices import ResourceClaim
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import POD_GROUP_SCHEDULED, PodGroup, find_condition
-from moorage.cycle.extender_wire import ExtenderError
-from moorage.engine.group_outcome import GroupReport
+from moorage.basis.wording import counted
+from moorage.core.cycle.extender_wire import ExtenderError
+from moorage.core.engine.group_outcome import GroupReport
 from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
 from moorage.report.group_report import PodGroupOutcome
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
@@ -24,7 +25,6 @@ from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import is_plain, pod_requests
 from moorage.state.table import NodeTable
-from moorage.wording import counted
 
 __all__ = ["closed_gate_notes", "collect", "refused_outcomes"]
 

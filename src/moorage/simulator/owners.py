@@ -18,7 +18,7 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Job, ReplicaSet
-from moorage.controllers.machinery.object_fields import stable_uid
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
 __all__ = [

@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from moorage.api.core import ENDED_PHASES, Pod, PodSpec
-from moorage.cycle.decision import Decision
-from moorage.engine.facts import News, Work
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.facts import News, Work
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import CopyError
 from moorage.simulator.pod_collector import PodCollector
 from moorage.state.pod_names import PodNames

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
-from moorage.engine.facts import Done, Gone, News
+from moorage.core.engine.facts import Done, Gone, News
 
 __all__ = ["PodCollector"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from moorage.api.core import Pod
-from moorage.engine.facts import Seen
+from moorage.basis.wording import counted, some
+from moorage.core.engine.facts import Seen
 from moorage.report.outcome import InputNote, RefusedPods
 from moorage.simulator.outcome import refused_outcomes
 from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.pod_creation import PodCreation
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.wording import counted, some
 
 __all__ = ["QuotaRetries"]
 

@@ -21,8 +21,9 @@ from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.quantity import exact
 from moorage.api.quotas import ResourceQuota
-from moorage.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
-from moorage.apiserver.admission.quota_usage import (
+from moorage.basis.inputs.kinds import KINDS
+from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
+from moorage.cluster.apiserver.admission.quota_usage import (
     Facts,
     QuotaEvaluator,
     Usage,
@@ -31,10 +32,9 @@ from moorage.apiserver.admission.quota_usage import (
     evaluator_for,
     is_in_scope,
 )
-from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.apiserver.vocabulary.statuses import forbidden
-from moorage.inputs.kinds import KINDS
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 from moorage.simulator.cluster_input import ClusterInput
 
 __all__ = ["QuotaLedger", "QuotaRoom", "QuotaShortage", "Refused", "is_new", "without_usage"]

@@ -11,14 +11,15 @@ from typing import Any
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
-from moorage.config.scheduler_document import Loaded
-from moorage.cycle.cycle import Cycle
-from moorage.cycle.decision import Decision
-from moorage.engine.builder import build_scheduler
-from moorage.engine.engine_state import STANDARD_PARTS, EngineParts
-from moorage.engine.extenders import extenders_of
-from moorage.engine.loading import ConfigSource, load_source
-from moorage.engine.scheduler import Scheduler
+from moorage.basis.wording import counted, some
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.builder import build_scheduler
+from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
+from moorage.core.engine.extenders import extenders_of
+from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question
 from moorage.framework.features import FeatureGates
@@ -29,7 +30,6 @@ from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.outcome import closed_gate_notes, collect
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, wants_a_node
-from moorage.wording import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "simulate"]
 

@@ -20,12 +20,12 @@ from moorage.api.core import Pod, PodCondition
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
-from moorage.cycle.decision import Decision
-from moorage.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
-from moorage.engine.group_outcome import GroupReport
-from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
-from moorage.engine.scheduler import Scheduler
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
+from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import (
     Amend,

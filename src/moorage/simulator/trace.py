@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from moorage.api.core import Node
-from moorage.engine.facts import Seen
+from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput

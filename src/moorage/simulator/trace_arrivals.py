@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
-from moorage.controllers.machinery.object_fields import stable_uid
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
 
 __all__ = ["Arrival", "ArrivalColumns", "PodTemplate"]
 

@@ -19,12 +19,12 @@ import msgspec
 
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
-from moorage.apiserver.schema.protobuf import message_of, messages
-from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
-from moorage.inputs.files import InputFile
-from moorage.inputs.objects import FoundObject, plain_object
-from moorage.inputs.positions import line_of
-from moorage.wording import counted, some
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.objects import FoundObject, plain_object
+from moorage.basis.inputs.positions import line_of
+from moorage.basis.wording import counted, some
+from moorage.cluster.apiserver.schema.protobuf import message_of, messages
+from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
 
 __all__ = ["FieldCheck", "Validation"]
 

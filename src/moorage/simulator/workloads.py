@@ -25,10 +25,10 @@ from moorage.api.defaults import default_pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
-from moorage.controllers.machinery.object_fields import generated_name, stable_suffix, stable_uid
-from moorage.controllers.workloads import daemon_set as daemon_nodes
-from moorage.controllers.workloads.missing_pods import (
+from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes
+from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_suffix, stable_uid
+from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
+from moorage.cluster.controllers.workloads.missing_pods import (
     COMPLETION_INDEX,
     POD_TEMPLATE_HASH,
     completion_index,

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup, with_condition
-from moorage.engine.facts import Fact, Gone, Seen
+from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError, MoorageError
-from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import EventNote, EventRecord, RequestsEnded, StatusChange
+from moorage.live.runtime.inbox import Inbox
+from moorage.live.runtime.ports import EventNote, EventRecord, RequestsEnded, StatusChange
 
 __all__ = ["MemoryCluster", "Trouble", "WriteEntry"]
 
@@ -54,7 +54,7 @@ class WriteEntry:
 
 
 class MemoryCluster:
-    """Objects by kind and key, and their watchers. Implements ``moorage.runtime.ports.ClusterWriter``."""
+    """Objects by kind and key, and their watchers. Implements ``moorage.live.runtime.ports.ClusterWriter``."""
 
     def __init__(self, objects: Iterable[Object] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
         self.lag_s, self.latency_s = lag_s, latency_s

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.engine.custom_kinds import unusable_names
+from moorage.core.engine.custom_kinds import unusable_names
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake

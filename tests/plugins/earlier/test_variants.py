@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.releases import EARLIER, LATER
 from moorage.plugins.releases import VARIANTS
 from moorage.plugins.scoring_strategies import UtilizationPoint
-from moorage.releases import EARLIER, LATER
 from moorage.testing.plugin_checks import check_plugin
 
 SHAPE = (UtilizationPoint(), UtilizationPoint(utilization=100, score=10))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.cycle import Cycle
+from moorage.core.cycle.cycle import Cycle
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Reject

@@ -7,14 +7,14 @@ from unittest import mock
 
 import pytest
 
-from moorage.apiserver.access.rbac import Authorizer
-from moorage.apiserver.admission import strategy
-from moorage.apiserver.http import requests
-from moorage.apiserver.schema import openapi
-from moorage.apiserver.storage import store as storing
-from moorage.apiserver.storage.store import DeletionResult, Store
-from moorage.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS, served
-from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.cluster.apiserver.access.rbac import Authorizer
+from moorage.cluster.apiserver.admission import strategy
+from moorage.cluster.apiserver.http import requests
+from moorage.cluster.apiserver.schema import openapi
+from moorage.cluster.apiserver.storage import store as storing
+from moorage.cluster.apiserver.storage.store import DeletionResult, Store
+from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS, served
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from tools.attacks.attack_run import run
 from tools.attacks.ground import a_ground
 from tools.attacks.making import Attack, make
@@ -101,7 +101,7 @@ def stays(_store, _kind, record, _document):
 #: What is broken, and what the attacks say of it.
 MUTANTS = {
     "all clients may do all": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
-    "a bug in the handler": (mock.patch.object(requests, "_list", breaks), "logged: moorage.apiserver.http"),
+    "a bug in the handler": (mock.patch.object(requests, "_list", breaks), "logged: moorage.cluster.apiserver.http"),
     "new objects are not checked": (mock.patch.object(storing, "prepare_create", unchecked), "is not valid by"),
     "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was rejected"),
     "nothing is deleted": (mock.patch.object(Store, "_remove", stays), "still there"),

@@ -10,10 +10,14 @@ from unittest import mock
 
 import pytest
 
-from moorage.client.reflector import Reflector
-from moorage.engine import binding_cycle
-from moorage.engine.binding_cycle import BindingCycle
+from moorage.core.engine import binding_cycle
+from moorage.core.engine.binding_cycle import BindingCycle
+from moorage.core.queue import SchedulingQueue
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.live.client.reflector import Reflector
+from moorage.live.runtime.bind_verifier import Confirmer
+from moorage.live.runtime.executor import EffectExecutor
+from moorage.live.runtime.inbox import FactSource, Inbox
 from moorage.plugins import volume_binding
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.binding import Binder
@@ -21,10 +25,6 @@ from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.volume_binding import BoundVolumes
-from moorage.queue import SchedulingQueue
-from moorage.runtime.bind_verifier import Confirmer
-from moorage.runtime.executor import EffectExecutor
-from moorage.runtime.inbox import FactSource, Inbox
 from tools.simtest import run
 from tools.simtest.nemesis import FAULTS, OF_HOLDINGS
 from tools.simtest.recording import Recording

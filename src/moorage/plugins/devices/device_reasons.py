@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.devices import DeviceClass
+from moorage.basis.printable import clip
 from moorage.framework.explaining import Detail
 from moorage.plugins.devices.claim_requests import Ask, AskError, parse_claim
 from moorage.plugins.devices.pod_devices import PodDevices
-from moorage.printable import clip
 from moorage.state.view import NodeView
 
 __all__ = ["why_no_devices"]

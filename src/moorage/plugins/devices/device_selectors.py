@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from moorage.api.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
+from moorage.api.cel.cel_errors import CompileError
+from moorage.api.cel.values import Value
 from moorage.api.devices import Device, DeviceAttribute
-from moorage.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
-from moorage.cel.cel_errors import CompileError
-from moorage.cel.values import Value
 from moorage.plugins.devices.meter import CostlyError, Meter
 
 __all__ = ["RUNTIME_ERROR", "Variables", "takes", "variables_of"]

@@ -1,0 +1,92 @@
+"""The bounds of one operation of an expression, whatever its cost: how large its operands and its result may be.
+
+An operation within them takes less than 100 ms and 50 MiB. The cost limit bounds their number. kube-apiserver has no such
+bounds, but limits bodies to 3 MiB and charges each character and element, so that it accepts hardly more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from typing import Final
+
+from moorage.api.cel.cel_errors import TooLargeError
+
+__all__ = [
+    "MAX_DIGITS",
+    "MAX_ITEMS",
+    "MAX_PARSED",
+    "MAX_PROGRAM",
+    "MAX_STEPS",
+    "MAX_TEXT",
+    "MAX_WORK",
+    "check_items",
+    "check_parsed",
+    "check_sizes",
+    "check_text",
+    "check_work",
+]
+
+#: The longest text or bytes that an operation reads or builds.
+MAX_TEXT: Final = 3 * 2**20
+#: The longest list or map that an operation walks through or builds.
+MAX_ITEMS: Final = 50_000
+#: How many pairs of elements an operation compares, and how many parts of nested lists it reads.
+MAX_WORK: Final = 100_000
+#: The decimal digits of the mantissa of a quantity. Python prints 4,300.
+MAX_DIGITS: Final = 4_000
+#: The longest text that is parsed: a number, a version, a URL, a pattern.
+MAX_PARSED: Final = 5_000
+#: The steps of the program of a pattern.
+MAX_PROGRAM: Final = 10_000
+#: The steps of a search for a pattern.
+MAX_STEPS: Final = 100_000
+
+
+def check_text(length: int) -> None:
+    """Check the length of a text that is read or about to be built.
+
+    Raises  TooLargeError
+    """
+    if length > MAX_TEXT:
+        raise TooLargeError(f"a text of {length} characters is too long; an operation takes at most {MAX_TEXT}")
+
+
+def check_parsed(text: str) -> None:
+    """Check the length of a text that is about to be parsed.
+
+    Raises  TooLargeError
+    """
+    if len(text) > MAX_PARSED:
+        raise TooLargeError(f"a text of {len(text)} characters is too long to parse; at most {MAX_PARSED} are parsed")
+
+
+def check_items(count: int) -> None:
+    """Check the number of elements of a list or map that is read or about to be built.
+
+    Raises  TooLargeError
+    """
+    if count > MAX_ITEMS:
+        raise TooLargeError(f"a list or map of {count} elements is too long; an operation takes at most {MAX_ITEMS}")
+
+
+def check_work(count: int) -> None:
+    """Check the number of comparisons, or of parts of nested lists.
+
+    Raises  TooLargeError
+    """
+    if count > MAX_WORK:
+        raise TooLargeError(f"lists are too long or nested too deeply; an operation takes at most {MAX_WORK} values or pairs")
+
+
+def check_sizes(operands: Iterable[object]) -> None:
+    """Check the sizes of the operands of an operation. The texts in a list count together.
+
+    Raises  TooLargeError
+    """
+    for one in operands:
+        if isinstance(one, str | bytes):
+            check_text(len(one))
+        elif isinstance(one, Sized):
+            check_items(len(one))
+            if isinstance(one, list | tuple):
+                check_text(sum([len(part) for part in one if isinstance(part, str | bytes)]))

@@ -1,0 +1,265 @@
+"""Estimate the maximum cost of function calls and the sizes of their results from the sizes of the operands.
+
+Source  apiserver: pkg/cel/library/cost.go, EstimateCallCost; cel-go: checker/cost.go, functionCost; ext/lists.go, ext/sets.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from moorage.api.cel.estimated_sizes import ITEMS, UNBOUNDED, UNKNOWN, FieldPath, SizeLookup, SizeRange, product, scaled, total
+from moorage.api.cel.syntax import Expr, Literal
+from moorage.api.cel.types import Type
+
+__all__ = ["CallEstimate", "EstimatedCall", "Operand", "estimate_call"]
+
+#: The cost of reading a character, and of a character of a pattern.
+TRAVERSAL: Final = 0.1
+_PATTERN: Final = 0.25
+_NEW_LIST: Final = 10
+#: The longest pattern that a named format stands for, and the longest name of a format.
+_LONGEST_PATTERN: Final = 128
+_LONGEST_FORMAT: Final = 64
+_NETWORK_BYTES: Final = 16
+#: The longest list that ``includes`` searches.
+_MOST_INCLUDED: Final = 48
+
+
+class CallEstimate(NamedTuple):
+    """The maximum cost of a call without its operands, and the size of its result; None if that is not known."""
+
+    cost: int
+    size: SizeRange | None = None
+
+
+class Operand(NamedTuple):
+    """An operand of a call. ``path`` leads to it from a variable. ``size`` is None if the expression does not determine it."""
+
+    type: Type
+    path: FieldPath | None = None
+    size: SizeRange | None = None
+    node: Expr | None = None
+
+
+class EstimatedCall(NamedTuple):
+    function: str
+    overload: str
+    target: Operand | None
+    args: tuple[Operand, ...]
+    lookup: SizeLookup
+
+    def size(self, operand: Operand | None) -> SizeRange:
+        """Return the size of an operand; from 0 to UNBOUNDED if it is not known."""
+        if operand is None:
+            return UNKNOWN
+        names = [] if operand.path is None else operand.path.names
+        return operand.size or (self.lookup(names) if names else None) or UNKNOWN
+
+    @property
+    def given(self) -> str:
+        """The types of the operands in the signature of the overload."""
+        return self.overload.partition(": ")[2].partition(" ->")[0]
+
+    @property
+    def first(self) -> SizeRange:
+        return self.size(self.args[0])
+
+    @property
+    def receiver(self) -> SizeRange:
+        return self.size(self.target)
+
+    @property
+    def element(self) -> Operand | None:
+        """An element of the target, None if the target is no list."""
+        if self.target is None or not self.target.type.params:
+            return None
+        path = self.target.path
+        return Operand(
+            self.target.type.params[0], None if path is None else FieldPath([*path.names, ITEMS], len(path.names) + 1)
+        )
+
+
+_Estimate = Callable[[EstimatedCall], CallEstimate | None]
+
+
+def estimate_call(call: EstimatedCall) -> CallEstimate | None:
+    """Return the estimate for a call of a library function, None for other calls."""
+    estimate = _ESTIMATES.get(call.function)
+    return None if estimate is None else estimate(call)
+
+
+# -- strings ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_first(factor: float = TRAVERSAL) -> _Estimate:
+    return lambda call: CallEstimate(scaled(call.first.most, factor)) if call.args else None
+
+
+def _changed(call: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(scaled(call.receiver.most, TRAVERSAL), call.receiver)
+
+
+def _url(call: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(scaled(call.first.most, TRAVERSAL), call.first)
+
+
+def _replace(call: EstimatedCall) -> CallEstimate | None:
+    held, old, new = call.receiver, call.first, call.size(call.args[1])
+    most, kept = _replaced(held.most, old.least, new.most <= old.least)
+    least, kept_least = _replaced(held.least, old.most, old.most <= new.least)
+    size = SizeRange(least, most).times(new).plus(SizeRange(kept_least, kept))
+    return CallEstimate(scaled(held.most, 2 * TRAVERSAL), size)
+
+
+def _replaced(length: int, part: int, is_kept: bool) -> tuple[int, int]:
+    """Return how often a part of a text can be replaced, and how many characters of the text then remain."""
+    if part == 0:
+        return min(length + 1, UNBOUNDED), length
+    return (0, length) if is_kept else (min(-(-length // part), UNBOUNDED), 0)
+
+
+def _split(call: EstimatedCall) -> CallEstimate | None:
+    limit = _literal(call.args[1]) if len(call.args) > 1 else None
+    most = call.receiver.most if limit is None else limit % 2**64
+    return CallEstimate(scaled(call.receiver.most, 2 * TRAVERSAL), SizeRange(0, most))
+
+
+def _join(call: EstimatedCall) -> CallEstimate | None:
+    count, element = call.receiver, call.element
+    size = SizeRange(0, 0) if element is None else count.times(call.size(element))
+    if call.args:
+        between = SizeRange(max(count.least - 1, 0), max(count.most - 1, 0))
+        size = size.plus(call.first.times(between))
+    return CallEstimate(scaled(size.most, TRAVERSAL), size)
+
+
+def _find(call: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(matching(call), SizeRange(0, call.receiver.most))
+
+
+def matching(call: EstimatedCall) -> int:
+    """Return the cost of matching the target against a pattern."""
+    return product(scaled(total(call.receiver.most, 1), TRAVERSAL), scaled(call.first.most, _PATTERN))
+
+
+# -- lists -----------------------------------------------------------------------------------------------------------------
+
+
+def _walk(call: EstimatedCall) -> CallEstimate | None:
+    if call.target is None:
+        return None
+    element = call.element
+    if element is None:  # a text, for ``indexOf``
+        return CallEstimate(scaled(call.receiver.most, TRAVERSAL))
+    of_text = scaled(call.size(element).most, TRAVERSAL) if element.type.kind in {"string", "bytes"} else 0
+    return CallEstimate(product(call.receiver.most, total(1, of_text)))
+
+
+def _new_list(factor: float, size: SizeRange) -> CallEstimate:
+    return CallEstimate(total(scaled(size.most, factor), 1, _NEW_LIST), size)
+
+
+def _literal(operand: Operand) -> int | None:
+    """Return the value of an integer literal, None for everything else."""
+    value = operand.node.value if isinstance(operand.node, Literal) else None
+    return value if type(value) is int else None
+
+
+def _number(operand: Operand, default: int) -> int:
+    """Return the value of an integer literal, not below 0; ``default`` for everything else."""
+    value = _literal(operand)
+    return default if value is None else max(value, 0)
+
+
+def _slice(call: EstimatedCall) -> CallEstimate | None:
+    start, end = _number(call.args[0], 0), _number(call.args[1], call.receiver.most)
+    return _new_list(1, SizeRange.exactly((end - start) % 2**64))
+
+
+def _flatten(call: EstimatedCall) -> CallEstimate | None:
+    depth = _number(call.args[0], UNBOUNDED) if call.args else 1
+    return _new_list(float(depth), call.receiver)
+
+
+def _distinct(call: EstimatedCall) -> CallEstimate | None:
+    return _new_list(2, call.receiver.times(call.receiver))
+
+
+def _sort(call: EstimatedCall) -> CallEstimate | None:
+    size = call.first if call.args else call.receiver
+    is_text = "list<string>" in call.overload or "list<bytes>" in call.overload
+    return _new_list(2 + TRAVERSAL * is_text, size.times(size))
+
+
+def _sets(factor: float) -> _Estimate:
+    def estimate(call: EstimatedCall) -> CallEstimate | None:
+        crossed = product(call.first.most, call.size(call.args[1]).most)
+        return CallEstimate(total(scaled(crossed, factor), 1))
+
+    return estimate
+
+
+# -- other types -----------------------------------------------------------------------------------------------------------
+
+
+def _ip(call: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(scaled(call.first.most, TRAVERSAL) if call.args else 1)
+
+
+def _contains_network(more: int) -> _Estimate:
+    def estimate(call: EstimatedCall) -> CallEstimate | None:
+        of_text = scaled(call.first.most, TRAVERSAL) if call.given.endswith("string") else 0
+        return CallEstimate(total(scaled(2 * _NETWORK_BYTES, TRAVERSAL), more, of_text))
+
+    return estimate
+
+
+def _validate(call: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(scaled(scaled(call.first.most, TRAVERSAL), _LONGEST_PATTERN * _PATTERN))
+
+
+def _equal(call: EstimatedCall) -> CallEstimate | None:
+    """Return the estimate for values of types that Kubernetes adds, None for all others."""
+    one, other = call.args
+    if one.type != other.type:
+        return None
+    match one.type.name:
+        case "net.IP" | "net.CIDR" | "kubernetes.Quantity" | "kubernetes.Semver":
+            return CallEstimate(1)
+        case "kubernetes.NamedFormat":
+            return CallEstimate(scaled(_LONGEST_FORMAT, TRAVERSAL))
+        case "kubernetes.URL":
+            return CallEstimate(scaled(1 if other.size is None else other.size.most, TRAVERSAL))
+        case _:
+            return None
+
+
+def _fixed(_: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(1)
+
+
+def _includes(_: EstimatedCall) -> CallEstimate | None:
+    return CallEstimate(_MOST_INCLUDED)
+
+
+def _each(names: Iterable[str], estimate: _Estimate) -> dict[str, _Estimate]:
+    return dict.fromkeys(names, estimate)
+
+
+_ESTIMATES: Final[Mapping[str, _Estimate]] = {
+    **_each(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _walk),
+    **_each(("lowerAscii", "upperAscii", "substring", "trim"), _changed),
+    **_each(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _read_first()),
+    **_each(("masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast",
+             "isGlobalUnicast", "format.named", "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan",
+             "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch", "getScheme", "getHostname", "getHost",
+             "getPort", "getEscapedPath", "getQuery"), _fixed),
+    **_each(("find", "findAll"), _find), **_each(("sort", "@sortByAssociatedKeys"), _sort),
+    **_each(("sets.contains", "sets.intersects"), _sets(1)), "sets.equivalent": _sets(2),
+    "url": _url, "replace": _replace, "split": _split, "join": _join, "ip": _ip, "_==_": _equal, "includes": _includes,
+    "ip.isCanonical": _read_first(2 * TRAVERSAL), "validate": _validate,
+    "containsIP": _contains_network(0), "containsCIDR": _contains_network(scaled(_NETWORK_BYTES, TRAVERSAL) + 1),
+    "slice": _slice, "flatten": _flatten, "distinct": _distinct, "reverse": lambda call: _new_list(1, call.receiver),
+    "lists.range": lambda call: _new_list(1, SizeRange.exactly(_number(call.args[0], UNBOUNDED))),
+}  # fmt: skip

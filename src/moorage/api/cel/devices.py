@@ -1,0 +1,193 @@
+"""Device selectors: expressions over one device that return whether it is suitable.
+
+An expression sees ``device.driver``, ``device.allowMultipleAllocations``, ``device.attributes["domain"].name`` and
+``device.capacity["domain"].name``. A domain for which the device has no entries is an empty map, not an error.
+
+Source  dynamic-resource-allocation/cel/compile.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moorage.api.cel.cel_errors import CompileError, EvalError
+from moorage.api.cel.estimated_sizes import DeclaredSize, SizeLookup
+from moorage.api.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
+from moorage.api.cel.quantities import Quantity
+from moorage.api.cel.semver import SemverError, parse_semver
+from moorage.api.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
+from moorage.api.cel.values import EMPTY_MAP, Map, Value, type_name
+from moorage.api.quantity import QuantityError
+
+__all__ = ["CompiledSelector", "DeviceFacts", "Version", "compile_selector", "device_variables", "estimated_selector_cost"]
+
+_DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+
+
+class Version(NamedTuple):
+    """A version as text; expressions see it as a semantic version."""
+
+    text: str
+
+
+class DeviceFacts(NamedTuple):
+    """A device as expressions see it. ``attributes``: name → bool, int, str, ``Version``, or a tuple of them; None for an
+    attribute without a supported value. ``capacity``: name → quantity as text. Names without a domain belong to the driver.
+    """
+
+    driver: str
+    attributes: Mapping[str, Value]
+    capacity: Mapping[str, str | int | float]
+    multiple_allocations: bool = False
+
+
+class CompiledSelector:
+    """A compiled device selector."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def matches(self, variables: Mapping[str, Value]) -> bool:
+        """Return whether the selector selects a device; ``variables`` come from ``device_variables``.
+
+        Raises  EvalError, CostLimitError; the text is kube-scheduler's
+        """
+        taken, _ = self.judge(variables, COST_LIMIT)
+        if isinstance(taken, EvalError):
+            raise taken
+        return taken
+
+    def judge(self, variables: Mapping[str, Value], limit: int) -> tuple[bool | EvalError, int]:
+        """Return whether the selector selects a device, or the error of the evaluation; and the cost.
+
+        Raises  CostLimitError
+        """
+        value, cost = self._program.attempt(variables, limit)
+        if not isinstance(value, bool | EvalError):
+            text = f"CEL result of type {type_name(value)} could not be converted to bool: {_why_no_bool(value)}"
+            value = EvalError(text)
+        return value, cost
+
+
+def _why_no_bool(value: Value) -> str:
+    """Return why a value is no bool, as Go words it for each type."""
+    match type_name(value):
+        case "int" | "uint" as name:
+            return f"unsupported type conversion from '{name}' to bool"
+        case "string":
+            return "unsupported native conversion from string to 'bool'"
+        case "double" | "bytes" as name:
+            return f"type conversion error from {name.title()} to 'bool'"
+        case "list" | "map" as name:
+            return f"type conversion error from {name} to 'bool'"
+        case name:
+            return f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'"
+
+
+@lru_cache(maxsize=1024)
+def compile_selector(expression: str, list_attributes: bool = False) -> CompiledSelector:
+    """Compile a selector; ``list_attributes``: attributes may be lists (gate ``DRAListTypeAttributes``).
+
+    Raises  CompileError with kube-scheduler's text
+    """
+    program = compile_expression(expression, {"device": _DEVICE}, _device_fields(list_attributes), _missing(list_attributes))
+    return _selector(program, list_attributes)
+
+
+@lru_cache(maxsize=1024)
+def estimated_selector_cost(expression: str, list_attributes: bool = False) -> int:
+    """Compile a selector and return what it may cost at most, for a device of any size.
+
+    Raises  CompileError with kube-apiserver's text
+    """
+    fields, missing = _device_fields(list_attributes), _missing(list_attributes)
+    program, estimate = compile_with_estimate(expression, {"device": _DEVICE}, fields, missing, _DEVICE_SIZES)
+    _selector(program, list_attributes)
+    return estimate
+
+
+def _device_fields(list_attributes: bool) -> Mapping[str, Mapping[str, Type]]:
+    attribute = DYN if list_attributes else ANY
+    fields = {
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, attribute)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    }
+    return {_DEVICE.name: fields}
+
+
+def _missing(list_attributes: bool) -> frozenset[str]:
+    return frozenset() if list_attributes else frozenset(["includes"])
+
+
+def _selector(program: Program, list_attributes: bool) -> CompiledSelector:
+    if program.type not in ((BOOL, ANY, DYN) if list_attributes else (BOOL, ANY)):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
+    return CompiledSelector(program)
+
+
+def _device_sizes() -> SizeLookup:
+    """Return the sizes of a device, from the limits of the Kubernetes API."""
+    domain, name, value = DeclaredSize(63), DeclaredSize(32), DeclaredSize(64)
+    attributes = DeclaredSize(32, items=DeclaredSize(32, items=value, others=value, keys=name), keys=domain)
+    capacity = DeclaredSize(32, items=DeclaredSize(32, items=DeclaredSize(), keys=name), keys=domain)
+    fields = {"driver": DeclaredSize(63), "allowMultipleAllocations": DeclaredSize(1), "attributes": attributes}
+    device = DeclaredSize(fields={**fields, "capacity": capacity})
+    return lambda path: device.at(path[1:]) if path[0] == "device" else None
+
+
+_DEVICE_SIZES: Final = _device_sizes()
+
+
+def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapping[str, Value]:
+    """Return a device as the variables of an expression.
+
+    Raises  EvalError for an attribute without a supported value, or with an invalid one
+    """
+    attributes: dict[str, dict[str, Value]] = {}
+    for name, value in device.attributes.items():
+        domain, name_there = _qualified(name, device.driver)
+        attributes.setdefault(domain, {})[name_there] = _attribute(name, value, list_attributes)
+    capacity: dict[str, dict[str, Value]] = {}
+    for name, amount in device.capacity.items():
+        domain, name_there = _qualified(name, device.driver)
+        try:
+            capacity.setdefault(domain, {})[name_there] = Quantity.parse(amount)
+        except QuantityError as error:
+            raise EvalError(f"capacity {name}: {error}") from None
+    facts = {
+        "driver": device.driver,
+        "allowMultipleAllocations": device.multiple_allocations,
+        "attributes": _by_domain(attributes),
+        "capacity": _by_domain(capacity),
+    }
+    return {"device": Map(facts.items())}
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, name_there = name.partition("/")
+    return (domain, name_there) if slash else (driver, name)
+
+
+def _by_domain(found: Mapping[str, Mapping[str, Value]]) -> Map:
+    return Map(((domain, Map(named.items())) for domain, named in found.items()), default=EMPTY_MAP)
+
+
+def _attribute(name: str, value: Value, list_attributes: bool) -> Value:
+    if value is None or (isinstance(value, tuple) and not isinstance(value, Version) and not list_attributes):
+        raise EvalError(f"attribute {name}: unsupported attribute value")
+    if isinstance(value, Version):
+        return _version(name, value)
+    if isinstance(value, tuple):
+        return tuple([_version(name, v) if isinstance(v, Version) else v for v in value])
+    return value
+
+
+def _version(name: str, version: Version) -> Value:
+    try:
+        return parse_semver(version.text)
+    except SemverError as error:
+        raise EvalError(f"attribute {name}: parse semantic version: {error}") from None

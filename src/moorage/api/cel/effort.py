@@ -1,0 +1,95 @@
+"""Charges for work that CEL's cost does not include: comparing nested lists, copying long ones, parsing invalid operands.
+
+CEL charges the outermost list or a single step, so a short expression could run for hours. So such work is estimated before it
+is done and subtracted from the limit (see ``Frame.strain``), in units that take about as long as a cost unit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.api.cel.bounds import MAX_WORK, check_work
+from moorage.api.cel.frame import Frame
+from moorage.api.cel.network_values import Url
+from moorage.api.cel.semver import Semver
+from moorage.api.cel.values import GrowingMap, Map, Optional, Value
+
+__all__ = ["CONTAINERS", "nested_parts", "strain_of_failure", "strain_of_operands", "strain_operator", "strain_search"]
+
+#: The values that hold others.
+CONTAINERS: Final = (list, tuple, Map, Optional)
+#: One unit is charged for this many copied elements, or this many compared nested elements.
+_COPIED: Final = 64
+_COMPARED: Final = 2
+#: One unit is charged for this many characters read.
+_READ: Final = 10
+#: So many characters and elements are covered by the cost of a call.
+_ORDINARY: Final = 1_000
+
+
+def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
+    """Charge the work of an operator with a list or a map on its right.
+
+    Raises  CostLimitError, TooLargeError
+    """
+    if name == "_+_":
+        if isinstance(one, list | tuple):
+            frame.strain((len(one) + len(other)) // _COPIED)
+    elif name == "@in":
+        strain_search(frame, [one], other)
+    elif isinstance(one, CONTAINERS):
+        entries = min(len(one), len(other)) if isinstance(one, Map) else 0
+        _strain(frame, min(nested_parts(one), nested_parts(other)) + entries)
+
+
+def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
+    """Charge for comparing each value of ``wanted`` with each of ``within``. Only lists and maps are charged.
+
+    Raises  CostLimitError, TooLargeError
+    """
+    if isinstance(within, Map):
+        return
+    inner = nested_parts(wanted) * len(within)
+    if inner:
+        _strain(frame, min(inner, nested_parts(within) * len(wanted)))
+
+
+def _strain(frame: Frame, compared: int) -> None:
+    check_work(compared)
+    frame.strain(compared // _COMPARED)
+
+
+def strain_of_failure(args: list[Value]) -> int:
+    """Return the charge for a function that failed, as if it had read all of its operands."""
+    return 1 + sum([len(arg) for arg in args if isinstance(arg, str | bytes | list | tuple)]) // _READ
+
+
+def strain_of_operands(args: list[Value]) -> int:
+    """Return the charge for a function of cost 1 that reads its operands, beyond those of ordinary size."""
+    return max(0, sum([_size(arg) for arg in args]) - _ORDINARY) // _READ
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, Url | Semver):
+        return len(value.text)
+    return len(value) if isinstance(value, str | bytes | list | tuple | Map) and not isinstance(value, GrowingMap) else 0
+
+
+def nested_parts(value: Value) -> int:
+    """Count the elements of the lists and maps inside a value, at any depth; stop beyond ``MAX_WORK``.
+
+    A list that occurs several times counts each time, because it is compared each time.
+    """
+    waiting = [part for part in _parts(value) if isinstance(part, CONTAINERS)]
+    count = 0
+    while waiting and count <= MAX_WORK:
+        parts = _parts(waiting.pop())
+        count += 1 + len(parts)
+        waiting += [part for part in parts if isinstance(part, CONTAINERS)]
+    return count
+
+
+def _parts(value: Value) -> list[Value] | tuple[Value, ...]:
+    if isinstance(value, Optional):
+        return [value.held]
+    return [held for _, held in value.items()] if isinstance(value, Map) else value

@@ -1,0 +1,105 @@
+"""The frame in which an expression runs: its variables, and its cost so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from moorage.api.cel.cel_errors import CostLimitError, EvalError
+from moorage.api.cel.values import Value
+
+__all__ = ["Failed", "Frame", "Lazy", "Run"]
+
+
+class Frame:
+    """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` must not exceed ``limit``.
+
+    The cost is what kube-scheduler counts. Some functions cost little but take long. ``strain`` subtracts their extra work from
+    the limit, so that the limit bounds the time as well.
+    """
+
+    __slots__ = ("cost", "limit", "vars")
+
+    def __init__(self, variables: Mapping[str, Value], limit: int) -> None:
+        self.vars: Mapping[str, Value] = variables
+        self.limit = limit
+        self.cost = 0
+
+    def spend(self, cost: int) -> None:
+        """Charge a step.
+
+        Raises  CostLimitError if the limit is exceeded
+        """
+        self.cost += cost
+        if self.cost > self.limit:
+            raise CostLimitError
+
+    @property
+    def left(self) -> int:
+        """The cost that may still be spent."""
+        return self.limit - self.cost
+
+    def expect(self, cost: int) -> None:
+        """Check that the limit allows a step which is charged later.
+
+        Raises  CostLimitError
+        """
+        if self.cost + cost > self.limit:
+            raise CostLimitError
+
+    def strain(self, work: int) -> None:
+        """Charge work that is not part of the cost.
+
+        Raises  CostLimitError if the limit is exceeded
+        """
+        self.limit -= work
+        if self.cost > self.limit:
+            raise CostLimitError
+
+    def look_up(self, name: str) -> Value:
+        """Return the value of a variable.
+
+        Raises  EvalError if its computation failed
+        """
+        value = self.vars[name]
+        if isinstance(value, Lazy):
+            value = value.resolve(self)
+        if isinstance(value, Failed):
+            raise value.error.with_traceback(None)  # raised repeatedly; each time would lengthen its traceback
+        return value
+
+
+#: A compiled node.
+Run: TypeAlias = Callable[[Frame], Value]
+
+
+class Failed:
+    """A variable whose computation failed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: EvalError) -> None:
+        self.error = error
+
+
+class Lazy:
+    """A value that is computed at first use, in the scope of its definition, and then cached."""
+
+    __slots__ = ("_found", "_run", "_scope")
+
+    def __init__(self, run: Run, scope: Mapping[str, Value]) -> None:
+        self._run: Run | None = run
+        self._scope = scope
+        self._found: Value = None
+
+    def resolve(self, frame: Frame) -> Value:
+        if self._run is not None:
+            run, self._run = self._run, None
+            inner, frame.vars = frame.vars, self._scope
+            try:
+                self._found = run(frame)
+            except EvalError as error:
+                self._found = Failed(error)
+            finally:
+                frame.vars = inner
+        return self._found

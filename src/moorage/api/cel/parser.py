@@ -1,0 +1,309 @@
+"""The parser: build the syntax tree of an expression from its tokens, and expand macros.
+
+Precedence, loosest first: ``?:``, ``||``, ``&&``, relations, ``+ -``, ``* / %``, unary ``!`` and ``-``, paths and calls.
+The size of an expression and the depth of its nesting are limited.
+
+Source  cel-go: parser/gen/CEL.g4, parser/parser.go
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.lexer import Token, scan, unquoted
+from moorage.api.cel.macros import expand
+from moorage.api.cel.syntax import CallNode, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children
+from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
+
+__all__ = ["MAX_CODE_POINTS", "MAX_DEPTH", "parse"]
+
+#: cel-go's limit on the size of an expression.
+MAX_CODE_POINTS: Final = 100_000
+#: How deep expressions may nest, and how high their trees may grow. cel-go allows 250; real expressions need a tenth of that,
+#: and Python's stack is smaller than Go's. Chains of ``&&`` and ``||`` may have any length.
+MAX_DEPTH: Final = 64
+MAX_HEIGHT: Final = 120
+
+_RESERVED: Final = frozenset(
+    ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace",
+     "return", "var", "void", "while"]
+)  # fmt: skip
+_LEVELS: Final = (
+    {"||": "_||_"},
+    {"&&": "_&&_"},
+    {"<": "_<_", "<=": "_<=_", ">=": "_>=_", ">": "_>_", "==": "_==_", "!=": "_!=_", "in": "@in"},
+    {"+": "_+_", "-": "_-_"},
+    {"*": "_*_", "/": "_/_", "%": "_%_"},
+)
+_STARTS: Final = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+)
+
+
+def parse(source: str, without: frozenset[str] = frozenset()) -> Expr:
+    """Parse an expression. ``without``: macros that are not expanded.
+
+    Raises  SourceError at the first fault
+    """
+    if len(source) > MAX_CODE_POINTS:
+        raise SourceError(-1, f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_CODE_POINTS}")
+    parser = _Parser(list(scan(source)), without)
+    tree = parser.expression()
+    parser.expect("end", "<EOF>")
+    if _height_exceeds(tree, MAX_HEIGHT):
+        raise SourceError(-1, f"expression recursion limit exceeded: {MAX_HEIGHT}")
+    return tree
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token], without: frozenset[str]) -> None:
+        self._tokens = tokens
+        self._without = without
+        self._next = 0
+        self._depth = 0
+
+    def _expanded(self, call: CallNode) -> Expr:
+        return call if call.function in self._without else expand(call)
+
+    # -- tokens -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> Token:
+        token = self._tokens[self._next]
+        self._next += 1
+        return token
+
+    def _take_if(self, kind: str) -> Token | None:
+        return self._take() if self._token.kind == kind else None
+
+    def expect(self, kind: str, shown: str = "") -> Token:
+        """Consume a token of the given kind."""
+        token = self._token
+        if token.kind != kind:
+            what = "mismatched" if token.kind == "end" or kind == "word" else "extraneous"
+            raise SourceError(token.at, f"Syntax error: {what} input '{token.text}' expecting {shown or repr(kind)}")
+        return self._take()
+
+    # -- operators --------------------------------------------------------------------------------------------------------
+
+    def expression(self) -> Expr:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise SourceError(-1, f"expression recursion limit exceeded: {MAX_DEPTH}")
+        tree = self._binary(0)
+        mark = self._take_if("?")
+        if mark is not None:
+            yes = self._binary(0)
+            self.expect(":")
+            tree = CallNode(mark.at, "_?_:_", [tree, yes, self.expression()])
+        self._depth -= 1
+        return tree
+
+    def _binary(self, level: int) -> Expr:
+        """Parse operators of at least the given precedence with an operator stack, so that long chains need no recursion."""
+        operands = [self._unary()]
+        waiting: list[tuple[int, str, int]] = []
+        while (found := self._operator(level)) is not None:
+            while waiting and waiting[-1][0] >= found[0]:
+                _reduce(operands, waiting)
+            waiting.append(found)
+            operands.append(self._unary())
+        while waiting:
+            _reduce(operands, waiting)
+        return operands[0]
+
+    def _operator(self, least: int) -> tuple[int, str, int] | None:
+        token = self._token
+        for level in range(least, len(_LEVELS)):
+            name = _LEVELS[level].get(token.kind)
+            if name is not None:
+                self._take()
+                return level, name, token.at
+        return None
+
+    def _unary(self) -> Expr:
+        first = self._token
+        if first.kind == "!":
+            return self._repeated("!", "!_")
+        if first.kind == "-":
+            follows = self._tokens[self._next + 1].kind
+            if follows in {"int", "float"}:
+                self._take()
+                return self._members(self._number("-", first.at))
+            return self._repeated("-", "-_")
+        return self._members(self._primary())
+
+    def _repeated(self, sign: str, function: str) -> Expr:
+        """Parse repeated ``!`` or ``-``; pairs of them cancel out."""
+        at, count = self._token.at, 0
+        while self._take_if(sign):
+            count += 1
+        operand = self._members(self._primary())
+        return CallNode(at, function, [operand]) if count % 2 else operand
+
+    # -- members ----------------------------------------------------------------------------------------------------------
+
+    def _members(self, tree: Expr) -> Expr:
+        while self._token.kind in {".", "["}:
+            op = self._take()
+            optional = self._take_if("?") is not None
+            if op.kind == "[":
+                index = self.expression()
+                self.expect("]")
+                tree = CallNode(op.at, "_[?_]" if optional else "_[_]", [tree, index])
+                continue
+            name = self.expect("word", "IDENTIFIER")
+            if optional:
+                tree = CallNode(op.at, "_?._", [tree, Literal(name.at, name.text)])
+            elif (open_ := self._take_if("(")) is not None:
+                tree = self._expanded(CallNode(open_.at, name.text, self._arguments(), tree))
+            else:
+                tree = Select(op.at, tree, name.text)
+        return tree
+
+    def _arguments(self) -> list[Expr]:
+        args: list[Expr] = []
+        if self._take_if(")"):
+            return args
+        while True:
+            args.append(self.expression())
+            if not self._take_if(","):
+                self.expect(")")
+                return args
+
+    # -- primaries --------------------------------------------------------------------------------------------------------
+
+    def _primary(self) -> Expr:
+        token = self._token
+        match token.kind:
+            case "word" | ".":
+                return self._identifier()
+            case "(":
+                self._take()
+                tree = self.expression()
+                self.expect(")")
+                return tree
+            case "[":
+                return self._list()
+            case "{":
+                return self._map()
+            case "true" | "false" | "null":
+                self._take()
+                return Literal(token.at, {"true": True, "false": False, "null": None}[token.kind])
+            case "int" | "float":
+                return self._number("", token.at)
+            case "uint":
+                return self._uint()
+            case "string" | "bytes":
+                return Literal(token.at, unquoted(self._take()))
+        raise SourceError(token.at, f"Syntax error: mismatched input '{token.text}' expecting {_STARTS}")
+
+    def _identifier(self) -> Expr:
+        dot = "." if self._take_if(".") else ""
+        token = self.expect("word", "IDENTIFIER")
+        if token.text in _RESERVED:
+            raise SourceError(token.at, f"reserved identifier: {token.text}")
+        open_ = self._take_if("(")
+        if open_ is not None:
+            return self._expanded(CallNode(open_.at, dot + token.text, self._arguments()))
+        if self._begins_message():
+            return self._message(dot + token.text)
+        return Ident(token.at, dot + token.text)
+
+    def _begins_message(self) -> bool:
+        """Return whether the next tokens are the rest of a dotted name and an opening brace: ``.b.C {``."""
+        at = self._next
+        while self._tokens[at].kind == "." and self._tokens[at + 1].kind == "word":
+            at += 2
+        return self._tokens[at].kind == "{"
+
+    def _message(self, name: str) -> Expr:
+        while self._take_if("."):
+            name += "." + self._take().text
+        brace = self.expect("{")
+        values: list[Expr] = []
+        while not self._take_if("}"):
+            self._take_if("?")
+            self.expect("word", "IDENTIFIER")
+            self.expect(":")
+            values.append(self.expression())
+            if not self._take_if(","):
+                self.expect("}")
+                break
+        return Message(brace.at, name, values)
+
+    def _list(self) -> Expr:
+        at = self._take().at
+        elements: list[Expr] = []
+        optional: set[int] = set()
+        while not self._take_if("]"):
+            if self._take_if("?"):
+                optional.add(len(elements))
+            elements.append(self.expression())
+            if not self._take_if(","):
+                self.expect("]")
+                break
+        return ListExpr(at, elements, frozenset(optional))
+
+    def _map(self) -> Expr:
+        at = self._take().at
+        entries: list[MapEntry] = []
+        while not self._take_if("}"):
+            optional = self._take_if("?") is not None
+            key = self.expression()
+            colon = self.expect(":")
+            entries.append(MapEntry(colon.at, key, self.expression(), optional))
+            if not self._take_if(","):
+                self.expect("}")
+                break
+        return MapExpr(at, entries)
+
+    def _number(self, sign: str, at: int) -> Expr:
+        token = self._take()
+        if token.kind == "float":
+            number = float(sign + token.text)
+            if number in {float("inf"), float("-inf")}:
+                raise SourceError(at, "invalid double literal")
+            return Literal(at, number)
+        number = _integer(sign + token.text)
+        if not INT_MIN <= number <= INT_MAX:
+            raise SourceError(at, "invalid int literal")
+        return Literal(at, number)
+
+    def _uint(self) -> Expr:
+        token = self._take()
+        number = _integer(token.text[:-1])
+        if number > UINT_MAX:
+            raise SourceError(token.at, "invalid uint literal")
+        return Literal(token.at, UInt(number))
+
+
+def _integer(text: str) -> int:
+    """Return an integer; one of over 100 digits is truncated to 100, which still exceeds every integer type."""
+    if "x" in text:
+        return int(text, 16)
+    return int(text) if len(text) < 100 else int(text[:100])
+
+
+def _reduce(operands: list[Expr], waiting: list[tuple[int, str, int]]) -> None:
+    """Combine the last two operands into a node; ``&&`` and ``||`` in a row become one node with many operands."""
+    _, name, at = waiting.pop()
+    right = operands.pop()
+    left = operands[-1]
+    if name in {"_&&_", "_||_"} and isinstance(left, CallNode) and left.function == name:
+        left.args.append(right)
+    else:
+        operands[-1] = CallNode(at, name, [left, right])
+
+
+def _height_exceeds(root: Expr, limit: int) -> bool:
+    level: list[Expr] = [root]
+    for _ in range(limit):
+        level = [child for node in level for child in children(node)]
+        if not level:
+            return False
+    return True

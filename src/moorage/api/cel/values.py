@@ -1,0 +1,284 @@
+"""The values of expressions as Python objects, with their equality and order.
+
+``int`` is CEL's int (64 bits, checked where it is computed), ``UInt`` its uint, ``float`` its double; bool, str, bytes and None
+are themselves; a list is a tuple or a list, a map is a ``Map``. Types without a counterpart in Python have a class here.
+
+Source  cel-go: common/types; apiserver/pkg/cel/quantity.go, semver.go
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
+from moorage.api.cel.quantities import Quantity
+from moorage.api.cel.semver import Semver
+from moorage.api.cel.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
+from moorage.api.cel.types import Type
+
+__all__ = [
+    "EMPTY_MAP",
+    "INT_MAX",
+    "INT_MIN",
+    "NONE",
+    "UINT_MAX",
+    "Growing",
+    "GrowingMap",
+    "Map",
+    "Optional",
+    "TypeValue",
+    "UInt",
+    "Value",
+    "compare",
+    "equal",
+    "go_type",
+    "no_such_overload",
+    "show",
+    "size_of",
+    "type_name",
+]  # fmt: skip
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**63 - 1
+UINT_MAX: Final = 2**64 - 1
+
+#: Any value of an expression.
+Value: TypeAlias = Any
+
+
+class UInt(int):
+    """An unsigned 64-bit integer."""
+
+    __slots__ = ()
+
+
+class TypeValue:
+    """A type as a value: the result of ``type(x)``, and the meaning of identifiers such as ``int``."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, of: Type) -> None:
+        self.type = of
+
+
+class Optional:
+    """An optional value; ``NONE`` is the empty one."""
+
+    __slots__ = ("has_value", "held")
+
+    def __init__(self, held: Value = None, *, has_value: bool = True) -> None:
+        self.held = held
+        self.has_value = has_value
+
+
+NONE: Final = Optional(has_value=False)
+
+
+class Map:
+    """A map. Equal numbers are the same key, whatever their types; a bool is not a number.
+
+    ``default`` is the result for a missing key (which still is not "in" the map); None means that a missing key is an error.
+    """
+
+    __slots__ = ("_entries", "default")
+
+    def __init__(self, entries: Iterable[tuple[Value, Value]] = (), default: Value = None) -> None:
+        self._entries: dict[Value, tuple[Value, Value]] = {_key(key): (key, value) for key, value in entries}
+        self.default = default
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Value]:
+        """Yield the keys in insertion order."""
+        for key, _ in self._entries.values():
+            yield key
+
+    def __contains__(self, key: Value) -> bool:
+        return _key(key) in self._entries
+
+    def items(self) -> Iterator[tuple[Value, Value]]:
+        yield from self._entries.values()
+
+    def find(self, key: Value) -> tuple[Value, bool]:
+        """Return the value of a key, and whether the key exists."""
+        found = self._entries.get(_key(key))
+        if found is not None:
+            return found[1], True
+        return (self.default, True) if self.default is not None else (None, False)
+
+    def with_entries(self, entries: Map) -> Map:
+        """Return a map with more entries.
+
+        Raises  EvalError if a key exists
+        """
+        for key in entries:
+            if key in self:
+                raise EvalError(f"insert failed: key {show(key)} already exists")
+        return self._joined(entries)
+
+    def _joined(self, entries: Map) -> Map:
+        return Map([*self.items(), *entries.items()])
+
+
+class Growing(list[Any]):
+    """The list that a fold builds. Elements are appended in place, as no other code sees the list before it is complete."""
+
+    __slots__ = ()
+
+
+class GrowingMap(Map):
+    """The map that a fold builds. Entries are added in place."""
+
+    __slots__ = ()
+
+    def _joined(self, entries: Map) -> Map:
+        self._entries.update(entries._entries)
+        return self
+
+
+EMPTY_MAP: Final = Map()
+
+
+def _key(key: Value) -> Value:
+    if isinstance(key, bool):
+        return (key,)
+    return key if isinstance(key, int | float | str) else (type_name(key), id(key))
+
+
+def no_such_overload() -> EvalError:
+    """Return the error for operands that an operator or function does not support."""
+    return EvalError("no such overload")
+
+
+_NAMES: Final[dict[type[Any], str]] = {
+    bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes", type(None): "null_type",
+    tuple: "list", list: "list", Growing: "list", Map: "map", GrowingMap: "map", Optional: "optional_type", TypeValue: "type",
+    Quantity: "kubernetes.Quantity", Semver: "kubernetes.Semver", Timestamp: TIMESTAMP_NAME, Duration: DURATION_NAME,
+    Url: "kubernetes.URL", CelAddress: "net.IP", CelNetwork: "net.CIDR", Format: "kubernetes.NamedFormat",
+}  # fmt: skip
+_GO: Final = {bool: "Bool", int: "Int", UInt: "Uint", float: "Double", str: "String", bytes: "Bytes", type(None): "Null"}
+
+
+def type_name(value: Value) -> str:
+    """Return the name of a value's type as run-time messages show it."""
+    return _NAMES.get(type(value), "dyn")
+
+
+def go_type(value: Value) -> str:
+    """Return the name of the Go type in which cel-go holds such a value."""
+    if isinstance(value, Quantity):
+        return "*cel.Quantity" if value.computed else "cel.Quantity"
+    if isinstance(value, Semver):
+        return "cel.Semver"
+    if isinstance(value, Optional | TypeValue):
+        return "*types.Optional" if isinstance(value, Optional) else "*types.Type"
+    return f"types.{_GO.get(type(value), 'Val')}"
+
+
+def show(value: Value) -> str:
+    """Return a value as messages show it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return type_name(value) if isinstance(value, tuple | list | Map) else str(value)
+
+
+def size_of(value: Value) -> int | None:
+    """Return the number of characters, bytes, elements or entries; None for a value without size."""
+    return len(value) if isinstance(value, str | bytes | tuple | list | Map) else None
+
+
+_NUMBERS: Final = frozenset([int, UInt, float])
+
+
+def equal(one: Value, other: Value) -> bool:
+    """Return whether two values are equal. Numbers compare by value; other values of different types are not equal.
+
+    Raises  EvalError for a quantity or a version compared with another type, as cel-go does
+    """
+    kind, its_kind = type(one), type(other)
+    if kind in _NUMBERS and its_kind in _NUMBERS:
+        return _numbers_equal(one, other)
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, Quantity | Semver):
+        if type(other) is not type(one) or (isinstance(other, Quantity) and other.computed):
+            raise no_such_overload()
+        return one.compare(other) == 0  # type: ignore[arg-type]  # both are of one type
+    if isinstance(one, tuple | list):
+        return isinstance(other, tuple | list) and len(one) == len(other) and all(map(_not_unequal, one, other))
+    if isinstance(one, Map):
+        return isinstance(other, Map) and _maps_equal(one, other)
+    return kind is its_kind and (_same_held(one, other) if kind in {Optional, TypeValue} else bool(one == other))
+
+
+def _numbers_equal(one: Value, other: Value) -> bool:
+    if isinstance(one, float) or isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return False
+        return _compare_numbers(one, other) == 0
+    return int(one) == int(other)
+
+
+def _not_unequal(one: Value, other: Value) -> bool:
+    """Return False only if two parts are comparable and differ."""
+    try:
+        return equal(one, other)
+    except EvalError:
+        return True
+
+
+def _maps_equal(one: Map, other: Map) -> bool:
+    if len(one) != len(other):
+        return False
+    for key, value in one.items():
+        its_value, found = other.find(key)
+        if not found or not _not_unequal(value, its_value):
+            return False
+    return True
+
+
+def _same_held(one: Value, other: Value) -> bool:
+    """Return whether two optionals, or two types, are equal."""
+    if isinstance(one, TypeValue):
+        return (one.type.kind, one.type.name) == (other.type.kind, other.type.name)
+    if not one.has_value or not other.has_value:
+        return bool(one.has_value == other.has_value)
+    return equal(one.held, other.held)
+
+
+def compare(one: Value, other: Value) -> int:
+    """Return -1, 0 or 1.
+
+    Raises  EvalError for values without an order
+    """
+    kind, its_kind = type(one), type(other)
+    if kind in _NUMBERS and its_kind in _NUMBERS:
+        if (kind is float and math.isnan(one)) or (its_kind is float and math.isnan(other)):
+            raise EvalError("NaN values cannot be ordered")
+        return _compare_numbers(one, other)
+    if kind is its_kind and kind in {str, bytes, bool}:
+        if kind is str and not (one.isascii() and other.isascii()):
+            one, other = one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass")
+        return int(one > other) - int(one < other)
+    if kind is its_kind and isinstance(one, Instant):
+        return int(one.nanos > other.nanos) - int(one.nanos < other.nanos)
+    raise no_such_overload()
+
+
+def _compare_numbers(one: Value, other: Value) -> int:
+    """Compare as cel-go does: convert an integer to a double if the double is within the integer's range."""
+    if isinstance(one, float) != isinstance(other, float):
+        number, real = (other, one) if isinstance(one, float) else (one, other)
+        least, most = (0, UINT_MAX) if isinstance(number, UInt) else (INT_MIN, INT_MAX)
+        if real < least or real > most:
+            order = 1 if real < least else -1
+        else:
+            order = int(float(number) > real) - int(float(number) < real)
+        return -order if isinstance(one, float) else order
+    return int(one > other) - int(one < other)

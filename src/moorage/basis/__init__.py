@@ -1,0 +1,1 @@
+"""What every floor stands on: printable text, words, and files."""

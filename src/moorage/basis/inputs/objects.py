@@ -1,0 +1,254 @@
+"""Find the objects in a file: their kind, undecoded content and position.
+
+JSON is parsed only as far as needed: the items of a list stay bytes until their type is known, so that a dump of a large
+cluster is decoded in one step. ``moorage.api.manifests`` parses everything that is not valid JSON: YAML, streams of documents,
+and input with errors. Lists may contain lists, up to a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
+from moorage.api.manifests import Document, read_documents, read_json
+from moorage.api.text_encoding import to_utf8
+from moorage.api.text_mistakes import explained
+from moorage.basis.inputs.files import InputFile, LargeFile
+from moorage.basis.inputs.kinds import find_kind
+from moorage.basis.inputs.large_lists import NotInPiecesError, find_frame, items_in
+from moorage.errors import InputError
+
+__all__ = ["MAX_LIST_DEPTH", "SERVER_VERSION", "FoundObject", "Payload", "find_objects", "plain_object"]
+
+#: How deep lists may be nested.
+MAX_LIST_DEPTH: Final = 10
+#: The kind of the object that stands for the output of ``kubectl version``. Its field ``version`` is the API server's version.
+SERVER_VERSION: Final = "kubectl version"
+#: JSON up to this size may be written by hand and is checked for duplicate fields; larger JSON is a dump.
+_HAND_WRITTEN: Final = 1 << 20
+#: The undecoded content of an object: JSON text, or plain data.
+Payload: TypeAlias = msgspec.Raw | bytes | dict[str, Any]
+
+
+class FoundObject(NamedTuple):
+    api_version: str
+    kind: str
+    payload: Payload
+    where: str
+
+
+def plain_object(found: FoundObject) -> dict[str, Any]:
+    """Return an object as plain data; {} if it cannot be parsed. Decoding it reports the fault."""
+    if isinstance(found.payload, dict):
+        return found.payload
+    try:
+        tree = msgspec.json.decode(found.payload)
+    except UNREADABLE:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False):
+    api_version: str | None = None
+    kind: str | None = None
+
+
+class _Envelope(_Head):
+    items: list[msgspec.Raw] | None = None
+    server_version: dict[str, Any] | None = None
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+#: How objects from kubectl and the API server start.
+_OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+
+
+def find_objects(source: InputFile) -> Iterator[FoundObject]:
+    """Yield the objects of a file, those of lists one by one.
+
+    Raises  InputError for a file that is neither YAML nor JSON, for duplicate fields, and for documents that are not
+            Kubernetes objects
+    """
+    read = 0
+    if isinstance(source, LargeFile):
+        try:
+            for found in _in_pieces(source):
+                yield found
+                read += 1
+        except NotInPiecesError:
+            pass
+        else:
+            return
+    yield from islice(_find_in_whole(source), read, None)
+
+
+def _in_pieces(source: LargeFile) -> Iterator[FoundObject]:
+    """Yield the objects of a List.
+
+    Raises  NotInPiecesError, maybe after some objects; InputError
+    """
+    with source.opened() as file:
+        frame = find_frame(file, source.size)
+        try:
+            envelope = _read_envelope(frame.text)
+        except UNREADABLE:
+            raise NotInPiecesError from None
+        if envelope.items is None or not _is_list(envelope.kind):
+            raise NotInPiecesError
+        inside, read = _item_head(_completed(envelope, None, source.where)), 0
+        for items in items_in(file, frame):
+            yield from _open_items(items, read, source.where, inside, 0)
+            read += len(items)
+
+
+def _find_in_whole(source: InputFile) -> Iterator[FoundObject]:
+    data = to_utf8(source.data, source.where)
+    if data.lstrip(b" \t\r\n")[:1] == b"{":
+        if len(data) <= _HAND_WRITTEN:
+            _refuse_duplicates(data, source.where)
+        try:
+            envelope = _read_envelope(data)
+        except UNREADABLE:
+            pass
+        else:
+            yield from _open(data, envelope, source.where, None, 0)
+            return
+    for document in _documents(data, source):
+        yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
+
+
+def _documents(data: bytes, source: InputFile) -> Iterator[Document]:
+    try:
+        yield from read_documents(data, source.where, strict=True)
+    except InputError as error:
+        raise explained(error, source.where, source.data) from None
+
+
+def _refuse_duplicates(data: bytes, where: str) -> None:
+    try:
+        for _ in read_json(data, where, strict=True):
+            pass
+    except JsonSyntaxError:
+        pass  # It may still be YAML, whose parser reports faults.
+
+
+def _open(
+    data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int
+) -> Iterator[FoundObject]:
+    if envelope.server_version is not None and envelope.kind is None:
+        yield _version(envelope.server_version, where)
+        return
+    head = _completed(envelope, implied, where)
+    if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
+        yield FoundObject(head.api_version or "", head.kind or "", data, where)
+        return
+    _refuse_depth(depth, where)
+    yield from _open_items(envelope.items or (), 0, where, _item_head(head), depth)
+
+
+def _open_items(
+    items: Iterable[msgspec.Raw], first: int, where: str, inside: _Head | None, depth: int
+) -> Iterator[FoundObject]:
+    """Yield the objects in items of a list, counted from ``first``; ``inside`` is the kind that the list implies for them."""
+    for index, item in enumerate(items, first):
+        at = f"{where}: items[{index}]"
+        opening = _OPENING.match(item)
+        if opening is None or opening[2].endswith(b"List"):
+            yield from _open_item(item, at, inside, depth + 1)
+        else:
+            yield FoundObject(*_named(opening[1], opening[2]), item, at)
+
+
+@lru_cache(maxsize=256)
+def _named(api_version: bytes, kind: bytes) -> tuple[str, str]:
+    return api_version.decode(errors="replace"), kind.decode(errors="replace")
+
+
+def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
+    try:
+        envelope = _read_envelope(item)
+    except UNREADABLE:
+        yield from _open_plain(msgspec.json.decode(item), where, implied, depth)
+    else:
+        yield from _open(item, envelope, where, implied, depth)
+
+
+def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
+    if not isinstance(data, dict):
+        found = "null" if data is None else "a list" if isinstance(data, list) else "a scalar"
+        raise InputError(f"{where}: expected a Kubernetes object with apiVersion and kind, found {found}")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(data.get(name, ""), str | None):
+            raise InputError(
+                f"{where}: {name}: expected str, found {msgspec.json.encode(data[name])[:60].decode(errors='replace')}"
+            )
+    if "kind" not in data and (version := _version_of(data)) is not None:
+        yield _version(version, where)
+        return
+    head = _completed(_Head(api_version=data.get("apiVersion"), kind=data.get("kind")), implied, where)
+    items = data.get("items")
+    if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
+        yield FoundObject(head.api_version or "", head.kind or "", data, where)
+        return
+    if not isinstance(items, list | None):
+        raise InputError(f"{where}: {head.kind}: items: expected a list of objects")
+    inside = _item_head(head)
+    _refuse_depth(depth, where)
+    for index, item in enumerate(items or ()):
+        yield from _open_plain(item, f"{where}: items[{index}]", inside, depth + 1)
+
+
+def _version_of(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the API server's version if ``data`` is the output of ``kubectl version``, in YAML or as text; None otherwise."""
+    found = data.get("serverVersion")
+    if isinstance(found, dict):
+        return found
+    text = data.get("Server Version")
+    return {"gitVersion": text} if isinstance(text, str) else None
+
+
+def _version(version: dict[str, Any], where: str) -> FoundObject:
+    return FoundObject("", SERVER_VERSION, {"version": str(version.get("gitVersion") or "")}, where)
+
+
+def _completed(head: _Head, implied: _Head | None, where: str) -> _Head:
+    """Return the apiVersion and kind of an object; what it lacks comes from its list.
+
+    Raises  InputError if apiVersion or kind is still missing
+    """
+    kind = head.kind or (implied.kind if implied else None)
+    version = head.api_version or (implied.api_version if implied else None)
+    missing = [name for name, found in (("apiVersion", version), ("kind", kind)) if not found]
+    if missing:
+        raise InputError(
+            f"{where}: {' and '.join(missing)} not set; expected a Kubernetes object, as kubectl get -o json writes it"
+        )
+    return _Head(api_version=version, kind=kind)
+
+
+def _is_list(kind: str | None) -> bool:
+    return kind is not None and kind.endswith("List")
+
+
+def _holds_known_items(head: _Head) -> bool:
+    """Return True for real lists; some kinds only have a name that ends in "List"."""
+    kind = (head.kind or "").removesuffix("List")
+    return not kind or find_kind(head.api_version or "", kind) is not None
+
+
+def _item_head(head: _Head) -> _Head | None:
+    """Return the apiVersion and kind that a list implies for its items: Pod for a PodList, None for a List."""
+    kind = (head.kind or "").removesuffix("List")
+    return _Head(api_version=head.api_version, kind=kind) if kind else None
+
+
+def _refuse_depth(depth: int, where: str) -> None:
+    if depth >= MAX_LIST_DEPTH:
+        raise InputError(f"{where}: lists within lists, more than {MAX_LIST_DEPTH} deep")

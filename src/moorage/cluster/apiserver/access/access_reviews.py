@@ -1,0 +1,258 @@
+"""Answer the review kinds: SelfSubjectReview, TokenReview, the subject access reviews and SelfSubjectRulesReview.
+
+Source  kubernetes, pkg/registry/authentication and pkg/registry/authorization; pkg/apis/authorization/validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.names import check_label_value
+from moorage.api.selectors import SelectorError, parse_selector
+from moorage.api.validation.faults import forbidden, label_name, named, required
+from moorage.api.validation.faults import invalid as invalid_field
+from moorage.cluster.apiserver.access.authentication import Authenticator
+from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
+from moorage.cluster.apiserver.access.service_account_tokens import ISSUER
+from moorage.cluster.apiserver.storage.list_selection import field_terms
+from moorage.cluster.apiserver.vocabulary.http_messages import User
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Review
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, invalid
+from moorage.errors import Fault
+
+__all__ = ["answer", "selector_errors", "selector_faults"]
+
+
+# -- review selectors --------------------------------------------------------------------------------------------------
+# Selectors in access reviews: their validation, and errors for requirements that cannot be parsed.
+#
+# RBAC decides without selectors. A selector that cannot be parsed does not fail a review; its status names it.
+#
+# Source  kubernetes, pkg/apis/authorization/validation; pkg/registry/authorization/util/helpers.go
+
+Faults = Iterator[Fault]
+_PATH: Final = "spec.resourceAttributes"
+_WITH_VALUES: Final = frozenset(["In", "NotIn"])
+_WITHOUT_VALUES: Final = frozenset(["DoesNotExist", "Exists"])
+_KINDS: Final = ("fieldSelector", "labelSelector")
+
+
+def selector_faults(attributes: Document) -> Faults:
+    """Yield the faults of the selectors in the resource attributes of a review."""
+    for kind in _KINDS:
+        selector, path = attributes.get(kind), f"{_PATH}.{kind}"
+        if selector is None:
+            continue
+        raw, asked = selector.get("rawSelector"), selector.get("requirements")
+        if raw and asked:
+            yield invalid_field(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
+        if not raw and not asked:
+            yield required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")
+        for i, one in enumerate(asked or ()):
+            yield from _requirement_faults(f"{path}.requirements[{i}]", one, is_label=kind == "labelSelector")
+
+
+def _requirement_faults(path: str, asked: Document, *, is_label: bool) -> Faults:
+    key, operator, values = asked.get("key") or "", asked.get("operator"), asked.get("values") or ()
+    if not is_label and not key:
+        yield required(f"{path}.key", "must be specified")
+    if operator in _WITH_VALUES and not values:
+        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in _WITHOUT_VALUES and values:
+        yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    if is_label:
+        yield from label_name(f"{path}.key", key)
+        for i, value in enumerate(values):
+            yield from named(f"{path}.values[{i}]", value, check_label_value)
+
+
+def selector_errors(attributes: Document) -> str:
+    """Return an error for each selector that the decision ignores, at least in part, because it cannot be parsed."""
+    ignored = [f"{_PATH}.{kind} {how}" for kind in _KINDS if (how := _ignored(kind, attributes.get(kind) or {}))]
+    return "; ".join(ignored)
+
+
+def _ignored(kind: str, selector: Document) -> str:
+    asked, raw = selector.get("requirements") or (), selector.get("rawSelector")
+    if asked:
+        read = [_IS_READ[kind](one) for one in asked]
+        parsed, is_whole = any(read), all(read)
+    else:
+        parsed, is_whole = False, not raw or _is_selector(kind, raw)
+    return "" if is_whole else f"{'partially ' if parsed else ''}ignored due to parse error"
+
+
+def _is_selector(kind: str, raw: str) -> bool:
+    try:
+        _PARSERS[kind](raw)
+    except (ApiError, SelectorError):
+        return False
+    return True
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], object]]] = {"fieldSelector": field_terms, "labelSelector": parse_selector}
+#: By kind of selector: returns whether a valid requirement is evaluated. Those on fields must have exactly one value.
+_IS_READ: Final[Mapping[str, Callable[[Document], bool]]] = {
+    "fieldSelector": lambda one: one.get("operator") in _WITH_VALUES and len(one.get("values") or ()) == 1,
+    "labelSelector": lambda one: one.get("operator") in _WITH_VALUES | _WITHOUT_VALUES,
+}
+
+
+# -- access reviews ----------------------------------------------------------------------------------------------------
+
+
+def answer(
+    review: Review, document: Document, user: User, authenticator: Authenticator, authorizer: Authorizer, namespace: str = ""
+) -> Document:
+    """Return a review with its status filled in. ``namespace`` is the namespace in the request path.
+
+    Raises  ApiError 422 if the spec is invalid, 400 if a field has the wrong type
+    """
+    spec = _mapping(document.get("spec"))
+    if review.kind.endswith("AccessReview") and (faults := [*_access_faults(review, document, spec, namespace)]):
+        raise invalid("", review.group, "", faults)
+    status = _status(review, spec, user, authenticator, authorizer)
+    if review.kind == "SelfSubjectRulesReview":
+        document = {"metadata": {}, "spec": {}}
+    return {**document, "apiVersion": f"{review.group}/{review.version}", "kind": review.kind, "status": status}
+
+
+def _status(review: Review, spec: Document, user: User, authenticator: Authenticator, authorizer: Authorizer) -> Document:
+    match review.kind:
+        case "SelfSubjectReview":
+            return {"userInfo": _info(user)}
+        case "TokenReview":
+            return _token(spec, authenticator)
+        case "SelfSubjectRulesReview":
+            return _rules(user, _text(spec, "namespace"), authorizer)
+        case "SelfSubjectAccessReview":
+            return _access(user, spec, authorizer)
+        case _:
+            groups = tuple(str(one) for one in _list(spec, "groups"))
+            return _access(User(_text(spec, "user"), groups, _text(spec, "uid")), spec, authorizer)
+
+
+def _access_faults(review: Review, document: Document, spec: Document, namespace: str) -> Iterator[Fault]:
+    yield from _attributes_faults(spec)
+    if review.kind != "SelfSubjectAccessReview":
+        yield from _subject_faults(spec)
+    yield from selector_faults(_mapping(spec.get("resourceAttributes")))
+    yield from _metadata_faults(review, document)
+    if review.namespaced:
+        yield from _namespace_faults(spec, namespace)
+
+
+#: Metadata that requests may have: managed fields, and what the server itself fills in.
+_KEPT: Final = frozenset(["managedFields", "creationTimestamp", "selfLink"])
+
+
+def _metadata_faults(review: Review, document: Document) -> Iterator[Fault]:
+    metadata = _mapping(document.get("metadata"))
+    if any(value for name, value in metadata.items() if name not in _KEPT and not (review.namespaced and name == "namespace")):
+        why = "must be empty except for namespace" if review.namespaced else "must be empty"
+        yield Fault("Invalid value", "metadata", why, metadata)
+
+
+def _attributes_faults(spec: Document) -> Iterator[Fault]:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _go_path(path))
+    elif resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield Fault("Invalid value", "spec.resourceAttributes", why, resource)
+
+
+def _go_path(path: Any) -> Document:
+    attributes = _mapping(path)
+    return {"Path": _text(attributes, "path"), "Verb": _text(attributes, "verb")}
+
+
+def _namespace_faults(spec: Document, namespace: str) -> Iterator[Fault]:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and (found := _text(_mapping(resource), "namespace")) != namespace:
+        yield Fault("Invalid value", "spec.resourceAttributes.namespace", "must match metadata.namespace", found)
+    if path is not None:
+        yield Fault("Invalid value", "spec.nonResourceAttributes", "disallowed on this kind of request", _go_path(path))
+
+
+def _subject_faults(spec: Document) -> Iterator[Fault]:
+    if not spec.get("user") and not spec.get("groups"):
+        yield Fault("Invalid value", "spec.user", "at least one of user or group must be specified", "")
+
+
+# -- access reviews ----------------------------------------------------------------------------------------------------
+
+
+def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:
+    verdict = authorizer.judge(user, _attributes(spec))
+    shown = {"reason": verdict.reason, "evaluationError": selector_errors(_mapping(spec.get("resourceAttributes")))}
+    return {"allowed": verdict.allowed, **{name: text for name, text in shown.items() if text}}
+
+
+def _attributes(spec: Document) -> Attributes:
+    if spec.get("resourceAttributes") is None:
+        attributes = _mapping(spec.get("nonResourceAttributes"))
+        # A NUL path matches no rule, and it keeps the request a non-resource request when the path is empty.
+        return Attributes(_text(attributes, "verb"), path=_text(attributes, "path") or "\0")
+    attributes = _mapping(spec["resourceAttributes"])
+    fields = {name: _text(attributes, name) for name in ("verb", "group", "resource", "subresource", "name", "namespace")}
+    return Attributes(**fields)
+
+
+def _rules(user: User, namespace: str, authorizer: Authorizer) -> Document:
+    if not namespace:
+        raise bad_request("no namespace on request")
+    grants = authorizer.grants(user, namespace)
+    rules: list[Document] = [msgspec.to_builtins(rule) for grant in grants for rule in grant.rules]
+    found: Document = {
+        "resourceRules": [rule for rule in rules if "resources" in rule],
+        "nonResourceRules": [rule for rule in rules if "nonResourceURLs" in rule],
+        "incomplete": False,
+    }
+    if faults := [grant.fault for grant in grants if grant.fault]:
+        found |= {"incomplete": True, "evaluationError": "; ".join(faults)}
+    return found
+
+
+# -- token and self subject reviews ------------------------------------------------------------------------------------
+
+
+def _token(spec: Document, authenticator: Authenticator) -> Document:
+    token = _text(spec, "token")
+    if not token:
+        raise bad_request("token is required for TokenReview in authentication")
+    audiences = tuple(str(one) for one in _list(spec, "audiences"))
+    identity = authenticator.authenticate_token(token, audiences or (ISSUER,))
+    if identity is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    found: Document = {"authenticated": True, "user": _info(identity.user)}
+    return {**found, "audiences": list(identity.audiences)} if audiences else found
+
+
+def _info(user: User) -> Document:
+    extra = {key: list(values) for key, values in user.extra.items()}
+    shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {key: value for key, value in shown.items() if value}
+
+
+def _mapping(value: Any) -> Document:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _text(document: Document, name: str) -> str:
+    value = document.get(name)
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"{name}: expected a string")
+    return value or ""
+
+
+def _list(document: Document, name: str) -> list[Any]:
+    value = document.get(name) or []
+    if not isinstance(value, list):
+        raise bad_request(f"{name}: expected a list")
+    return value

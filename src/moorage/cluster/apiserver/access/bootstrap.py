@@ -1,0 +1,458 @@
+"""Create the objects that every cluster starts with, and maintain roles and default service accounts while it runs.
+
+Kubernetes leaves this work to controllers, but bindings need the roles and pods need the ``default`` service account. Here
+the store does it as part of the change that requires it, so no client sees a cluster without them.
+
+Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconciliation), pkg/controller/serviceaccount and
+        clusterroleaggregation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
+from moorage.api.rbac import ClusterRole, PolicyRule
+from moorage.api.selectors import compile_label_selector
+from moorage.cluster.apiserver.access.rbac import missing
+from moorage.cluster.apiserver.admission.strategy import decode_document
+from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.detached_store import retried
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+
+__all__ = ["AUTHORITY", "bootstrap_cluster", "bootstrap_objects", "publish_client_ca"]
+
+
+# -- bootstrap roles ---------------------------------------------------------------------------------------------------
+# The bootstrap roles of a cluster and their bindings.
+#
+# Each rule is one line: groups, resources, verbs. The roles list only resources that this server has, except
+# ``system:kube-scheduler`` and ``system:volume-scheduler``, which are complete so that a scheduler with these rights also
+# works on other clusters. One role, ``moorage:controllers``, replaces the separate roles of Kubernetes' controllers. There is
+# no node authorizer, so all nodes share ``system:node``, which can neither read secrets nor create tokens.
+#
+# Source  kubernetes, plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go and namespace_policy.go
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+LABEL: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
+
+Rule = dict[str, list[str]]
+
+_READ: Final = "get list watch"
+_WRITE: Final = "create delete deletecollection patch update"
+_ALL: Final = f"{_READ} {_WRITE}"
+_CHANGE: Final = "get list watch update patch"
+
+
+def _on(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
+    """Return a rule for resources; ``core`` is the group with the empty name."""
+    made = {
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
+        "resources": resources.split(),
+        "verbs": verbs.split(),
+    }
+    return {**made, "resourceNames": names.split()} if names else made
+
+
+def _at(paths: str) -> Rule:
+    return {"nonResourceURLs": paths.split(), "verbs": ["get"]}
+
+
+_SCALED: Final = "deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale"
+
+_VIEW: Final = [
+    _on("core", "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
+        "replicationcontrollers/scale serviceaccounts services services/status", _READ),
+    _on("core", "bindings events limitranges namespaces namespaces/status pods/log pods/status "
+        "replicationcontrollers/status resourcequotas resourcequotas/status", _READ),
+    _on("events.k8s.io", "events", _READ),
+    _on("apps", f"controllerrevisions daemonsets daemonsets/status {_SCALED} deployments/status replicasets/status "
+        "statefulsets/status", _READ),
+    _on("batch", "cronjobs cronjobs/status jobs jobs/status", _READ),
+    _on("networking.k8s.io", "ingresses ingresses/status", _READ),
+    _on("policy", "poddisruptionbudgets poddisruptionbudgets/status", _READ),
+    _on("resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates", _READ),
+    _on("metrics.k8s.io", "nodes pods", _READ),
+]  # fmt: skip
+_EDIT: Final = [
+    _on("core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", _READ),
+    _on("core", "serviceaccounts", "impersonate"),
+    _on("core", "pods pods/attach pods/exec pods/portforward pods/proxy", _WRITE),
+    _on("core", "pods/eviction", "create"),
+    _on("core", "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
+        "serviceaccounts services services/proxy", _WRITE),
+    _on("core", "serviceaccounts/token", "create"),
+    _on("apps", f"daemonsets {_SCALED} deployments/rollback", _WRITE),
+    _on("batch", "cronjobs jobs", _WRITE),
+    _on("networking.k8s.io", "ingresses", _WRITE),
+    _on("policy", "poddisruptionbudgets", _WRITE),
+    _on("coordination.k8s.io", "leases", _ALL),
+    _on("resource.k8s.io", "resourceclaims resourceclaimtemplates", _WRITE),
+]  # fmt: skip
+_ADMIN: Final = [
+    _on("authorization.k8s.io", "localsubjectaccessreviews", "create"),
+    _on(_RBAC, "rolebindings roles", _ALL),
+]
+_SCHEDULER: Final = [
+    _on("core events.k8s.io", "events", "create patch update"),
+    _on("coordination.k8s.io", "leases", "create"),
+    _on("coordination.k8s.io", "leases", "get list update watch", "kube-scheduler"),
+    _on("coordination.k8s.io", "leasecandidates", _ALL),
+    _on("core", "nodes", _READ),
+    _on("core", "pods", "delete get list watch"),
+    _on("core", "bindings pods/binding", "create"),
+    _on("core", "pods/status", "patch update"),
+    _on("core", "replicationcontrollers services", _READ),
+    _on("apps extensions", "replicasets", _READ),
+    _on("apps", "statefulsets", _READ),
+    _on("policy", "poddisruptionbudgets", _READ),
+    _on("core", "persistentvolumeclaims persistentvolumes", _READ),
+    _on("authentication.k8s.io", "tokenreviews", "create"),
+    _on("authorization.k8s.io", "subjectaccessreviews", "create"),
+    _on("storage.k8s.io", "csinodes", _READ),
+    _on("core", "namespaces", _READ),
+    _on("storage.k8s.io", "csidrivers", _READ),
+    _on("storage.k8s.io", "csistoragecapacities", _READ),
+    _on("storage.k8s.io", "volumeattachments", _READ),
+    _on("resource.k8s.io", "deviceclasses", _READ),
+    _on("resource.k8s.io", "resourceclaims resourceclaims/status", _CHANGE),
+    _on("resource.k8s.io", "resourceclaims/binding", "patch update"),
+    _on("resource.k8s.io", "resourceclaims", "create delete"),
+    _on("resource.k8s.io", "devicetaintrules resourceslices", _READ),
+    _on("core", "pods/finalizers", "update"),
+]
+_VOLUMES: Final = [
+    _on("core", "persistentvolumeclaims persistentvolumes", _CHANGE),
+    _on("storage.k8s.io", "storageclasses", _READ),
+]
+_NODE: Final = [
+    _on("authentication.k8s.io", "tokenreviews", "create"),
+    _on("authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews", "create"),
+    _on("core", "services", _READ),
+    _on("core", "nodes", "create get list watch patch update"),
+    _on("core", "nodes/status", "patch update"),
+    _on("core events.k8s.io", "events", "create patch update"),
+    _on("core", "pods", "create delete get list watch"),
+    _on("core", "pods/status", "patch update"),
+    _on("core", "pods/eviction", "create"),
+    _on("core", "configmaps persistentvolumeclaims persistentvolumes endpoints", "get"),
+    _on("coordination.k8s.io", "leases", "create delete get patch update"),
+    _on("node.k8s.io", "runtimeclasses", _READ),
+    _on("resource.k8s.io", "resourceclaims", "get"),
+    _on("resource.k8s.io", "resourceslices", _ALL),
+    _on("storage.k8s.io", "csidrivers", _READ),
+    _on("storage.k8s.io", "csinodes", "create delete get patch update"),
+    _on("storage.k8s.io", "volumeattachments", "get"),
+]
+_CONTROLLERS: Final = [
+    _on("*", "*", _READ),
+    _on("core events.k8s.io", "events", "create patch update"),
+    _on("core", "pods persistentvolumeclaims persistentvolumes endpoints serviceaccounts", _WRITE),
+    _on("core", "pods/eviction serviceaccounts/token", "create"),
+    _on("core", "namespaces nodes", "delete patch update"),
+    _on("core", "namespaces/finalize", "update"),
+    _on("core", "secrets configmaps", "create delete patch update"),
+    _on("apps", "controllerrevisions daemonsets deployments replicasets statefulsets", _WRITE),
+    _on("batch", "cronjobs jobs", _WRITE),
+    _on("policy", "poddisruptionbudgets", "patch update"),
+    _on("resource.k8s.io", "resourceclaims", _WRITE),
+    _on("storage.k8s.io", "volumeattachments", _WRITE),
+    _on("coordination.k8s.io", "leases", "create delete patch update"),
+    _on("*", "*/finalizers */scale */status", "patch update"),
+    _on("authentication.k8s.io", "tokenreviews", "create"),
+    _on("authorization.k8s.io", "subjectaccessreviews", "create"),
+]
+
+_CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
+    "cluster-admin": [_on("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
+    "system:discovery": [_at("/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/")],
+    "system:public-info-viewer": [_at("/healthz /livez /readyz /version /version/")],
+    "system:monitoring": [_at("/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*")],
+    "system:basic-user": [
+        _on("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
+        _on("authentication.k8s.io", "selfsubjectreviews", "create"),
+    ],
+    "system:auth-delegator": [
+        _on("authentication.k8s.io", "tokenreviews", "create"),
+        _on("authorization.k8s.io", "subjectaccessreviews", "create"),
+    ],
+    "system:kube-scheduler": _SCHEDULER,
+    "system:volume-scheduler": _VOLUMES,
+    "system:node": _NODE,
+    "moorage:controllers": _CONTROLLERS,
+    "system:aggregate-to-view": _VIEW,
+    "system:aggregate-to-edit": _EDIT,
+    "system:aggregate-to-admin": _ADMIN,
+}
+#: Target role of each aggregation label: editors have all rights of viewers, and admins all rights of editors.
+_AGGREGATED: Final = {
+    "system:aggregate-to-view": "view", "system:aggregate-to-edit": "edit", "system:aggregate-to-admin": "admin",
+    "view": "edit", "edit": "admin",
+}  # fmt: skip
+_ROLES: Final[dict[str, list[Rule]]] = {
+    "extension-apiserver-authentication-reader": [_on("core", "configmaps", _READ, "extension-apiserver-authentication")],
+    "system::leader-locking-kube-scheduler": [
+        _on("core", "configmaps", "watch"),
+        _on("core", "configmaps", "get update", "kube-scheduler"),
+    ],
+}
+_USERS: Final = {"system:kube-scheduler": "User", "system:kube-controller-manager": "User"}
+_CLUSTER_BINDINGS: Final[dict[str, tuple[str, ...]]] = {
+    "cluster-admin": ("system:masters",),
+    "system:discovery": ("system:authenticated",),
+    "system:basic-user": ("system:authenticated",),
+    "system:public-info-viewer": ("system:authenticated", "system:unauthenticated"),
+    "system:monitoring": ("system:monitoring",),
+    "system:kube-scheduler": ("system:kube-scheduler",),
+    "system:volume-scheduler": ("system:kube-scheduler",),
+    "system:node": ("system:nodes",),
+    "moorage:controllers": ("system:kube-controller-manager",),
+}
+_BINDINGS: Final = {
+    "system::extension-apiserver-authentication-reader": ("extension-apiserver-authentication-reader", tuple(_USERS)),
+    "system::leader-locking-kube-scheduler": ("system::leader-locking-kube-scheduler", ("system:kube-scheduler",)),
+}
+
+
+#: Additional rules of bootstrap roles, by the feature gate that enables them.
+_WITH_GATES: Final[dict[str, dict[str, list[Rule]]]] = {
+    "GenericWorkload": {
+        "system:kube-scheduler": [
+            _on("scheduling.k8s.io", "podgroups", _READ),
+            _on("scheduling.k8s.io", "podgroups/status", "patch update"),
+        ],
+        "moorage:controllers": [_on("scheduling.k8s.io", "podgroups workloads", "create update")],
+        "system:aggregate-to-view": [_on("scheduling.k8s.io", "podgroups podgroups/status workloads", _READ)],
+        "system:aggregate-to-edit": [_on("scheduling.k8s.io", "podgroups workloads", _WRITE)],
+    },
+}
+
+
+def bootstrap_objects(gates: frozenset[str] = frozenset()) -> Iterator[tuple[ServedKind, Document]]:
+    """Yield the bootstrap roles and bindings, roles before the bindings that reference them."""
+    more = [roles for gate, roles in _WITH_GATES.items() if gate in gates]
+    for name, rules in _CLUSTER_ROLES.items():
+        added = [rule for roles in more for rule in roles.get(name, ())]
+        yield served("clusterroles", _RBAC), _object("ClusterRole", name, rules=[*rules, *added])
+    for name in ("view", "edit", "admin"):
+        selectors = [{"matchLabels": {f"{_AGGREGATE}{name}": "true"}}]
+        made = _object("ClusterRole", name, rules=[], aggregationRule={"clusterRoleSelectors": selectors})
+        yield served("clusterroles", _RBAC), made
+    for name, rules in _ROLES.items():
+        yield served("roles", _RBAC), _object("Role", name, "kube-system", rules=rules)
+    for name, subjects in _CLUSTER_BINDINGS.items():
+        yield served("clusterrolebindings", _RBAC), _binding("ClusterRoleBinding", name, "", "ClusterRole", name, subjects)
+    for name, (role, users) in _BINDINGS.items():
+        yield served("rolebindings", _RBAC), _binding("RoleBinding", name, "kube-system", "Role", role, users)
+
+
+def _binding(kind: str, name: str, namespace: str, role_kind: str, role: str, subjects: tuple[str, ...]) -> Document:
+    listed = [{"kind": _USERS.get(one, "Group"), "apiGroup": _RBAC, "name": one} for one in subjects]
+    return _object(kind, name, namespace, subjects=listed, roleRef={"apiGroup": _RBAC, "kind": role_kind, "name": role})
+
+
+def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Document:
+    metadata: Document = {"name": name, "labels": dict(LABEL)}
+    metadata["annotations"] = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
+    if namespace:
+        metadata["namespace"] = namespace
+    if kind == "ClusterRole" and name in _AGGREGATED:
+        metadata["labels"][f"{_AGGREGATE}{_AGGREGATED[name]}"] = "true"
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, **content}
+
+
+# -- bootstrap ---------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+#: If all cluster roles together are larger than this, in bytes, aggregated roles are updated in a worker thread.
+_SMALL: Final = 256 << 10
+#: Namespace and name of the config map that publishes the CA bundle for client certificates.
+AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
+#: The request header settings for front proxies that every cluster has.
+_FRONT_PROXIES: Final = {
+    "requestheader-allowed-names": '["front-proxy-client"]',
+    "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    "requestheader-group-headers": '["X-Remote-Group"]',
+    "requestheader-uid-headers": '["X-Remote-Uid"]',
+    "requestheader-username-headers": '["X-Remote-User"]',
+}
+#: Cluster IP of the ``kubernetes`` service: the first address of the service range. Nothing listens on it.
+_ADDRESS: Final = "10.96.0.1"
+
+_NAMESPACES: Final = served("namespaces")
+_ACCOUNTS: Final = served("serviceaccounts")
+_PRIORITIES: Final = served("priorityclasses", "scheduling.k8s.io")
+_CONFIGS: Final = served("configmaps")
+_SERVICES: Final = served("services")
+_ROLE_RESOURCE: Final = served("clusterroles", "rbac.authorization.k8s.io")
+_AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+
+
+def bootstrap_cluster(store: Store) -> None:
+    """Create missing roles, bindings and service accounts, and maintain them on every later change of the store."""
+    maintainer = _ClusterMaintainer(store)
+    store.follow(maintainer.on_change)
+    for record in [*store.all(_NAMESPACES)]:
+        maintainer.add_account(record)
+    if store.find(_SERVICES, "default", "kubernetes") is None:
+        store.create(_SERVICES, "default", _own_service(), manager=FieldManager("kube-apiserver", version="v1"))
+    for name, found in SYSTEM_PRIORITY_CLASSES.items():
+        if store.find(_PRIORITIES, "", name) is None:
+            wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
+            made = {"apiVersion": _PRIORITIES.api_version, "kind": "PriorityClass", **wanted}
+            store.create(_PRIORITIES, "", made, manager=FieldManager("kube-apiserver", version=_PRIORITIES.api_version))
+    for kind, document in bootstrap_objects(store.kinds.gates):
+        metadata = document["metadata"]
+        held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
+        if held is None:
+            store.create(
+                kind, metadata.get("namespace", ""), document, manager=FieldManager("kube-apiserver", version=kind.api_version)
+            )
+        else:
+            _reconcile(store, kind, held, document)
+
+
+def _own_service() -> Document:
+    """Return the ``default/kubernetes`` service, which clients expect in every cluster."""
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    spec = {
+        "type": "ClusterIP", "clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
+    }  # fmt: skip
+    metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def _reconcile(store: Store, kind: ServedKind, held: Record, wanted: Document) -> None:
+    """Restore rules and subjects missing from a bootstrap role or binding, unless its autoupdate annotation is "false"."""
+    document = held.document()
+    if (document["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false":
+        return
+    rules, subjects = (document.get(name) or [] for name in ("rules", "subjects"))
+    lost = missing(_rules(rules), _rules(wanted.get("rules", [])))
+    more = [one for one in wanted.get("subjects", []) if one not in subjects]
+    if lost:
+        document["rules"] = [*rules, *(msgspec.to_builtins(rule) for rule in lost)]
+    if more:
+        document["subjects"] = [*subjects, *more]
+    if lost or more:
+        store.update(kind, held.namespace, held.name, document)
+
+
+def _rules(documents: list[Document]) -> list[PolicyRule]:
+    return msgspec.convert(documents, list[PolicyRule])
+
+
+class _ClusterMaintainer:
+    """Follows the store's changes; creates default service accounts and updates aggregated roles."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._aggregating = False
+
+    def on_change(self, kind: ServedKind, change: StoreChange) -> None:
+        if kind is _NAMESPACES and not change.gone:
+            self.add_account(change.after)
+        elif kind is _ACCOUNTS and change.gone and change.after.name == "default":
+            home = self._store.find(_NAMESPACES, "", change.after.namespace)
+            if home is not None:
+                self.add_account(home)
+        elif kind is _ROLE_RESOURCE and not self._aggregating and _affects_aggregation(change):
+            if self._store.defer is None or sum(len(role.body) for role in self._store.all(_ROLE_RESOURCE)) <= _SMALL:
+                self._aggregates(lambda: _aggregate(self._store))
+            else:
+                self._store.defer("cluster roles", self._aggregate_beside)
+
+    def add_account(self, namespace: Record) -> None:
+        name = namespace.name
+        if namespace.fields["status.phase"] != "Terminating" and self._store.find(_ACCOUNTS, name, "default") is None:
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+            self._store.create(_ACCOUNTS, name, account)
+
+    def _aggregate_beside(self, ask: AskOwner) -> None:
+        """Update large aggregated roles in a worker thread. ``ask`` calls functions on the store's thread."""
+        retried(self._store, lambda change: ask(lambda: self._aggregates(change)), _aggregate)
+
+    def _aggregates(self, function: Callable[[], T]) -> T:
+        """Call a function that updates aggregated roles, without reacting to its own changes."""
+        self._aggregating = True
+        try:
+            return function()
+        finally:
+            self._aggregating = False
+
+
+def _aggregate(store: Store) -> None:
+    """Update the rules of every aggregated cluster role from the roles that it selects."""
+    for name, rules in _aggregated(_cluster_roles(store)):
+        document = store.get(_ROLE_RESOURCE, "", name).document()
+        document["rules"] = [msgspec.to_builtins(rule) for rule in rules]
+        with suppress(ApiError):  # the role would be too large, so it keeps its rules
+            store.update(_ROLE_RESOURCE, "", name, document)
+
+
+def _cluster_roles(store: Store) -> Iterator[ClusterRole]:
+    for record in store.all(_ROLE_RESOURCE):
+        role = decode_document(_ROLE_RESOURCE, record.document())
+        if isinstance(role, ClusterRole):
+            yield role
+
+
+def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRule, ...]]]:
+    """Return the aggregated roles whose rules must change, each with its new rules.
+
+    Aggregated roles may select each other, so rules propagate until nothing changes, for at most as many rounds as there
+    are aggregated roles.
+    """
+    known = {role.metadata.name: role for role in roles}
+    sources = {name: _selected(role, known) for name, role in known.items() if role.aggregation_rule is not None}
+    rules = {name: role.rules for name, role in known.items()}
+    for _ in sources:
+        before = dict(rules)
+        for name, chosen in sources.items():
+            rules[name] = tuple(dict.fromkeys(rule for source in chosen for rule in rules[source]))
+        if rules == before:
+            break
+    return [(name, rules[name]) for name in sources if rules[name] != known[name].rules]
+
+
+def _selected(role: ClusterRole, known: Mapping[str, ClusterRole]) -> list[str]:
+    wanted = role.aggregation_rule.cluster_role_selectors if role.aggregation_rule is not None else ()
+    selectors = [compile_label_selector(one) for one in wanted]
+    return [
+        name for name, other in known.items()
+        if other is not role and any(one.matches(other.metadata.labels) for one in selectors)
+    ]  # fmt: skip
+
+
+def _affects_aggregation(change: StoreChange) -> bool:
+    """Return True for a change that can affect aggregated roles. Selectors only match roles that have labels."""
+    labelled = change.after.labels or (change.before is not None and change.before.labels)
+    return bool(labelled) or b"aggregationRule" in change.after.body
+
+
+def publish_client_ca(store: Store, certificate: bytes, front_proxies: bytes = b"") -> None:
+    """Publish the CA bundle for client certificates in the config map that extension API servers read.
+
+    ``front_proxies`` is the CA bundle for front proxies; kube-scheduler keeps logging an error without one.
+    """
+    (home, name), data = AUTHORITY, {"client-ca-file": certificate.decode()}
+    if front_proxies:
+        data |= {"requestheader-client-ca-file": front_proxies.decode(), **_FRONT_PROXIES}
+    held = store.find(_CONFIGS, home, name)
+    if held is None:
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        store.create(_CONFIGS, home, made)
+    else:
+        store.change(_CONFIGS, home, name, lambda document: {**document, "data": data})

@@ -1,0 +1,203 @@
+"""Prepare objects of custom kinds for create and update, and validate them.
+
+Source  apiextensions-apiserver, pkg/registry/customresource: strategy.go, status_strategy.go, validator.go
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from moorage.api.meta import Object
+from moorage.api.names import check_dns1035_label
+from moorage.api.validation.faults import duplicate, invalid, required
+from moorage.api.validation.metadata import object_meta
+from moorage.cluster.apiserver.admission.custom_rules import custom_rule_faults
+from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
+from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema
+from moorage.cluster.apiserver.schema.normalization import path_of
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema, ServedKind
+from moorage.errors import Fault
+
+__all__ = ["custom_faults", "is_custom_changed", "keep_all_but_status", "prepare_custom"]
+
+Faults = Iterator[Fault]
+_INT32_MAX: Final = 2**31 - 1
+#: How many keys of items of a list are compared, over all its items.
+MAX_KEYS: Final = 400_000
+
+
+def prepare_custom(kind: ServedKind, document: Document) -> None:
+    """Turn a document into a new object, in place. If the kind has a status subresource, drop the status."""
+    if kind.has_status:
+        document.pop("status", None)
+    document["metadata"]["generation"] = 1
+
+
+def keep_all_but_status(old: Document, new: Document) -> None:
+    """Revert everything but the status in an update, in place."""
+    status, metadata = new.get("status", ABSENT), {**old["metadata"]}
+    for name in ("managedFields", "resourceVersion"):
+        metadata.pop(name, None)
+        if new["metadata"].get(name) is not None:
+            metadata[name] = new["metadata"][name]
+    new.clear()
+    new.update(copy.deepcopy(old))
+    new["metadata"] = metadata
+    if status is ABSENT:
+        new.pop("status", None)
+    else:
+        new["status"] = status
+
+
+def is_custom_changed(old: Document, new: Document) -> bool:
+    """Return True for a change that increments ``generation``: of anything but metadata."""
+    return {**old, "metadata": None} != {**new, "metadata": None}
+
+
+def custom_faults(kind: ServedKind, decoded: Object, old: Document | None, new: Document, *, subresource: str = "") -> Faults:
+    """Yield the faults of an object of a custom kind. ``decoded`` is its metadata, ``old`` the version that it replaces."""
+    version = kind.custom
+    assert version is not None
+    yield from _checked_by_rules(version, old, new, _own_faults(kind, version, decoded, old, new, subresource))
+
+
+def _own_faults(
+    kind: ServedKind, version: CustomVersion, decoded: Object, old: Document | None, new: Document, subresource: str
+) -> Faults:
+    """Yield the faults of an object apart from those that rules find."""
+    yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
+    if subresource == "status":
+        yield from _status_faults(version.schema, old or {}, new)
+    else:
+        yield from SchemaCheck().faults(version.schema, new, "", ABSENT if old is None else old)
+        yield from _replica_faults(version, new)
+        for place, resource in embedded_resources(version.schema, new):
+            yield from _embedded_faults(resource, path_of(place))
+    if old is None or next(_list_faults(version.schema, old, ""), None) is None:
+        yield from _list_faults(version.schema, new, "")
+
+
+def _checked_by_rules(version: CustomVersion, old: Document | None, new: Document, faults: Faults) -> Faults:
+    """Yield ``faults`` and, unless one of them prevents checking rules, the faults that the kind's rules find."""
+    is_blocked = False
+    for fault in faults:
+        is_blocked = is_blocked or fault.kind in _BLOCKING or " in body must be of type " in fault.detail
+        yield fault
+    if not _has_rules(version.schema):
+        return
+    if is_blocked:
+        why = "some validation rules were not checked because the object was invalid; "
+        yield invalid("<nil>", None, why + "correct the existing errors to complete validation")
+    else:
+        yield from custom_rule_faults(version, ABSENT if old is None else old, new)
+
+
+#: Kinds of faults after which rules are not checked.
+_BLOCKING: Final = frozenset(["Required value", "Too long", "Too many", "Unsupported value"])
+
+
+def _has_rules(schema: Schema) -> bool:
+    inner = [*schema.get("properties", {}).values(), *(schema.get(part) for part in ("items", "additionalProperties"))]
+    return bool(schema.get("x-kubernetes-validations")) or any(_has_rules(one) for one in inner if isinstance(one, Mapping))
+
+
+def _status_faults(schema: Schema, old: Document, new: Document) -> Faults:
+    below = schema.get("properties", {}).get("status")
+    if below is not None and "status" in new:
+        for fault in SchemaCheck().faults(below, new["status"], "", old.get("status", ABSENT)):
+            yield Fault(fault.kind, field_path("status", fault.field), fault.detail, fault.value)
+
+
+# -- scale -------------------------------------------------------------------------------------------------------------
+
+
+def _replica_faults(version: CustomVersion, document: Document) -> Faults:
+    """Yield the faults of the replica counts that the scale subresource shows."""
+    if version.scale is None:
+        return
+    for path in (version.scale.wanted, version.scale.current):
+        value = _value_at(document, path)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            yield invalid(path, 0, f"{path} accessor error: {value} is of the type {_go_type(value)}, expected int64")
+        elif value < 0:
+            yield invalid(path, value, "should be a non-negative integer")
+        elif value > _INT32_MAX:
+            yield invalid(path, value, f"should be less than or equal to {_INT32_MAX}")
+
+
+def _value_at(document: Any, path: str) -> Any:
+    for name in path.removeprefix(".").split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+def _go_type(value: Any) -> str:
+    names = {bool: "bool", str: "string", float: "float64", list: "[]interface {}", dict: "map[string]interface {}"}
+    return names.get(type(value), "int64")
+
+
+# -- embedded resources ------------------------------------------------------------------------------------------------
+
+
+def _embedded_faults(resource: Document, path: str) -> Faults:
+    for name in ("apiVersion", "kind"):
+        value = resource.get(name)
+        if name not in resource:
+            yield required(f"{path}.{name}")
+        elif not value:
+            yield invalid(f"{path}.{name}", value, "must not be empty")
+        elif name == "apiVersion" and value.count("/") > 1:
+            yield invalid(f"{path}.{name}", value, f"unexpected GroupVersion string: {value}")
+        elif name == "kind" and (why := check_dns1035_label(value.lower())):
+            mixed = "may have mixed case, but should otherwise match: "
+            yield invalid(f"{path}.{name}", value, mixed + ",".join(why))
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+def _list_faults(schema: Schema, value: Any, path: str) -> Faults:
+    """Yield a fault for each item that occurs twice in a set, and for each key that occurs twice in an associative list."""
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        for name, inner in value.items():
+            below = field_schema(schema, name)
+            if below is not None:
+                yield from _list_faults(below, inner, field_path(path, name) if name in properties else f"{path}[{name}]")
+    elif isinstance(value, list):
+        match schema.get("x-kubernetes-list-type"):
+            case "set":
+                yield from (duplicate(f"{path}[{i}]", value[i]) for i in _repeated(value))
+            case "map":
+                yield from _key_faults(schema["x-kubernetes-list-map-keys"], value, path)
+        if isinstance(items := schema.get("items"), Mapping):
+            for i, inner in enumerate(value):
+                yield from _list_faults(items, inner, f"{path}[{i}]")
+
+
+def _key_faults(names: Sequence[str], value: list[Any], path: str) -> Faults:
+    wrong = next((i for i, one in enumerate(value) if one is not None and not isinstance(one, dict)), None)
+    if wrong is not None:
+        yield invalid(f"{path}[{wrong}]", value[wrong], "must be an object for an array of list-type map")
+        return
+    if len(names) * len(value) > MAX_KEYS:
+        yield invalid(path, len(value), f"the list has too many items to compare by {len(names)} keys")
+        return
+    keys = [{name: one[name] for name in names if name in one} for one in ({} if one is None else one for one in value)]
+    yield from (duplicate(f"{path}[{i}]", keys[i]) for i in _repeated(keys))
+
+
+def _repeated(values: list[Any]) -> Iterator[int]:
+    """Yield the index of the second occurrence of each value that occurs more than once."""
+    counts: dict[str, int] = {}
+    for i, value in enumerate(values):
+        text = json.dumps(value, sort_keys=True)
+        counts[text] = counts.get(text, 0) + 1
+        if counts[text] == 2:
+            yield i

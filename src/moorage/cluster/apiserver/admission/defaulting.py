@@ -1,0 +1,363 @@
+"""Defaulting: set the fields that a client left out, on raw documents, so that unknown fields are preserved.
+
+Types that ``moorage.api`` has defaulting functions for are decoded and defaulted there, and the differences are merged into
+the document. Defaults of fields that scheduling does not read, but that clients expect, are set here directly.
+
+Source  kubernetes, pkg/apis/*/v1/defaults.go
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController
+from moorage.api.defaults import (
+    default_limit_range,
+    default_namespace,
+    default_node,
+    default_pod,
+    default_replication_controller,
+    default_resource_claim,
+    default_resource_claim_template,
+)
+from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
+from moorage.api.meta import Object
+from moorage.cluster.apiserver.admission.validation import pod_specs
+from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
+from moorage.cluster.apiserver.schema.normalization import complete_types
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.framework.features import FeatureGates
+
+__all__ = ["apply_changes", "drop_disabled_fields", "drop_disabled_status_fields", "set_defaults"]
+
+
+_RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
+    LimitRange: default_limit_range,
+    Namespace: default_namespace,
+    Node: default_node,
+    Pod: default_pod,
+    ReplicationController: default_replication_controller,
+    ResourceClaim: default_resource_claim,
+    ResourceClaimTemplate: default_resource_claim_template,
+}
+
+#: The kinds that a claim's ``dataSource`` may name.
+_DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -> None:
+    """Set an object's defaults in place. ``decoded`` is the decoded object, or None for kinds that scheduling does not read."""
+    if kind.custom is not None:
+        apply_defaults(kind.custom.schema, document)
+        return
+    if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
+        document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
+    for fill in _BY_KIND.get((kind.group, kind.kind), ()):
+        fill(document)
+    for name, value in _TOP_LEVEL_DEFAULTS.get((kind.group, kind.kind), {}).items():
+        document.setdefault(name, value)
+    complete_types(kind, document)
+    rule = _RULES.get(type(decoded)) if decoded is not None else None
+    if rule is not None and decoded is not None:
+        apply_changes(document, decoded, rule(decoded))
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# -- defaults of decoded objects ---------------------------------------------------------------------------------------
+
+
+def apply_changes(document: Document, before: Object, after: Object) -> None:
+    """Write the differences between two values of a struct into the document that the first was decoded from."""
+    if before is not after:
+        # Compare the JSON forms, which have lists where structs have tuples.
+        was, becomes = (msgspec.json.decode(msgspec.json.encode(value)) for value in (before, after))
+        _apply(document, was, becomes)
+
+
+def _apply(document: Document, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    for name, value in after.items():
+        old = before.get(name)
+        if value == old and name in document:
+            continue
+        current = document.get(name)
+        if isinstance(value, dict) and isinstance(current, dict):
+            _apply(current, old or {}, value)
+        elif isinstance(value, list) and isinstance(current, list) and _aligned(current, old, value):
+            for inner, was, becomes in zip(current, old or [], value, strict=False):
+                _apply(inner, was, becomes)
+            current += value[len(current) :]
+        elif value != old:
+            document[name] = value
+
+
+def _aligned(current: list[Any], old: Any, new: list[Any]) -> bool:
+    """Return True if defaulting only appended items to the list, so that items can be merged by position."""
+    return len(current) == len(old or []) <= len(new) and all(isinstance(one, dict) for one in (*current, *(old or []), *new))
+
+
+# -- fields that scheduling does not read ------------------------------------------------------------------------------
+
+
+def _own_pod_spec(pod: Document) -> None:
+    if isinstance(status := pod.get("status"), dict):
+        _sync_list_form(status, "podIP", "podIPs", lambda address: {"ip": address}, lambda one: one.get("ip") or "")
+    if isinstance(spec := pod.get("spec"), dict):
+        spec.setdefault("enableServiceLinks", True)
+
+
+def _spec_default(**defaults: Any) -> Callable[[Document], None]:
+    def fill(document: Document) -> None:
+        spec = document.get("spec")
+        if isinstance(spec, dict):
+            for name, value in defaults.items():
+                spec.setdefault(name, value)
+
+    return fill
+
+
+def _rolling(spec: Document, name: str, **defaults: Any) -> None:
+    """Default a workload's update strategy to a rolling update, and the parameters of that."""
+    strategy = spec.setdefault(name, {})
+    if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        for field, value in defaults.items() if isinstance(rolling, dict) else ():
+            rolling.setdefault(field, value)
+
+
+def _deployment(deployment: Document) -> None:
+    if isinstance(spec := deployment.get("spec"), dict):
+        _rolling(spec, "strategy", maxSurge="25%", maxUnavailable="25%")
+
+
+def _daemon_set(daemon_set: Document) -> None:
+    if isinstance(spec := daemon_set.get("spec"), dict):
+        _rolling(spec, "updateStrategy", maxSurge=0, maxUnavailable=1)
+
+
+def _stateful_set(stateful_set: Document) -> None:
+    spec = stateful_set.get("spec")
+    if not isinstance(spec, dict):
+        return
+    strategy = spec.setdefault("updateStrategy", {})
+    if isinstance(strategy, dict):
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            strategy.setdefault("rollingUpdate", {})
+        if strategy["type"] == "RollingUpdate" and isinstance(rolling := strategy.get("rollingUpdate"), dict):
+            rolling.setdefault("partition", 0)
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for claim in spec.get("volumeClaimTemplates") or ():
+        if isinstance(claim, dict):
+            claim.update(kind="PersistentVolumeClaim", apiVersion="v1")
+            status = claim.setdefault("status", {})
+            if isinstance(status, dict):
+                status.setdefault("phase", "Pending")
+
+
+def _copy_template_labels(document: Document) -> None:
+    """Copy the labels of the pod template to an object without labels."""
+    template = (document.get("spec") or {}).get("template")
+    labels = (template.get("metadata") or {}).get("labels") if isinstance(template, dict) else None
+    if labels and not document["metadata"].get("labels"):
+        document["metadata"]["labels"] = {**labels}
+
+
+def _job(job: Document) -> None:
+    """Default a job's parallelism, and its completions where neither is set, to 1."""
+    if not isinstance(spec := job.get("spec"), dict):
+        return
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed")
+    spec.setdefault("manualSelector", False)
+
+
+_EXPOSED: Final = frozenset(["LoadBalancer", "NodePort"])
+
+
+def _service(service: Document) -> None:
+    if not isinstance(spec := service.get("spec"), dict):
+        return
+    for port in spec.get("ports") or ():
+        if isinstance(port, dict):
+            port.setdefault("protocol", "TCP")
+            if "port" in port and not port.get("targetPort"):
+                port["targetPort"] = port["port"]
+    if spec.get("sessionAffinity") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec.get("sessionAffinity") == "ClientIP" and not ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}):
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    if spec.get("type") in _EXPOSED or (spec.get("type") == "ClusterIP" and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec.get("type") != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec.get("type") == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _claim(claim: Document) -> None:
+    """Copy a claim's data source between ``dataSource`` and ``dataSourceRef`` when only one of them is set."""
+    if not isinstance(spec := claim.get("spec"), dict):
+        return
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and reference is None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
+        del spec["dataSource"]  # another kind can only be named in dataSourceRef
+        source = None
+    if source and not reference:
+        spec["dataSourceRef"] = {"apiGroup": None, **source}
+    elif reference and not source and not reference.get("namespace"):
+        spec["dataSource"] = {name: reference.get(name) for name in ("apiGroup", "kind", "name")}
+
+
+def _account(account: Document) -> None:
+    """Reduce the references to an account's secrets to their names."""
+    for secret in account.get("secrets") or ():
+        if isinstance(secret, dict):
+            for name in secret.keys() - {"name"}:
+                del secret[name]
+
+
+def _pending(found: Document) -> None:
+    """Default the phase of a volume or a claim."""
+    if isinstance(status := found.setdefault("status", {}), dict):
+        status["phase"] = status.get("phase") or "Pending"
+
+
+def _node(node: Document) -> None:
+    if isinstance(spec := node.get("spec"), dict):
+        _sync_list_form(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
+
+
+def _sync_list_form(holder: Document, one: str, many: str, item: Callable[[str], Any], text: Callable[[Any], str]) -> None:
+    """Keep a single-value field and the first item of its list form equal; the single value wins where they differ."""
+    first, held = holder.get(one), holder.get(many)
+    if first and not (isinstance(held, list) and held and text(held[0]) == first):
+        holder[many] = [item(first)]
+    elif not first and isinstance(held, list) and held and text(held[0]):
+        holder[one] = text(held[0])
+
+
+def _binding(document: Document) -> None:
+    """Default the API group of a binding's role and subjects."""
+    subjects = document.get("subjects")
+    for named in [document.get("roleRef"), *(subjects if isinstance(subjects, list) else ())]:
+        if isinstance(named, dict) and named.get("kind") in {"ClusterRole", "Group", "Role", "User"}:
+            named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
+
+
+def _definition(definition: Document) -> None:
+    """Default the names of a CustomResourceDefinition and its conversion strategy."""
+    if not isinstance(spec := definition.get("spec"), dict):
+        return
+    spec.setdefault("conversion", {"strategy": "None"})
+    names = spec.get("names")
+    if isinstance(names, dict) and isinstance(kind := names.get("kind"), str) and kind:
+        names["singular"] = names.get("singular") or kind.lower()
+        names["listKind"] = names.get("listKind") or f"{kind}List"
+
+
+_CRON_JOB: Final = _spec_default(
+    concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1
+)
+
+#: Defaulting functions that run before the defaults of each nested type.
+_BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
+    ("", "Node"): (_node,),
+    ("", "PersistentVolume"): (_pending,),
+    ("", "PersistentVolumeClaim"): (_claim, _pending),
+    ("", "Pod"): (_own_pod_spec,),
+    ("", "ReplicationController"): (_spec_default(replicas=1), _copy_template_labels),
+    ("", "ServiceAccount"): (_account,),
+    ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): (_definition,),
+    ("apps", "Deployment"): (_spec_default(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
+    ("apps", "ReplicaSet"): (_spec_default(replicas=1),),
+    ("apps", "DaemonSet"): (_spec_default(revisionHistoryLimit=10), _daemon_set),
+    ("apps", "StatefulSet"): (
+        _spec_default(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
+    ),
+    ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),
+    ("batch", "CronJob"): (_CRON_JOB,),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
+    ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
+    ("scheduling.k8s.io", "PodGroup"): (_spec_default(disruptionMode="Pod"),),
+}  # fmt: skip
+
+_TOP_LEVEL_DEFAULTS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("storage.k8s.io", "StorageClass"): {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    ("scheduling.k8s.io", "PriorityClass"): {"preemptionPolicy": "PreemptLowerPriority"},
+    ("", "Secret"): {"type": "Opaque"},
+}
+
+
+# -- gated fields ------------------------------------------------------------------------------------------------------
+# Drop fields whose feature gate is disabled, unless the stored object already has them.
+#
+# Source  kubernetes, pkg/api/pod/util.go, dropDisabledSchedulingGroup; pkg/registry/scheduling/podgroup/strategy.go and
+#         workload/strategy.go
+
+_CLAIMS: Final = "DRAWorkloadResourceClaims"
+_PREEMPTION: Final = "WorkloadAwarePreemption"
+#: Gated fields of pod groups and of their templates, with their gates.
+_GROUP_FIELDS: Final = (
+    ("schedulingConstraints", "TopologyAwareWorkloadScheduling"), ("resourceClaims", _CLAIMS), ("disruptionMode", _PREEMPTION),
+    ("priorityClassName", _PREEMPTION), ("priority", _PREEMPTION),
+)  # fmt: skip
+#: Fields of leases that need the gate CoordinatedLeaderElection, which is always disabled here.
+_LEASE_FIELDS: Final = ("preferredHolder", "strategy")
+_POD_FIELDS: Final = (("schedulingGroup", "GenericWorkload"),)
+
+
+def drop_disabled_fields(kind: ServedKind, old: Document | None, new: Document, gates: FeatureGates) -> None:
+    """Drop gated fields from the new version of an object, in place. ``old`` is None on create."""
+    if kind.native == "Lease":
+        for name in _LEASE_FIELDS:
+            if not _spec(old).get(name):
+                _spec(new).pop(name, None)
+    elif kind.native == "PodGroup":
+        _drop(_spec(old), _spec(new), _GROUP_FIELDS, gates)
+    elif kind.native == "Workload":
+        held = _templates(old)
+        for i, template in enumerate(_templates(new)):
+            _drop(held[i] if i < len(held) else {}, template, _GROUP_FIELDS, gates)
+    elif not gates["GenericWorkload"]:
+        before = dict(pod_specs(kind, old)) if old is not None else {}
+        for path, spec in pod_specs(kind, new):
+            _drop(before.get(path, {}), spec, _POD_FIELDS, gates)
+
+
+def drop_disabled_status_fields(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> None:
+    """Drop gated fields from a new status, in place."""
+    status = new.get("status")
+    if kind.native == "PodGroup" and isinstance(status, dict) and not gates[_CLAIMS] and not _spec(old).get("resourceClaims"):
+        status.pop("resourceClaimStatuses", None)
+
+
+def _drop(old: Document, new: Document, gated: tuple[tuple[str, str], ...], gates: FeatureGates) -> None:
+    for name, gate in gated:
+        if name in new and not gates[gate] and old.get(name) in (None, "", []):
+            del new[name]
+
+
+def _spec(document: Document | None) -> Document:
+    spec: Any = (document or {}).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _templates(document: Document | None) -> list[Document]:
+    found: Any = _spec(document).get("podGroupTemplates")
+    return list(_dicts(found)) if isinstance(found, list) else []
+
+
+def _dicts(values: list[Any]) -> Iterator[Document]:
+    return (one for one in values if isinstance(one, dict))

@@ -1,0 +1,466 @@
+"""Validation of updates: which fields of an existing object may change.
+
+Source  kubernetes, pkg/apis/*/validation/validation.go, the functions that validate updates
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.quantity import parse
+from moorage.cluster.apiserver.admission.definition_validation import definition_faults
+from moorage.cluster.apiserver.admission.plain_kind_validation import event_change_faults
+from moorage.cluster.apiserver.admission.validation import SCHEDULE_ZONE
+from moorage.cluster.apiserver.schema.schemas import schema
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
+from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
+
+__all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults", "unversioned"]
+
+_CONDITIONAL: Final = frozenset(
+    [
+        "CSIDriver",
+        "CSINode",
+        "CSIStorageCapacity",
+        "CustomResourceDefinition",
+        "Lease",
+        "PodDisruptionBudget",
+        "RuntimeClass",
+        "VolumeAttachment",
+    ]
+)
+_FIXED_FIELD: Final = "field is immutable"
+_POD_UPDATE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def needs_version(kind: ServedKind) -> bool:
+    """Return True for kinds that can only be replaced with a resource version (no unconditional update)."""
+    return kind.custom is not None or kind.native in _CONDITIONAL
+
+
+def unversioned(kind: ServedKind, name: str) -> ApiError:
+    """Return the error for a replacement without the resource version that its kind needs."""
+    fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
+    return invalid(kind.resource, kind.group, name, [fault])
+
+
+#: Immutable fields: path, fault type and message.
+_FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
+    "CSIStorageCapacity": (
+        ("nodeTopology", "Invalid value", _FIXED_FIELD),
+        ("storageClassName", "Invalid value", _FIXED_FIELD),
+    ),
+    "DaemonSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
+    "Deployment": (("spec.selector", "Invalid value", _FIXED_FIELD),),
+    "Job": (
+        ("spec.completionMode", "Invalid value", _FIXED_FIELD),
+        ("spec.selector", "Invalid value", _FIXED_FIELD),
+        ("spec.podFailurePolicy", "Invalid value", _FIXED_FIELD),
+        ("spec.backoffLimitPerIndex", "Invalid value", _FIXED_FIELD),
+    ),
+    "PriorityClass": (
+        ("value", "Forbidden", "may not be changed in an update."),
+        ("preemptionPolicy", "Invalid value", _FIXED_FIELD),
+    ),
+    "ReplicaSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
+    "ResourceClaim": (("spec", "Invalid value", _FIXED_FIELD),),
+    "ResourceClaimTemplate": (("spec", "Invalid value", _FIXED_FIELD),),
+    "ResourceSlice": (
+        ("spec.driver", "Invalid value", _FIXED_FIELD),
+        ("spec.pool.name", "Invalid value", _FIXED_FIELD),
+        ("spec.nodeName", "Invalid value", _FIXED_FIELD),
+    ),
+    "RoleBinding": (("roleRef", "Invalid value", "cannot change roleRef"),),
+    "ClusterRoleBinding": (("roleRef", "Invalid value", "cannot change roleRef"),),
+    "RuntimeClass": (("handler", "Invalid value", _FIXED_FIELD),),
+    "Secret": (("type", "Invalid value", _FIXED_FIELD),),
+    "StorageClass": (
+        ("parameters", "Invalid value", _FIXED_FIELD),
+        ("provisioner", "Invalid value", _FIXED_FIELD),
+        ("reclaimPolicy", "Invalid value", _FIXED_FIELD),
+        ("volumeBindingMode", "Invalid value", _FIXED_FIELD),
+    ),
+    "VolumeAttachment": (("spec", "Invalid value", _FIXED_FIELD),),
+    "VolumeAttributesClass": (
+        ("driverName", "Forbidden", "updates to driverName are forbidden."),
+        ("parameters", "Forbidden", "updates to parameters are forbidden."),
+    ),
+}
+
+
+def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+    """Yield the faults of an update that changes immutable fields."""
+    if kind.native in _FROZEN:
+        yield from _frozen(kind, old, new, gates)
+        return
+    for path, what, why in _FIXED.get(kind.native, ()):
+        before, after = _at(old, path), _at(new, path)
+        if before != after:
+            yield Fault(what, path, why, after)
+    if kind.native == "CustomResourceDefinition":
+        yield from definition_faults(old, new)
+        return
+    rule = _RULES.get(kind.native)
+    if rule is not None:
+        yield from rule(old, new)
+
+
+def _at(document: Any, path: str) -> Any:
+    for step in path.split("."):
+        document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
+# -- pods --------------------------------------------------------------------------------------------------------------
+
+
+def _pod(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), copy.deepcopy(_spec(new))
+    for part in ("containers", "initContainers"):
+        if len(before.get(part) or ()) != len(after.get(part) or ()):
+            yield Fault("Forbidden", f"spec.{part}", "pod updates may not add or remove containers")
+            return
+    yield from _deadline(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
+    yield from _tolerations(before.get("tolerations") or [], after.get("tolerations") or [])
+    yield from _gates(before.get("schedulingGates") or [], after.get("schedulingGates") or [])
+    if before.get("schedulingGates"):
+        yield from _directives(before, after)
+    _revert_allowed(before, after)
+    if _without_empty(before) != _without_empty(after):
+        yield Fault("Forbidden", "spec", _POD_UPDATE)
+
+
+def _spec(document: Document) -> Document:
+    return document.get("spec") or {}
+
+
+def _without_empty(spec: Document) -> Document:
+    """Return a spec without empty fields."""
+    return {name: value for name, value in spec.items() if value not in (None, [], {})}
+
+
+def _revert_allowed(before: Document, after: Document) -> None:
+    """Revert the allowed changes in ``after``, so that the remaining differences are faults."""
+    for part in ("containers", "initContainers"):
+        for old, new in zip(before.get(part) or (), after.get(part) or (), strict=True):
+            new["image"] = old.get("image")
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        after[name] = before.get(name)
+    if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
+        after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+
+
+def _deadline(before: int | None, after: int | None) -> Iterator[Fault]:
+    path = "spec.activeDeadlineSeconds"
+    if after is None:
+        if before is not None:
+            yield Fault("Invalid value", path, "must not update from a positive integer to nil value")
+    elif before is not None and before < after:
+        yield Fault("Invalid value", path, "must be less than or equal to previous value", after)
+
+
+def _tolerations(before: list[Document], after: list[Document]) -> Iterator[Fault]:
+    def timeless(one: Document) -> frozenset[tuple[str, str]]:
+        return frozenset((name, value) for name, value in one.items() if name != "tolerationSeconds")
+
+    held = {timeless(one) for one in after}
+    if any(timeless(one) not in held for one in before):
+        yield Fault("Forbidden", "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+
+
+def _gates(before: list[Document], after: list[Document]) -> Iterator[Fault]:
+    held = {gate.get("name") for gate in before}
+    for i, gate in enumerate(after):
+        if gate.get("name") not in held:
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield Fault("Forbidden", f"spec.schedulingGates[{i}].name", why)
+
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _directives(before: Document, after: Document) -> Iterator[Fault]:
+    """Yield changes of a gated pod's node selector and affinity that are not additional restrictions; revert allowed ones."""
+    old, new = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
+    if any(new.get(key) != value for key, value in old.items()):
+        why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield Fault("Invalid value", "spec.nodeSelector", why, new)
+    after["nodeSelector"] = before.get("nodeSelector")
+    yield from _narrowed(_at(before, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [],
+                         _at(after, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [])  # fmt: skip
+    held = _at(before, "affinity.nodeAffinity")
+    affinity = {name: value for name, value in (after.get("affinity") or {}).items() if name != "nodeAffinity"}
+    after["affinity"] = {**affinity, "nodeAffinity": held} if held is not None else affinity
+    if not after["affinity"] and before.get("affinity") is None:
+        after["affinity"] = None
+
+
+def _narrowed(before: list[Document], after: list[Document]) -> Iterator[Fault]:
+    path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+    if before and len(before) != len(after):
+        yield Fault("Invalid value", path, "no additions/deletions to non-empty NodeSelectorTerms list are allowed", after)
+        return
+    for i, (old, new) in enumerate(zip(before, after, strict=False)):
+        if not _only_adds(old, new):
+            yield Fault("Invalid value", f"{path}[{i}]", "only additions are allowed (no mutations or deletions)", new)
+
+
+def _only_adds(old: Document, new: Document) -> bool:
+    parts = ("matchExpressions", "matchFields")
+    if not any(old.get(part) for part in parts) and any(new.get(part) for part in parts):
+        return False
+    return all((new.get(part) or [])[: len(held)] == held for part in parts if (held := old.get(part)))
+
+
+def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) -> Iterator[Fault]:
+    """Yield the faults of a pod resize, which may change only CPU and memory amounts of containers.
+
+    ``qos`` returns the QoS class of a spec.
+    """
+    before, after = _spec(old), copy.deepcopy(_spec(new))
+    if qos(before) != qos(after):
+        yield Fault("Invalid value", "spec", "Pod QOS Class may not change as a result of resizing", qos(before))
+    for part in ("containers", "initContainers"):
+        held, given = before.get(part) or [], after.get(part) or []
+        if moved := [*_moved(part, held, given)]:
+            yield from moved
+            return
+        for i, (one, other) in enumerate(zip(held, given, strict=True)):
+            if part == "containers" or one.get("restartPolicy") == "Always":
+                yield from _resized(f"spec.{part}[{i}].resources", one, other)
+    if _without_empty(before) != _without_empty(after):
+        yield Fault("Forbidden", "spec", "only cpu and memory resources are mutable")
+
+
+def _moved(part: str, held: list[Document], given: list[Document]) -> Iterator[Fault]:
+    """Yield the faults of containers that a resize adds, removes, renames or reorders."""
+    if len(held) != len(given):
+        yield Fault("Forbidden", f"spec.{part}", f"{part} may not be added or removed on resize")
+        return
+    for i, (one, other) in enumerate(zip(held, given, strict=True)):
+        if one.get("name") != other.get("name"):
+            yield Fault("Forbidden", f"spec.{part}[{i}].name", f"{part} may not be renamed or reordered on resize")
+
+
+def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:
+    """Yield the faults of an update that removes or changes existing ephemeral containers."""
+    path = "spec.ephemeralContainers"
+    given = {one.get("name"): one for one in _spec(new).get("ephemeralContainers") or ()}
+    for held in _spec(old).get("ephemeralContainers") or ():
+        name = held["name"]
+        if name not in given:
+            yield Fault("Forbidden", path, f'existing ephemeral containers "{name}" may not be removed')
+        elif given[name] != held:
+            yield Fault("Forbidden", path, f'existing ephemeral containers "{name}" may not be changed')
+
+
+def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:
+    """Yield removed amounts, and revert the allowed changes in ``new``."""
+    for side, word in (("requests", "resource requests"), ("limits", "resource limits")):
+        held, given = _at(old, f"resources.{side}") or {}, _at(new, f"resources.{side}") or {}
+        for name in ("cpu", "memory"):
+            if name in held and name not in given:
+                yield Fault("Forbidden", f"{path}.{side}", f"{word} cannot be removed")
+                break
+        kept = {name: amount for name, amount in given.items() if name not in {"cpu", "memory"}}
+        kept |= {name: amount for name, amount in held.items() if name in {"cpu", "memory"}}
+        resources = new.setdefault("resources", {})
+        resources[side] = kept
+        if not kept:
+            del resources[side]
+    if not new["resources"] and "resources" not in old:
+        del new["resources"]
+
+
+# -- storage and other kinds -------------------------------------------------------------------------------------------
+
+
+def _claim(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = copy.deepcopy(_spec(old)), copy.deepcopy(_spec(new))
+    sizes = [_at(spec, "resources.requests.storage") for spec in (before, after)]
+    if not before.get("volumeName"):
+        before["volumeName"] = after.get("volumeName")
+    if before.get("storageClassName") is None and after.get("storageClassName"):
+        before["storageClassName"] = after["storageClassName"]
+    if _at(new, "status.phase") == "Bound":
+        for spec in (before, after):
+            spec.pop("volumeAttributesClassName", None)
+            if isinstance(requests := _at(spec, "resources.requests"), dict):
+                requests.pop("storage", None)
+    if _without_empty(before) != _without_empty(after):
+        why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        yield Fault("Forbidden", "spec", why)
+    if _at(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
+        capacity = _at(old, "status.capacity.storage")
+        if capacity is None or parse(sizes[1]) <= parse(capacity):
+            path = "spec.resources.requests.storage"
+            yield Fault("Forbidden", path, "field can not be less than status.capacity")
+
+
+def _volume(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    names = schema("core.PersistentVolumeSource").fields
+    if any(before.get(name) != after.get(name) for name in names):
+        path = "spec.persistentvolumesource"
+        yield Fault("Forbidden", path, "spec.persistentvolumesource is immutable after creation")
+    if before.get("volumeMode") != after.get("volumeMode"):
+        yield Fault("Invalid value", "volumeMode", _FIXED_FIELD, after.get("volumeMode"))
+    if before.get("nodeAffinity") and before["nodeAffinity"] != after.get("nodeAffinity"):
+        why = "field is immutable, except for updating from beta label to GA"
+        yield Fault("Invalid value", "nodeAffinity", why, after.get("nodeAffinity"))
+
+
+_STATEFUL: Final = frozenset(
+    ["minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy", "replicas", "revisionHistoryLimit", "template",
+     "updateStrategy"]
+)  # fmt: skip
+
+
+def _stateful_set(old: Document, new: Document) -> Iterator[Fault]:
+    if any(_spec(old).get(name) != _spec(new).get(name) for name in {*_spec(old), *_spec(new)} if name not in _STATEFUL):
+        yield Fault(
+            "Forbidden",
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        )
+
+
+def _job(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    if before.get("completions") != after.get("completions") and before.get("completionMode") != "Indexed":
+        yield Fault("Invalid value", "spec.completions", _FIXED_FIELD, after.get("completions"))
+    held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
+    path, shown = "spec.template", after.get("template")
+    if _allows_template_change(old):
+        held, given = _without_directives(held), _without_directives(given)
+        path, shown = "spec.template.spec", _at(new, "spec.template.spec")
+        for part in ("containers", "initContainers"):
+            _drop_resources(held.get(part) or [], given.get(part) or [])
+    if held != given:
+        yield Fault("Invalid value", path, _FIXED_FIELD, shown)
+
+
+def _allows_template_change(job: Document) -> bool:
+    """Return True for a suspended job without active pods, whose pod template may change its scheduling directives and
+    resources.
+    """
+    status = job.get("status") or {}
+    paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
+    return bool(_spec(job).get("suspend")) and (paused or not status.get("startTime")) and not status.get("active")
+
+
+def _drop_resources(held: list[Document], given: list[Document]) -> None:
+    """Drop the resources of containers with the same name from both lists, so that only other differences remain."""
+    if len(held) == len(given):
+        for one, other in zip(held, given, strict=True):
+            if one.get("name") == other.get("name"):
+                one.pop("resources", None)
+                other.pop("resources", None)
+
+
+def _without_directives(template: Document) -> Document:
+    """Return a template's spec without its scheduling directives."""
+    spec: Document = template.get("spec") or {}
+    for name in ("nodeSelector", "schedulingGates", "tolerations"):
+        spec.pop(name, None)
+    if isinstance(affinity := spec.get("affinity"), dict):
+        affinity.pop("nodeAffinity", None)
+        if not affinity:
+            del spec["affinity"]
+    return spec
+
+
+#: The immutable spec fields of kinds whose whole spec is immutable, in the order in which faults are reported.
+_FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "PodGroup": (
+        "podGroupTemplateRef", "schedulingPolicy", "schedulingConstraints", "resourceClaims", "disruptionMode",
+        "priorityClassName", "priority",
+    ),
+    "Workload": ("controllerRef", "podGroupTemplates"),
+}  # fmt: skip
+
+
+def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+    for name in _FROZEN[kind.native]:
+        if _spec(old).get(name) == _spec(new).get(name):
+            continue
+        if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
+            yield Fault("Forbidden", f"spec.{name}")
+        else:
+            yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # kube-apiserver does not show the value here
+
+
+def _data(old: Document, new: Document) -> Iterator[Fault]:
+    """Yield changes to an immutable config map or secret."""
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield Fault("Forbidden", "immutable", "field is immutable when `immutable` is set")
+    for name in ("data", "binaryData"):
+        if old.get(name) != new.get(name):
+            yield Fault("Forbidden", name, "field is immutable when `immutable` is set")
+
+
+def _node(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    if before.get("podCIDRs") and before.get("podCIDRs") != after.get("podCIDRs"):
+        yield Fault("Forbidden", "spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
+    if before.get("externalID") != after.get("externalID"):
+        yield Fault("Forbidden", "spec.externalID", "may not be updated")
+    if before.get("providerID") and before.get("providerID") != after.get("providerID"):
+        yield Fault("Forbidden", "spec.providerID", 'node updates may not change providerID except from "" to valid')
+
+
+def _driver(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
+        if before.get(name) != after.get(name):
+            yield Fault("Invalid value", f"spec.{shown}", _FIXED_FIELD, after.get(name))
+
+
+def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
+    """Yield changes to existing CSI drivers of a node. Drivers may be added or removed, and their limits may change."""
+    given = {one.get("name"): one for one in _spec(new).get("drivers") or ()}
+    for held in _spec(old).get("drivers") or ():
+        other = given.get(held.get("name"))
+        if other is not None and any(held.get(name) != other.get(name) for name in ("nodeID", "topologyKeys")):
+            yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, other)
+
+
+def _cron_job(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old).get("schedule") or "", _spec(new).get("schedule") or ""
+    if "TZ" in after and "TZ" not in before and _spec(new).get("timeZone") is None:
+        yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, after)
+
+
+def _quota(old: Document, new: Document) -> Iterator[Fault]:
+    scopes = _spec(new).get("scopes") or []
+    if set(_spec(old).get("scopes") or []) != set(scopes):
+        yield Fault("Invalid value", "spec.scopes", _FIXED_FIELD, scopes or None)
+
+
+_RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
+    "CSIDriver": _driver,
+    "CSINode": _csi_node,
+    "ConfigMap": _data,
+    "CronJob": _cron_job,
+    "Event": event_change_faults,
+    "Job": _job,
+    "Node": _node,
+    "PersistentVolume": _volume,
+    "PersistentVolumeClaim": _claim,
+    "Pod": _pod,
+    "ResourceQuota": _quota,
+    "Secret": _data,
+    "StatefulSet": _stateful_set,
+}

@@ -1,0 +1,187 @@
+"""Concurrency limits: seats for requests and watches, shared so that one client cannot take all of them.
+
+A client that has all its seats taken waits briefly for one, since bursts are normal. After that, and when the whole server
+is full, it gets 429.
+
+Source  apiserver, pkg/server/config.go (MaxRequestsInFlight) and filters/maxinflight.go, for the numbers and the message
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
+
+__all__ = ["Seats", "ServerLimits"]
+
+_BUSY: Final = "too many requests, please try again later"
+_RETRY_S: Final = 1
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """The limits of one server. ``waiting`` requests may wait for a seat, each for ``seat_s``.
+
+    ``unread_per_client`` is the total size in bytes of long responses that one user may leave unread, except lists, which
+    are encoded as they are read; one response is always allowed. ``large_waiting`` large requests may wait for the worker,
+    ``large_per_client`` of one user, and one may take ``large_s`` including its wait. ``client_s`` limits a handshake, a
+    request's head, its body, and reading a part of a watch; ``answer_s`` limits reading a response.
+    """
+
+    reading: int = 400
+    mutating: int = 200
+    per_client: int = 64
+    waiting: int = 2000
+    unread_per_client: int = 256 << 20
+    watches: int = 4000
+    watches_per_client: int = 1000
+    connections: int = 5000
+    large_waiting: int = 64
+    large_per_client: int = 16
+    large_s: float = 60.0
+    seat_s: float = 1.0
+    client_s: float = 10.0
+    answer_s: float = 60.0
+
+
+class _Waiter(NamedTuple):
+    mutating: bool
+    client: str
+    turn: asyncio.Future[None]
+
+
+class Seats:
+    """Counts the requests in progress. Clients are identified by their user name."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._kinds: Counter[bool] = Counter()
+        self._clients: Counter[str] = Counter()
+        self._watching: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
+        self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def reading(self) -> int:
+        return self._kinds[False]
+
+    @property
+    def mutating(self) -> int:
+        return self._kinds[True]
+
+    @property
+    def watches(self) -> int:
+        return self._watching.total()
+
+    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]:
+        """Hold a seat for a request.
+
+        Raises  ApiError 429, on entering, if no seat becomes free in time
+        """
+        return _Seat(self, client, mutating)
+
+    async def acquire(self, mutating: bool, client: str) -> None:
+        """Take a seat, which ``release`` releases.
+
+        Raises  ApiError 429 if no seat becomes free in time
+        """
+        if self._has_room(mutating, client):
+            self._take(mutating, client)
+        else:
+            await self._wait(mutating, client)
+
+    @contextmanager
+    def watching(self, client: str) -> Iterator[None]:
+        """Hold a watch seat; watches last long and cost little.
+
+        Raises  ApiError 429 if there is none
+        """
+        limits = self._limits
+        if self.watches >= limits.watches or self._watching[client] >= limits.watches_per_client:
+            raise too_many("too many watches, please try again later", _RETRY_S)
+        self._watching[client] += 1
+        try:
+            yield
+        finally:
+            self._watching[client] -= 1
+            if not self._watching[client]:
+                del self._watching[client]
+
+    @contextmanager
+    def sending(self, client: str, size: int, *, refusable: bool) -> Iterator[None]:
+        """Count a long response while its client reads it.
+
+        Raises  ApiError 429 if ``refusable`` and the client has too much unread already
+        """
+        unread = self._unread[client]
+        if refusable and unread and unread + size > self._limits.unread_per_client:
+            raise too_many("too many answers are unread, please try again later", _RETRY_S)
+        self._unread[client] += size
+        try:
+            yield
+        finally:
+            self._unread[client] -= size
+            if not self._unread[client]:
+                del self._unread[client]
+
+    def _has_room(self, mutating: bool, client: str) -> bool:
+        most = self._limits.mutating if mutating else self._limits.reading
+        return self._kinds[mutating] < most and self._clients[client] < self._limits.per_client
+
+    def _take(self, mutating: bool, client: str) -> None:
+        self._kinds[mutating] += 1
+        self._clients[client] += 1
+
+    async def _wait(self, mutating: bool, client: str) -> None:
+        if len(self._waiting) >= self._limits.waiting:
+            raise _busy()
+        waiter = _Waiter(mutating, client, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(self._limits.seat_s):
+                await waiter.turn
+        except BaseException as error:
+            if waiter.turn.done() and not waiter.turn.cancelled():
+                self.release(mutating, client)  # the seat became free just too late
+            elif waiter in self._waiting:
+                self._waiting.remove(waiter)
+            if isinstance(error, TimeoutError):
+                raise _busy() from None
+            raise
+
+    def release(self, mutating: bool, client: str) -> None:
+        """Release a seat, to a waiting request if there is one."""
+        self._kinds[mutating] -= 1
+        self._clients[client] -= 1
+        if not self._clients[client]:
+            del self._clients[client]
+        for waiter in self._waiting:
+            if not waiter.turn.done() and self._has_room(waiter.mutating, waiter.client):
+                self._waiting.remove(waiter)
+                self._take(waiter.mutating, waiter.client)
+                waiter.turn.set_result(None)
+                return
+
+
+class _Seat:
+    """A request's seat as an async context manager."""
+
+    __slots__ = ("_client", "_mutating", "_seats")
+
+    def __init__(self, seats: Seats, client: str, mutating: bool) -> None:
+        self._seats, self._client, self._mutating = seats, client, mutating
+
+    async def __aenter__(self) -> None:
+        await self._seats.acquire(self._mutating, self._client)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._seats.release(self._mutating, self._client)
+
+
+def _busy() -> ApiError:
+    return too_many(_BUSY, _RETRY_S)

@@ -1,0 +1,280 @@
+"""Lists as sequences of parts, one object at a time, in every encoding.
+
+A list of all pods of a large cluster can take hundreds of megabytes, so it is never assembled. The server holds the
+objects' own bytes, which the store holds anyway, and the parts that the client reads next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.apiserver.http.sending import LONG_RESPONSE, PIECE, Part
+from moorage.cluster.apiserver.schema.protobuf import write_event
+from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
+from moorage.cluster.apiserver.storage.watches import WatchedObject
+from moorage.cluster.apiserver.tables.tables import rows, table
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import invalid
+from moorage.errors import Fault
+
+__all__ = [
+    "MOST_BYTES", "Lines", "ObjectList", "check_list", "encoded_list", "event_line", "metadata_list", "object_list",
+    "requests_initial_list", "starts_with_list", "table_list",
+]  # fmt: skip
+
+
+#: Objects of at least this size in bytes are sliced without copying.
+_LARGE: Final = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList:
+    """A list: its ``head`` without items, the name of the items field, and a function that yields the items.
+
+    Iteration yields the JSON in parts, and can be repeated. ``is_decoded``: iteration decodes each object, which takes time.
+    """
+
+    head: Document
+    name: str
+    items: Callable[[], Iterator[tuple[Part, ...]]]
+    records: Sequence[Record] = ()
+    is_decoded: bool = False
+
+    def __iter__(self) -> Iterator[Part]:
+        yield msgspec.json.encode(self.head)[:-1] + b',"' + self.name.encode() + b'":['
+        comma = b""
+        for item in self.items():
+            if comma:
+                yield comma
+            yield from item
+            comma = b","
+        yield b"]}"
+
+    @property
+    def is_large(self) -> bool:
+        """True if an object takes long to decode and to encode."""
+        return any(len(record.body) > LONG_RESPONSE for record in self.records)
+
+    def whole_items(self) -> Iterator[bytes]:
+        return (b"".join(item) for item in self.items())
+
+
+def object_list(kind: ServedKind, metadata: Document, records: Sequence[Record]) -> ObjectList:
+    """Return a list of stored objects."""
+    head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
+    starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
+    return ObjectList(
+        {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata},
+        "items",
+        # Items of custom kinds keep their kind and version, as unstructured objects do in kube-apiserver.
+        lambda: ((record.body,) if kind.custom is not None else _headless(record.body, starts) for record in records),
+        records,
+    )
+
+
+def _headless(body: bytes, starts: tuple[bytes, ...]) -> tuple[Part, ...]:
+    """Return an object without its kind and API version, which the list states once."""
+    if not body.startswith(starts):
+        return (body,)
+    rest = len(starts[0])
+    return (b"{", memoryview(body)[rest:]) if len(body) > _LARGE else (b"{" + body[rest:],)
+
+
+def metadata_list(version: str, metadata: Document, records: Sequence[Record]) -> ObjectList:
+    """Return a list of the objects' metadata."""
+    head = {"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata}
+    return ObjectList(head, "items", lambda: ((metadata_of(record),) for record in records), records, is_decoded=True)
+
+
+def table_list(kind: ServedKind, metadata: Document, records: Sequence[Record], now: float, include: str) -> ObjectList:
+    """Return a list as a ``Table``."""
+    head = {**table(kind, [], now, include), "metadata": metadata}
+    del head["rows"]
+
+    def items() -> Iterator[tuple[Part, ...]]:
+        documents = (record.document() for record in records)
+        return ((msgspec.json.encode(row),) for row in rows(kind, documents, now, include))
+
+    return ObjectList(head, "rows", items, records, is_decoded=True)
+
+
+# -- encodings ---------------------------------------------------------------------------------------------------------
+
+
+def encoded_list(listing: ObjectList, encoding: str, *, pretty: bool = False) -> Iterator[Part]:
+    """Yield an encoded list in parts, with the same bytes as one document. An empty part means that no part is ready yet.
+
+    Raises  ApiError 406, at the first part, if the encoding cannot represent it
+    """
+    if encoding == YAML:
+        return _as_yaml(listing)
+    if encoding != JSON:
+        return listed_as_protobuf(listing.head, listing.whole_items())
+    return _indented(listing) if pretty else iter(listing)
+
+
+def _indented(listing: ObjectList) -> Iterator[bytes]:
+    head = msgspec.json.format(msgspec.json.encode(listing.head), indent=2)
+    yield head.removesuffix(b"\n}") + b',\n  "' + listing.name.encode() + b'": ['
+    between, end = b"\n    ", b"]\n}"
+    for item in listing.whole_items():
+        yield between + msgspec.json.format(item, indent=2).replace(b"\n", b"\n    ")
+        between, end = b",\n    ", b"\n  ]\n}"
+    yield end
+
+
+def _as_yaml(listing: ObjectList) -> Iterator[bytes]:
+    for name in sorted([*listing.head, listing.name]):
+        if name != listing.name:
+            yield as_yaml({name: listing.head[name]})
+            continue
+        first = True
+        for item in listing.whole_items():
+            yield (name.encode() + b":\n" if first else b"") + _yaml_item(as_yaml(msgspec.json.decode(item)))
+            first = False
+        if first:
+            yield as_yaml({name: []})
+
+
+def _yaml_item(text: bytes) -> bytes:
+    """Return an object as a YAML list item; blank lines stay blank."""
+    lines = text.splitlines(keepends=True)
+    return b"".join([b"- " + lines[0], *(b"  " + line if line.strip() else line for line in lines[1:])])
+
+
+# -- list options ------------------------------------------------------------------------------------------------------
+# Validation of list and watch parameters.
+#
+# Source  apimachinery, pkg/apis/meta/internalversion: validation/validation.go, defaults.go
+
+_MATCH: Final = "resourceVersionMatch"
+_INITIAL: Final = "sendInitialEvents"
+_FORBIDDEN: Final = "Forbidden"
+
+
+def check_list(request: HTTPRequest, *, is_watch: bool) -> None:
+    """Validate the parameters of a list or a watch.
+
+    Raises  ApiError 400 for invalid numbers, 422 with all other faults
+    """
+    request.number("limit")
+    request.number("timeoutSeconds")
+    if faults := list((_watch_faults if is_watch else _list_faults)(request.query)):
+        raise invalid("ListOptions", "meta.k8s.io", "", faults)
+
+
+def _list_faults(query: Mapping[str, str]) -> Iterator[Fault]:
+    match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
+    if match:
+        if not version:
+            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided")
+        if query.get("continue"):
+            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
+        if match not in {"Exact", "NotOlderThan"}:
+            yield Fault("Unsupported value", _MATCH, 'supported values: "Exact", "NotOlderThan", ""', match)
+        if match == "Exact" and version == "0":
+            yield Fault(_FORBIDDEN, _MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"')
+    if _INITIAL in query:
+        yield Fault(_FORBIDDEN, _INITIAL, f"{_INITIAL} is forbidden for list")
+
+
+def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
+    match = query.get(_MATCH, "")
+    if _has_no_start(query) and query.get("continue"):
+        yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
+    if _INITIAL in query and match != "NotOlderThan":
+        yield Fault(_FORBIDDEN, _MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan")
+    if match:
+        if _INITIAL not in query:
+            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided")
+        if match != "NotOlderThan":
+            yield Fault("Unsupported value", _MATCH, 'supported values: "NotOlderThan"', match)
+        if query.get("continue"):
+            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
+
+
+def requests_initial_list(request: HTTPRequest) -> bool:
+    """Return True for a watch that explicitly requests the initial list."""
+    return request.flag(_INITIAL)
+
+
+def _has_no_start(query: Mapping[str, str]) -> bool:
+    """Return True for a watch without a start, which defaults to the initial list."""
+    return not any(query.get(name) for name in (_MATCH, _INITIAL, "resourceVersion"))
+
+
+def starts_with_list(request: HTTPRequest) -> bool:
+    """Return True for a watch that starts with the existing objects, by request or for lack of a version."""
+    if _INITIAL in request.query:
+        return requests_initial_list(request)
+    return request.query.get("resourceVersion", "") in {"", "0"}
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+# Encoded watch events, shared by all watches that use the same representation.
+
+#: Maximum total size in bytes of cached events.
+MOST_BYTES: Final = 4 << 20
+
+
+class Lines:
+    """A cache of recently encoded events, shared by all watches of a server."""
+
+    def __init__(self) -> None:
+        self._cache: OrderedDict[tuple[int, str, str, str], bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()  # large events are encoded in the worker
+
+    def of(self, event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
+        """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata."""
+        if event.listed and len(event.held.body) <= PIECE:
+            return (_line(event, form, encoding),)  # not cached: watches rarely list the same version
+        key = event.version, event.type, form, encoding
+        line = self._cache.get(key)
+        if line is not None:
+            return (line,)
+        body = event.held.body
+        if len(body) > PIECE and encoding == JSON and not form.startswith("Partial") and event.held.version == event.version:
+            return _head(event.type), body, _TAIL  # large objects are not copied
+        return (self._keep(key, _line(event, form, encoding)),)
+
+    def kept(self, key: tuple[int, str, str, str], make: Callable[[], bytes]) -> bytes:
+        """Return the cached line of a version, event type, form and encoding, or make and cache it."""
+        line = self._cache.get(key)
+        return self._keep(key, make()) if line is None else line
+
+    def _keep(self, key: tuple[int, str, str, str], line: bytes) -> bytes:
+        size = len(line)
+        with self._lock:
+            if self._cache.setdefault(key, line) is line:
+                self._bytes += size
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._cache.popitem(last=False)[1])
+        return line
+
+
+def _line(event: WatchedObject, form: str, encoding: str) -> bytes:
+    record = event.record
+    return event_line(event.type, metadata_of(record) if form.startswith("Partial") else record.body, encoding)
+
+
+def _head(kind: str) -> bytes:
+    return b'{"type":"' + kind.encode() + b'","object":'
+
+
+_TAIL: Final = b"}\n"
+
+
+def event_line(kind: str, body: bytes, encoding: str) -> bytes:
+    """Return one watch event: a line of JSON, or a protobuf frame."""
+    if encoding == JSON:
+        return b"".join([_head(kind), body, _TAIL])
+    return write_event(kind, msgspec.json.decode(body))

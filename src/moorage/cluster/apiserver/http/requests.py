@@ -1,0 +1,506 @@
+"""Handle API requests: verbs, query parameters, bodies, and the representation of the response.
+
+This module is independent of the HTTP library: requests and responses are values, and responses contain JSON.
+
+Source  apiserver, pkg/endpoints/handlers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from moorage.api.core import ENDED_PHASES
+from moorage.cluster.apiserver.access.access_reviews import answer
+from moorage.cluster.apiserver.access.authentication import Authenticator
+from moorage.cluster.apiserver.access.rbac import Authorizer
+from moorage.cluster.apiserver.access.request_attributes import attributes_of
+from moorage.cluster.apiserver.access.write_rights import write_check
+from moorage.cluster.apiserver.http import write_requests
+from moorage.cluster.apiserver.http.lists import check_list, metadata_list, object_list, table_list
+from moorage.cluster.apiserver.http.scale_requests import answer_scale
+from moorage.cluster.apiserver.http.write_requests import drop_repeated_owners
+from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
+from moorage.cluster.apiserver.schema.representations import META as _META
+from moorage.cluster.apiserver.schema.representations import accepted, form_of, metadata_of
+from moorage.cluster.apiserver.schema.request_bodies import (
+    APPLY,
+    OBJECT_TYPES,
+    BodyForm,
+    check_namespace,
+    normalized_body,
+    read_body,
+)
+from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.storage.delete_options import options_of
+from moorage.cluster.apiserver.storage.list_selection import Selection, selection
+from moorage.cluster.apiserver.storage.store import DeleteOptions, ListPage, Store, timestamp
+from moorage.cluster.apiserver.storage.subresources import bind, evict
+from moorage.cluster.apiserver.tables.tables import included, table
+from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, ReviewTarget, Target
+from moorage.cluster.apiserver.vocabulary.records import Document, Record, parse_version_of_one
+from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import (
+    ApiError,
+    bad_request,
+    forbidden,
+    not_acceptable,
+    not_acceptable_form,
+    not_allowed,
+    success,
+    timeout,
+)
+
+__all__ = ["HTTPRequest", "Response", "check_may_create", "deprecation_warning", "selection_of", "serve"]
+
+
+# -- pod connect -------------------------------------------------------------------------------------------------------
+# Connections to containers: logs, exec, attach and port forwarding. No containers run here.
+#
+# The server performs kube-apiserver's checks first: the pod and the container must exist, and the pod must have a node. Then
+# it returns 501 with the reason, rather than an empty log that could be mistaken for a real one.
+#
+# Source  kubernetes, pkg/registry/core/pod/strategy.go: LogLocation, ExecLocation, streamLocation; pkg/kubelet/kubelet_pods.go
+
+#: Streaming subresources, with the reason why they are not available.
+STREAMS: Final = {
+    "attach": "there is nothing to attach to",
+    "exec": "no program can be run in it",
+    "log": "it has no log",
+    "portforward": "it listens on no port",
+}
+_CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def check_stream(pod: Document, subresource: str, container: str) -> None:
+    """Check a streaming request. Returns only for the log of a pod without a node, which is empty.
+
+    Raises  ApiError 400 for an unknown container or for a pod that no cluster could serve; 501 where a cluster with
+            containers could
+    """
+    name = pod["metadata"]["name"]
+    if subresource != "portforward":
+        container = _container(pod, name, container)
+    if not pod["spec"].get("nodeName"):
+        if subresource == "log":
+            return
+        raise bad_request(f"pod {name} does not have a host assigned")
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    if subresource == "exec" and phase in ENDED_PHASES:
+        raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
+    if subresource == "log" and phase == "Pending":
+        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+    subject = f'container "{container}" of pod "{name}"' if container else f'pod "{name}"'
+    raise ApiError(501, "", f"{subject} is only pretended to run in this cluster: {STREAMS[subresource]}")
+
+
+def _container(pod: Document, name: str, container: str) -> str:
+    """Return the requested container, or the only one."""
+    names = [[str(one.get("name")) for one in pod["spec"].get(part) or ()] for part in _CONTAINER_FIELDS]
+    if container:
+        if not any(container in some for some in names):
+            raise bad_request(f"container {container} is not valid for pod {name}")
+        return container
+    containers, inits, _ = names
+    if len(containers) == 1:
+        return containers[0]
+    text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
+    raise bad_request(f"{text} or one of the init containers: [{' '.join(inits)}]" if inits else text)
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
+    """Check that a user who replaces or applies an object that does not exist may create it.
+
+    Raises  ApiError 403
+    """
+    if isinstance(target, ReviewTarget) or target.kind in MEASURED or not target.name or target.subresource:
+        return
+    makes = request.method == "PUT" or (request.method == "PATCH" and request.media_type == APPLY)
+    if makes and store.find(target.kind, target.namespace or "", target.name) is None:
+        authorizer.check(request.user, attributes_of("POST", target, {}))
+
+
+def serve(
+    store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
+) -> Response:
+    """Handle a request that is not a watch.
+
+    Raises  ApiError for a rejected request
+    """
+    warning = deprecation_warning(target)
+    if not warning:
+        return _serve(store, guard, authorizer, request, target)
+    try:
+        response = _serve(store, guard, authorizer, request, target)
+    except ApiError as error:
+        error.warnings = (warning, *error.warnings)
+        raise
+    return replace(response, warnings=(warning, *response.warnings))
+
+
+def deprecation_warning(target: Target | ReviewTarget) -> str:
+    """Return the warning about a deprecated kind, or ""."""
+    if not isinstance(target, Target):
+        return ""
+    if target.kind.custom is not None:
+        return target.kind.custom.warning
+    return _ENDPOINTS_WARNING if target.kind.native == "Endpoints" else ""
+
+
+_ENDPOINTS_WARNING: Final = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+
+
+def _serve(
+    store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
+) -> Response:
+    if isinstance(target, Target) and target.subresource in STREAMS:
+        return _connect(store, authorizer, request, target)
+    accepted(request.accept)
+    if isinstance(target, ReviewTarget):
+        return _review_or_bind(store, guard, authorizer, request, target)
+    if target.subresource == "token":
+        return _token(guard, request, target)
+    if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
+        return _subresource(store, request, target)
+    if target.subresource == "finalize" and request.method != "PUT":
+        raise not_allowed()
+    if "create" not in target.kind.verbs and request.method not in {"GET", "HEAD"}:
+        raise not_allowed()
+    if request.method == "POST" and target.kind.custom is not None:
+        target = target._replace(name="")  # the name in the path is ignored
+    if not target.name:
+        return _collection(store, authorizer, request, target)
+    if request.method in {"PATCH", "PUT"}:
+        return _write(store, authorizer, request, target)
+    verb = _VERBS.get(request.method)
+    if verb is None or (target.subresource and request.method == "DELETE"):
+        raise not_allowed()
+    return verb(store, request, target)
+
+
+def _review_or_bind(
+    store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget
+) -> Response:
+    if request.method != "POST":
+        raise not_allowed()
+    if (form := form_of(request.accept)) == "PartialObjectMetadataList":
+        go = f"{target.review.group.partition('.')[0] or 'core'}.{target.review.kind}"
+        raise not_acceptable_form(form, f"not a list (*{go})")
+    if target.review.kind == "Binding":
+        return _bind(store, request, target.namespace or "", "")
+    return _review(store, guard, authorizer, request, target)
+
+
+def _json_response(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
+    return Response(code, msgspec.json.encode(document), warnings)
+
+
+def _body_as(
+    request: HTTPRequest, group: str, version: str, kind: str, namespace: str | None
+) -> tuple[Document, tuple[str, ...]]:  # fmt: skip
+    """Return the object in a request's body, of a kind that is not stored, and warnings.
+
+    Raises  ApiError 400 if the body is not such an object, or its namespace differs from the path's
+    """
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
+    shape = kind_schema(Review(group, kind, "", version=version))
+    sent, warnings = normalized_body(BodyForm(group, version, kind, shape), body, request.validation)
+    metadata = sent.setdefault("metadata", {})
+    metadata.pop("selfLink", None)
+    if namespace is None:
+        metadata.pop("namespace", None)
+    warnings = (*warnings, *drop_repeated_owners(sent))
+    with write_requests.with_warnings(warnings):
+        check_namespace(metadata, namespace)
+    return sent, warnings
+
+
+def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget) -> Response:
+    review = target.review
+    write_requests.check_options(request, "CreateOptions")
+    sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
+    with write_requests.with_warnings(warnings):
+        answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
+    if review.kind == "SelfSubjectReview":
+        answered["metadata"] = {"creationTimestamp": timestamp(store.clock())}
+    return _json_response(answered, 201, warnings)
+
+
+# -- single objects ----------------------------------------------------------------------------------------------------
+
+
+def _check_representation(request: HTTPRequest, kind: ServedKind, *, many: bool) -> None:
+    """Check that the response can have the representation that the client accepts. Writes check it before they change
+    anything.
+
+    Raises  ApiError 406; 400 for a table with an unknown ``includeObject``
+    """
+    form, encoding = accepted(request.accept)
+    if kind.custom is not None and encoding == PROTOBUF and not form:
+        raise not_acceptable(["application/json", "application/yaml"])
+    if form == "Table":
+        _included(request)
+    if many and form == "PartialObjectMetadata":
+        raise not_acceptable_form(form, f"a list (*{kind.go}List)")
+    if not many and form == "PartialObjectMetadataList":
+        raise not_acceptable_form(form, f"not a list (*{kind.go})")
+
+
+def _response(store: Store, request: HTTPRequest, kind: ServedKind, record: Record, code: int = 200) -> Response:
+    _check_representation(request, kind, many=False)
+    form = form_of(request.accept)
+    if form == "PartialObjectMetadata":
+        return Response(code, metadata_of(record))
+    if form != "Table":
+        return Response(code, record.body)
+    shown = table(kind, [record.document()], store.clock(), _included(request))
+    shown["metadata"] = _versioned(record.version)
+    return _json_response(shown, code)
+
+
+def _get(store: Store, request: HTTPRequest, target: Target) -> Response:
+    find = measure if target.kind in MEASURED else Store.get
+    wanted = parse_version_of_one(request.query.get("resourceVersion", ""))
+    if wanted > store.version:
+        raise timeout(wanted, store.version)
+    return _response(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
+
+
+_WRITERS: Final = {"PATCH": write_requests.patch, "POST": write_requests.create, "PUT": write_requests.replace}
+
+
+def _write(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
+    """Create or change an object, if its writer may make the resulting change."""
+    _check_representation(request, target.kind, many=False)
+    confirm = write_check(authorizer, request.user, request.method, target)
+    written = _WRITERS[request.method](store, request, target, confirm)
+    shown = _response(store, request, target.kind, written.record, 201 if written.is_new else 200)
+    return replace(shown, warnings=written.warnings)
+
+
+#: Kinds for which a deletion returns the deleted object; for others it returns a Status.
+_RETURNED_ON_DELETE: Final = frozenset(
+    ["CSIDriver", "CSINode", "DeviceClass", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ResourceClaim",
+     "ResourceClaimTemplate", "ResourceQuota", "ResourceSlice", "Service", "ServiceAccount", "StorageClass", "VolumeAttachment",
+     "VolumeAttributesClass"]
+)  # fmt: skip
+
+
+def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
+    kind = target.kind
+    options = _delete_options(request)
+    _check_answer_to_deletion(store, request, target, options)
+    warnings = _orphan_warnings(kind, options)
+    with write_requests.with_warnings(warnings):
+        deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
+    if not deleted.gone or kind.native in _RETURNED_ON_DELETE:
+        code = 202 if not deleted.gone and options.is_cascading else 200
+        shown = _response(store, request, kind, deleted.record, code)
+        return replace(shown, warnings=warnings)
+    uid = deleted.record.document()["metadata"]["uid"]
+    return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
+
+
+def _check_answer_to_deletion(store: Store, request: HTTPRequest, target: Target, options: DeleteOptions) -> None:
+    """Check the representation of the object that a deletion returns, unless it returns a Status.
+
+    Raises  ApiError 406 and 400, and those of ``Store.delete``
+    """
+    kind = target.kind
+    try:
+        _check_representation(request, kind, many=False)
+    except ApiError:
+        options = _with_defaults(store, kind, options)
+        tried = store.delete(kind, target.namespace or "", target.name, options, dry_run=True)
+        if not tried.gone or kind.native in _RETURNED_ON_DELETE:
+            raise
+
+
+def _orphan_warnings(kind: ServedKind, options: DeleteOptions) -> tuple[str, ...]:
+    return (_ORPHAN_WARNING,) if kind.native == "Job" and not options.propagation else ()
+
+
+_ORPHAN_WARNING: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+
+
+def _with_defaults(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOptions:
+    """Default the propagation of the oldest kinds to Orphan, if a garbage collector runs that can orphan dependents."""
+    if options.propagation or store.empties_namespaces or kind.native not in {"Job", "ReplicationController"}:
+        return options
+    return options._replace(propagation="Orphan", is_default=True)
+
+
+def _delete_options(request: HTTPRequest) -> DeleteOptions:
+    """Return the deletion options of the body or, without one, of the parameters."""
+    if request.body:
+        media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
+        return options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
+    query = request.query
+    asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
+    if "gracePeriodSeconds" in query:
+        asked["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
+    if "orphanDependents" in query:
+        asked["orphanDependents"] = request.flag("orphanDependents")
+    if query.get("dryRun"):
+        asked["dryRun"] = [query["dryRun"]]
+    asked["preconditions"] = {name: query[name] for name in ("uid", "resourceVersion") if query.get(name)}
+    return options_of(asked)
+
+
+_VERBS: Final[Mapping[str, Callable[[Store, HTTPRequest, Target], Response]]] = {
+    "GET": _get, "HEAD": _get, "DELETE": _delete,
+}  # fmt: skip
+
+
+# -- collections -------------------------------------------------------------------------------------------------------
+
+
+def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
+    match request.method:
+        case "GET" | "HEAD":
+            return _list(store, request, target)
+        case "POST" if target.namespace is not None:
+            return _write(store, authorizer, request, target)
+        case "DELETE" if target.namespace is not None:
+            return _delete_all(store, request, target)
+        case _:
+            raise not_allowed()
+
+
+def selection_of(request: HTTPRequest, target: Target) -> Selection:
+    """Return the selection of a request's path and parameters."""
+    query = request.query
+    namespace = target.namespace if target.kind.namespaced else None
+    fields = query.get("fieldSelector", "")
+    if target.name:
+        fields = ",".join(filter(None, [f"metadata.name={target.name}", fields]))
+    return selection(target.kind, namespace, query.get("labelSelector", ""), fields)
+
+
+def _included(request: HTTPRequest) -> str:
+    return included(request.query.get("includeObject", ""))
+
+
+def _list(store: Store, request: HTTPRequest, target: Target) -> Response:
+    check_list(request, is_watch=False)
+    return _list_response(store, request, target.kind, _page(store, request, target))
+
+
+def _list_response(store: Store, request: HTTPRequest, kind: ServedKind, page: ListPage) -> Response:
+    """Return a list in the representation that the client accepts."""
+    _check_representation(request, kind, many=True)
+    form = form_of(request.accept)
+    if form == "PartialObjectMetadataList":
+        return Response(200, metadata_list(_META, _list_metadata(page), page.records))
+    if form == "Table":
+        return Response(200, table_list(kind, _list_metadata(page), page.records, store.clock(), _included(request)))
+    metadata = _list_metadata(page)
+    if kind.custom is not None:
+        metadata = {"continue": "", **metadata}
+    return Response(200, object_list(kind, metadata, page.records))
+
+
+def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
+    query, chosen = request.query, selection_of(request, target)
+    if target.kind in MEASURED:
+        return ListPage(measure_all(store, target.kind, chosen), 0)
+    return store.page(
+        target.kind,
+        chosen,
+        limit=request.number("limit"),
+        token=query.get("continue", ""),
+        version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+    )
+
+
+def _versioned(version: int) -> Document:
+    """Return a version as metadata; measured kinds have none."""
+    return {"resourceVersion": str(version)} if version else {}
+
+
+def _list_metadata(page: ListPage) -> Document:
+    metadata = _versioned(page.version)
+    if page.token:
+        metadata["continue"] = page.token
+        if page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def _delete_all(store: Store, request: HTTPRequest, target: Target) -> Response:
+    kind = target.kind
+    check_list(request, is_watch=request.flag("watch"))
+    _check_representation(request, kind, many=True)
+    page = _page(store, request, target)
+    options = _delete_options(request)
+    for record in page.records:
+        if store.find(kind, record.namespace, record.name) is not None:
+            store.delete(kind, record.namespace, record.name, _with_defaults(store, kind, options))
+    return replace(_list_response(store, request, kind, page), warnings=_orphan_warnings(kind, options))
+
+
+# -- subresources ------------------------------------------------------------------------------------------------------
+
+
+def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response:
+    namespace = target.namespace or ""
+    match target.subresource, request.method:
+        case "scale", "GET" | "PUT" | "PATCH":
+            return answer_scale(store, request, target)
+        case "binding", "POST":
+            return _bind(store, request, namespace, target.name)
+        case "eviction", "POST":
+            sent, warnings = _body_as(request, "policy", "v1", "Eviction", namespace)
+            with write_requests.with_warnings(warnings):
+                evict(store, namespace, target.name, sent, dry_run=request.dry_run)
+            return _json_response(success(code=201), 201, warnings)
+        case _:
+            raise not_allowed()
+
+
+def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
+    if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
+        raise not_allowed()
+    if target.subresource != "log":
+        # Opening a stream with GET also requires the right to ``create`` the subresource.
+        verdict = authorizer.judge(request.user, attributes_of("POST", target, {}))
+        if not verdict.allowed:
+            raise forbidden("pods", "", target.name, verdict.reason)
+    if "dryRun" in request.query:
+        raise bad_request("dryRun is not supported")
+    pod = store.get(target.kind, target.namespace or "", target.name).document()
+    check_stream(pod, target.subresource, request.query.get("container", ""))
+    return Response(204, b"")
+
+
+def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
+    """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
+    if request.method != "POST" or guard.accounts is None:
+        raise not_allowed()
+    write_requests.check_options(request, "CreateOptions")
+    sent, warnings = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
+    with write_requests.with_warnings(warnings):
+        return _json_response(guard.accounts.issue(target.namespace or "", target.name, sent), 201, warnings)
+
+
+def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Response:
+    """Bind a pod, named by the path or by the binding."""
+    write_requests.check_options(request, "CreateOptions")
+    sent, warnings = _body_as(request, "", "v1", "Binding", namespace)
+    own_name = str((sent.get("metadata") or {}).get("name") or "")
+    with write_requests.with_warnings(warnings):
+        if not name and not own_name:
+            raise bad_request("Name parameter required.")
+        bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
+    return Response(201, msgspec.json.encode(success(code=201)), warnings)

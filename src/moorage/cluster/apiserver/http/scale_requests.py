@@ -1,0 +1,143 @@
+"""Requests for the ``scale`` of a workload or of a custom object: read, replace, patch and apply it.
+
+A scale is a view of an object's replica count. Writing the scale writes that field of the object, with the same manager.
+
+Source  kubernetes, pkg/registry/apps/deployment/storage/storage.go, scaleUpdatedObjectInfo; apimachinery,
+        pkg/util/managedfields/scalehandler.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.apiserver.fields import managed_fields
+from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.cluster.apiserver.http.write_requests import check_options, configuration, manager, patched, with_warnings
+from moorage.cluster.apiserver.schema.representations import META, form_of
+from moorage.cluster.apiserver.schema.request_bodies import (
+    APPLY,
+    OBJECT_TYPES,
+    BodyForm,
+    check_name,
+    check_namespace,
+    normalized_body,
+    read_body,
+)
+from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.storage.subresources import check_scale, read_scale, write_scale
+from moorage.cluster.apiserver.tables.tables import included, scale_table
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, Target
+from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
+
+__all__ = ["answer_scale"]
+
+_SHAPE: Final = kind_schema(Review("autoscaling", "Scale", "", version="v1"))
+_FORM: Final = BodyForm("autoscaling", "v1", "Scale", _SHAPE)
+
+
+def answer_scale(store: Store, request: HTTPRequest, target: Target) -> Response:
+    """Handle a request for the scale of an object; return the scale, after a write the new one.
+
+    Raises  ApiError 400 for an invalid body, 404, 409, 422 for an invalid scale
+    """
+    kind, namespace = target.kind, target.namespace or ""
+    if request.method == "GET":
+        return _response(store, request, read_scale(kind, store.get(kind, namespace, target.name)))
+    check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
+    _check_form(request)
+    if request.media_type == APPLY and request.method == "PATCH":
+        scaled, warnings = _applied(store, request, target)
+    else:
+        record, wanted, warnings = _wanted(store, request, target)
+        with with_warnings(warnings):
+            scaled = _written(store, request, target, record, wanted)
+    return replace(_response(store, request, read_scale(kind, scaled)), warnings=warnings)
+
+
+def _check_form(request: HTTPRequest) -> None:
+    if form_of(request.accept) == "PartialObjectMetadataList":
+        raise not_acceptable_form("PartialObjectMetadataList", "not a list (*autoscaling.Scale)")
+
+
+def _response(store: Store, request: HTTPRequest, scale: Document) -> Response:
+    _check_form(request)
+    match form_of(request.accept):
+        case "Table":
+            shown = scale_table(scale, store.clock(), included(request.query.get("includeObject", "")))
+        case "PartialObjectMetadata":
+            shown = {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": scale["metadata"]}
+        case _:
+            shown = scale
+    return Response(200, msgspec.json.encode(shown))
+
+
+def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record, Document, tuple[str, ...]]:
+    """Return the object to scale, the scale that the client wants, and warnings."""
+    kind, namespace = target.kind, target.namespace or ""
+    if request.method == "PUT":
+        body = read_body(request.body, request.media_type, OBJECT_TYPES, kind="Scale", strict=request.looks_closely)
+        wanted, warnings = normalized_body(_FORM, body, request.validation)
+        record = None
+    else:
+        record = store.get(kind, namespace, target.name)
+        wanted, warnings = patched(request, _FORM, read_scale(kind, record))
+    metadata = wanted.setdefault("metadata", {})
+    with with_warnings(warnings):
+        check_namespace(metadata, namespace)
+        check_name(metadata, target.name)
+        return record or store.get(kind, namespace, target.name), wanted, warnings
+
+
+def _written(store: Store, request: HTTPRequest, target: Target, record: Record, wanted: Document) -> Record:
+    kind, namespace, name = target.kind, target.namespace or "", target.name
+    check_scale(kind, wanted, name)
+    sent, uid = wanted["metadata"].get("uid"), record.document()["metadata"]["uid"]
+    if sent and sent != uid:
+        why = f"Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}"
+        raise conflict(f"{kind.resource}/scale", kind.group, name, why)
+
+    def edit(document: Document) -> None:
+        document["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion") or str(record.version)
+        write_scale(kind, document, wanted)
+
+    return store.change(kind, namespace, name, edit, dry_run=request.dry_run, manager=manager(request, kind, "scale"))
+
+
+def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record, tuple[str, ...]]:
+    """Apply a scale: the manager owns the replica count of the scaled object."""
+    kind, namespace = target.kind, target.namespace or ""
+    sent, warnings = configuration(request, _FORM)
+    check_namespace(sent["metadata"], namespace)
+    record = store.get(kind, namespace, target.name)
+    applier = FieldManager(request.query["fieldManager"], applies=True, subresource="scale")
+    shape, config, force = kind_schema(kind), _of_parent(kind, sent), request.flag("force")
+    try:
+        document = managed_fields.apply(shape, record.document(), config, applier, "", force=force)
+    except ApiError as error:
+        raise _as_of_scale(error, kind) from None
+    check_scale(kind, {**read_scale(kind, record), "spec": sent.get("spec") or {}}, target.name)
+    return store.update(kind, namespace, target.name, document, dry_run=request.dry_run), warnings
+
+
+def _as_of_scale(error: ApiError, kind: ServedKind) -> ApiError:
+    """Return a conflict in terms of the scale: the managers in it have the API version of scales."""
+    for one in error.causes:
+        if not one.message.endswith(f" using {kind.api_version}"):
+            return error
+    shown, wanted = f" using {kind.api_version}", f" using {_FORM.api_version}"
+    causes = [replace(one, message=one.message.replace(shown, wanted)) for one in error.causes]
+    return ApiError(error.code, error.reason, error.message.replace(shown, wanted), causes=causes)
+
+
+def _of_parent(kind: ServedKind, scale: Document) -> Document:
+    """Return the apply configuration of the scaled object that corresponds to an applied scale."""
+    made: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}
+    if (scale.get("spec") or {}).get("replicas") is not None:
+        write_scale(kind, made, scale)
+    return made

@@ -1,0 +1,162 @@
+"""Run the embedded server: listen on a port, and write a kubeconfig for it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import json
+import os
+import random
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from moorage.basis.private_files import Warn, put_file
+from moorage.cluster.apiserver.access.authentication import Authenticator
+from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
+from moorage.cluster.apiserver.access.listen_addresses import is_loopback
+from moorage.cluster.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.cluster.apiserver.http.limits import ServerLimits
+from moorage.cluster.apiserver.http.server import Front, WebSite
+from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
+from moorage.cluster.apiserver.storage.event_apis import mirror_events
+from moorage.cluster.apiserver.storage.sqlite_log import SQLiteLog
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.errors import ConfigError
+from moorage.framework.features import FeatureGates
+
+__all__ = ["open_store", "serving", "write_kubeconfig"]
+
+
+#: Seconds that a stopping server waits for requests in progress.
+_SHUTDOWN_S: Final = 1.0
+
+
+@asynccontextmanager
+async def serving(
+    store: Store, guard: Authenticator, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
+    limits: ServerLimits | None = None, worker: Worker | None = None, site: WebSite | None = None,
+) -> AsyncIterator[int]:  # fmt: skip
+    """Serve a store while the context lasts, and yield the port. Port 0 selects a free one.
+
+    kubectl sends a token over TLS only. ``site`` adds pages beside the API.
+
+    Raises  ConfigError for an address that other machines can reach without TLS, or that cannot be listened on
+    """
+    if tls is None and not is_loopback(host):
+        raise ConfigError(f"--bind-address: {host} can be reached from other machines, requiring TLS; use 127.0.0.1 or ::1")
+    limits = limits or ServerLimits()
+    worker = worker or Worker(limits)
+    front, deferred = Front(store, guard, limits, worker, site), DeferredWork(worker)
+    manager = web.Server(front.handle, request_factory=front.make_request)
+    acceptor = ConnectionAcceptor(manager, AcceptLimits(limits.connections, limits.client_s, limits.answer_s, _SHUTDOWN_S, tls))
+    listening = _listen(host, port)
+    log_writer = asyncio.create_task(store.log.keep_up()) if store.log is not None else None
+    store.defer = deferred.add
+    try:
+        acceptor.open([listening])
+        yield int(listening.getsockname()[1])
+    finally:
+        acceptor.shut()
+        front.end_watches()
+        manager.pre_shutdown()
+        await manager.shutdown(_SHUTDOWN_S)
+        await acceptor.close(_SHUTDOWN_S)
+        store.defer = None
+        await deferred.close()
+        if log_writer is not None:
+            log_writer.cancel()
+            await asyncio.gather(log_writer, return_exceptions=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=_family(host), backlog=BACKLOG)
+    except OSError as error:
+        raise _unusable(host, port, error) from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"--bind-address: {host} is not an address of this machine; 0.0.0.0 stands for all of them")
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 selects a free port")
+
+
+def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:
+    """Write a kubeconfig that only its owner can read. It is JSON, which is also valid YAML.
+
+    ``authority`` is the CA certificate in PEM that verifies the server; without one the server speaks plain HTTP.
+    """
+    cluster = {"server": f"http{'s' if authority else ''}://127.0.0.1:{port}"}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": name, "preferences": {},
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": name, "user": {"token": token}}],
+    }  # fmt: skip
+    put_file(path, json.dumps(config, indent=2).encode() + b"\n")
+
+
+# -- store setup -------------------------------------------------------------------------------------------------------
+# Open a cluster's store, in memory or with a log on disk.
+
+#: How far resource versions jump at each start. The file may lack the last changes that watches have seen, whose versions must
+#: not be reused.
+_VERSION_JUMP: Final = 1_000_000
+
+
+def open_store(
+    path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
+    gates: FeatureGates | None = None, warn: Warn = lambda line: None,
+) -> Store:  # fmt: skip
+    """Return a store with the bootstrap objects and the content of the file. Close it with ``store.close()``.
+
+    Without a path nothing is persisted. With one, changes are on disk once ``store.settle()`` has returned, and the HTTP
+    server responds no earlier. Watches and paged lists from before the start get 410, as history is not persisted.
+
+    ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` determine which
+    kinds are served and which gated fields are kept. ``warn`` receives a warning if others could read the file, whose
+    permissions are then restricted.
+
+    Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged
+    """
+    if path is None:
+        store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32), gates=gates)  # noqa: S311
+        bootstrap_cluster(store)
+        mirror_events(store)
+        return store
+    log = SQLiteLog(path, warn)
+    try:
+        version = log.version
+        store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311
+        if version:
+            store.restore(log.load(store.find_stored_kind), version + _VERSION_JUMP)
+            log.start_at(version + _VERSION_JUMP)
+        store.attach_log(log)
+        bootstrap_cluster(store)
+        mirror_events(store)
+        log.flush()
+    except BaseException:
+        log.close()
+        raise
+    return store
+
+
+def _seed(seed: int | None, version: int) -> int | str:
+    """Return the seed of the uid generator, different at each start, as uids must not repeat."""
+    return secrets.randbits(128) if seed is None else f"{seed}/{version}"

@@ -1,0 +1,205 @@
+"""Watch responses: events as lines of JSON or frames of protobuf, and bookmarks.
+
+Events are sent only after their changes are on disk, so that no client acts on a change that a crash of the server
+would lose.
+
+A stream ends when its time is up, when its client falls too far behind, or when the server closes it; the client resumes
+where it left off. A version that is no longer cached is reported as an ERROR event in the stream, as in kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.apiserver.http.lists import Lines, check_list, event_line, requests_initial_list, starts_with_list
+from moorage.cluster.apiserver.http.requests import HTTPRequest, selection_of
+from moorage.cluster.apiserver.http.sending import LONG_RESPONSE, PIECE, LargeParts, Part
+from moorage.cluster.apiserver.schema.representations import JSON, META, accepted
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.storage.watches import Watch, WatchedObject
+from moorage.cluster.apiserver.tables.tables import included, table
+from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_allowed
+
+__all__ = ["Stream", "is_watch", "open_stream"]
+
+#: Seconds between two bookmarks.
+BOOKMARK_S: Final = 60.0
+#: Range in seconds of the random duration of a watch without timeoutSeconds.
+DEFAULT_TIMEOUT_S: Final = (1800, 3600)
+#: Seconds to wait before retrying a failed write to the log.
+_LOG_RETRY_S: Final = 1.0
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+_NO_PROGRESS: Final = (
+    "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
+)
+
+
+def is_watch(request: HTTPRequest, target: Target | ReviewTarget) -> bool:
+    """Return True for requests that are answered by a stream."""
+    return isinstance(target, Target) and request.method == "GET" and request.flag("watch") and not target.name
+
+
+class Stream:
+    """The encoded events of a watch. Iterate over it once, then close it.
+
+    Each item is an iterator over the parts of some whole events. The next item is created when the client has taken the
+    last one, so a client that does not read delays only its own watch, which holds no more than one item.
+    """
+
+    def __init__(self, store: Store, target: Target, request: HTTPRequest, lines: Lines) -> None:
+        self._store = store
+        self._lines = lines
+        self._kind = target.kind
+        self._form, self._encoding = accepted(request.accept, streams=True)
+        self._include = included(request.query.get("includeObject", ""))
+        self._bookmarks = request.flag("allowWatchBookmarks")
+        self._initial = starts_with_list(request)
+        self._timeout_s = request.number("timeoutSeconds") or random.randint(*DEFAULT_TIMEOUT_S)  # noqa: S311 - only spreads load
+        self._changed = asyncio.Event()
+        self._has_sent_columns = False
+        self._error: ApiError | None = None
+        self._watch: Watch | None = None
+        if requests_initial_list(request) and not store.lists_by_watch:
+            self._error = ApiError(500, "InternalError", _NO_PROGRESS)
+            return
+        try:
+            version = request.query.get("resourceVersion", "")
+            chosen = selection_of(request, target)
+            self._watch = store.watch(target.kind, chosen, version, self._changed.set, initial=self._initial)
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            self._error = error
+
+    @property
+    def media_type(self) -> str:
+        return JSON if self._encoding == JSON else f"{self._encoding};stream=watch"
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._store.unwatch(self._kind, self._watch)
+
+    def end(self) -> None:
+        """End the stream as if its time were up."""
+        if self._watch is not None:
+            self._watch.closed = True
+        self._changed.set()
+
+    async def __aiter__(self) -> AsyncIterator[Iterator[Part]]:
+        if self._watch is None:
+            if self._error is not None:
+                yield iter([self._line("ERROR", msgspec.json.encode(self._error.status()))])
+            return
+        ends = asyncio.get_running_loop().time() + self._timeout_s
+        needs_end_bookmark = self._initial
+        while not self._watch.closed:
+            self._changed.clear()
+            events = self._watch.take(PIECE)
+            bookmark = b""
+            if needs_end_bookmark and self._watch.idle:
+                bookmark, needs_end_bookmark = self._bookmark_if_due({_INITIAL_END: "true"}), False
+            if events or bookmark:
+                await self._written()
+                parts: Iterator[Part] = self._encoded(events, bookmark)
+                yield LargeParts(parts) if self._is_large(events) else parts
+            left_s = ends - asyncio.get_running_loop().time()
+            if left_s <= 0 or await self._is_due(left_s):
+                if bookmark := self._bookmark_if_due({}):
+                    await self._written()
+                    yield iter([bookmark])
+                if left_s <= 0:
+                    return
+
+    async def _is_due(self, left_s: float) -> bool:
+        """Wait for events; return True if none came for so long that a bookmark is due."""
+        if self._watch is None or not self._watch.idle:
+            await asyncio.sleep(0)  # a long initial list yields to other tasks
+            return False
+        try:
+            async with asyncio.timeout(min(left_s, BOOKMARK_S)):
+                await self._changed.wait()
+        except TimeoutError:
+            return left_s > BOOKMARK_S
+        return False
+
+    async def _written(self) -> None:
+        """Wait until all changes so far are on disk, however long that takes."""
+        while True:
+            try:
+                return await self._store.settle()
+            except ApiError:
+                await asyncio.sleep(_LOG_RETRY_S)
+
+    def _is_large(self, events: Iterable[WatchedObject]) -> bool:
+        """Return True if an event takes long to encode."""
+        is_plain = not self._form and self._encoding == JSON
+        return not is_plain and any(len(event.held.body) > LONG_RESPONSE for event in events)
+
+    def _encoded(self, events: Iterable[WatchedObject], bookmark: bytes) -> Iterator[bytes]:
+        for event in events:
+            if self._form == "Table":
+                yield self._row(event)
+            else:
+                yield from self._lines.of(event, self._form, self._encoding)
+        if bookmark:
+            yield bookmark
+
+    def _row(self, event: WatchedObject) -> bytes:
+        """Return an event with a table row. The first one includes the column definitions."""
+        now, heading = self._store.clock(), not self._has_sent_columns
+        self._has_sent_columns = True
+
+        def make() -> bytes:
+            document = event.record.document()
+            shown = table(self._kind, [document], now, self._include, heading=heading)
+            shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
+            return self._line(event.type, msgspec.json.encode(shown))
+
+        if event.listed and len(event.held.body) <= PIECE:
+            return make()
+        # The row shows the object's age in seconds.
+        return self._lines.kept((event.version, event.type, f"{self._include} {heading} {int(now)}", self._encoding), make)
+
+    def _bookmark_if_due(self, annotations: dict[str, str]) -> bytes:
+        """Return a bookmark if the client requested bookmarks and has received all events so far, else b""."""
+        if not self._bookmarks or self._watch is None or self._watch.closed or not self._watch.idle:
+            return b""
+        return self._bookmark(annotations)
+
+    def _bookmark(self, annotations: dict[str, str]) -> bytes:
+        metadata: Document = {
+            "resourceVersion": str(self._store.version),
+        }
+        if annotations:
+            metadata["annotations"] = annotations
+        bookmark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        if self._form.startswith("Partial"):
+            bookmark |= {"kind": "PartialObjectMetadata", "apiVersion": META}
+        if self._form == "Table":
+            rows = [{"cells": [], "object": {**bookmark, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}]
+            version = {"resourceVersion": metadata["resourceVersion"]}
+            bookmark = {"kind": "Table", "apiVersion": META, "metadata": version, "columnDefinitions": None, "rows": rows}
+        return self._line("BOOKMARK", msgspec.json.encode(bookmark))
+
+    def _line(self, kind: str, body: bytes) -> bytes:
+        return event_line(kind, body, self._encoding)
+
+
+def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget, lines: Lines) -> Stream:
+    """Return the stream of a watch request. ``lines`` is the cache that streams share.
+
+    Raises  ApiError 400 or 504 for an invalid or future version, 422 for contradictory parameters
+    """
+    if isinstance(target, ReviewTarget):
+        raise not_allowed()
+    if "watch" not in target.kind.verbs:
+        raise not_allowed()
+    check_list(request, is_watch=True)
+    return Stream(store, target, request, lines)

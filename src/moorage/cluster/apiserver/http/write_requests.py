@@ -1,0 +1,505 @@
+"""Create, replace, patch and apply requests, with their parameters.
+
+Source  apiserver, pkg/endpoints/handlers: create.go, update.go, patch.go; apimachinery, pkg/apis/meta/v1/validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.api.validation.quotas import quota_warnings
+from moorage.cluster.apiserver.admission.definition_validation import definition_warnings
+from moorage.cluster.apiserver.admission.services import service_warnings
+from moorage.cluster.apiserver.admission.update_validation import needs_version, unversioned
+from moorage.cluster.apiserver.admission.validation import finalizer_warnings
+from moorage.cluster.apiserver.fields import managed_fields
+from moorage.cluster.apiserver.fields.field_merge import type_faults
+from moorage.cluster.apiserver.fields.managed_fields import FieldManager, manager_of
+from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch, strategic_merge
+from moorage.cluster.apiserver.schema.normalization import FieldTypeError
+from moorage.cluster.apiserver.schema.request_bodies import (
+    APPLY,
+    OBJECT_TYPES,
+    PATCH_TYPES,
+    Body,
+    BodyForm,
+    check_custom_head,
+    check_name,
+    fit,
+    form_of_kind,
+    kind_mismatch,
+    normalized_body,
+    object_of,
+    read_body,
+    read_patch,
+)
+from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.storage.store import Store, timestamp
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
+from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.statuses import (
+    ApiError,
+    bad_request,
+    bounded,
+    conflict,
+    go_value,
+    go_word,
+    invalid,
+    not_found,
+    unknown,
+)
+from moorage.errors import Fault
+
+__all__ = [
+    "WriteResult", "check_options", "configuration", "create", "drop_repeated_owners", "manager", "patch",
+    "patched", "replace", "with_warnings",
+]  # fmt: skip
+
+
+# -- repeated owners ---------------------------------------------------------------------------------------------------
+# Drop repeated owner references of written objects, with a warning.
+#
+# Source  apiserver, pkg/endpoints/handlers/rest.go, dedupOwnerReferences
+
+
+def drop_repeated_owners(document: Document, *, is_patch: bool = False) -> tuple[str, ...]:
+    """Drop the owner references that occur again, in place. Return the warning about them."""
+    kept: dict[bytes, Any] = {}
+    repeated = []
+    for owner in document["metadata"].get("ownerReferences") or ():
+        key = msgspec.json.encode(owner, order="deterministic")
+        if key in kept:
+            repeated.append(str(owner.get("uid") or ""))
+        kept.setdefault(key, owner)
+    if not repeated:
+        return ()
+    document["metadata"]["ownerReferences"] = [*kept.values()]
+    when = " after mutating admission happens" if is_patch else ""
+    why = (
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
+        f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
+    )
+    return (why,)
+
+
+# -- write requests ----------------------------------------------------------------------------------------------------
+
+
+class WriteResult(NamedTuple):
+    record: Record
+    is_new: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+_MAX_MANAGER: Final = 128
+
+
+def check_options(request: HTTPRequest, kind: str) -> None:
+    """Validate the parameters of a write. ``kind`` is their name in the API, such as ``CreateOptions``.
+
+    Raises  ApiError 422 with all faults
+    """
+    if faults := list(_option_faults(request, kind)):
+        raise invalid(kind, "meta.k8s.io", "", faults)
+
+
+def _option_faults(request: HTTPRequest, kind: str) -> Iterator[Fault]:
+    query = request.query
+    name = query.get("fieldManager", "")
+    if kind == "PatchOptions":
+        if request.media_type == APPLY:
+            if not name:
+                yield Fault("Required value", "fieldManager", "is required for apply patch")
+        elif "force" in query:
+            yield Fault("Forbidden", "force", "may not be specified for non-apply patch")
+    if len(name.encode()) > _MAX_MANAGER:
+        yield Fault("Too long", "fieldManager", f"may not be more than {_MAX_MANAGER} bytes")
+    for at, letter in enumerate(name):
+        if not letter.isprintable():
+            yield Fault("Invalid value", "fieldManager", f"invalid character U+{ord(letter):04X} (at position {at})", name)
+    if query.get("dryRun", "") not in {"", "All"}:
+        yield Fault("Unsupported value", "dryRun", 'supported values: "All"', [query["dryRun"]])
+    if query.get("fieldValidation", "") not in {"", "Ignore", "Warn", "Strict"}:
+        supported = 'supported values: "", "Ignore", "Strict", "Warn"'
+        yield Fault("Unsupported value", "fieldValidation", supported, query["fieldValidation"])
+
+
+def manager(request: HTTPRequest, kind: ServedKind, subresource: str = "") -> FieldManager:
+    """Return the field manager of a write."""
+    name = manager_of(request.query.get("fieldManager", ""), request.user_agent)
+    return FieldManager(name, version=kind.api_version, subresource=subresource)
+
+
+# -- create and replace ------------------------------------------------------------------------------------------------
+
+
+def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
+    """Create an object.
+
+    Raises  ApiError 400 for an invalid body, 404, 409, 422 and others of ``Store.create`` and ``confirm``
+    """
+    kind = target.kind
+    check_options(request, "CreateOptions")
+    document, warnings = _read_object(request, target)
+    with with_warnings(warnings):
+        record = store.create(
+            kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
+        )
+    return WriteResult(record, True, (*warnings, *_object_warnings(kind, document)))
+
+
+def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
+    """Return the warnings about a valid new object."""
+    match kind.native:
+        case "Service":
+            return tuple(service_warnings(document))
+        case "ResourceQuota":
+            return quota_warnings((document.get("spec") or {}).get("hard") or {})
+        case "CustomResourceDefinition":
+            return tuple(dict.fromkeys(definition_warnings(document)))
+        case _:
+            return () if kind.custom is None else finalizer_warnings(document["metadata"])
+
+
+@contextmanager
+def with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
+    """Add the warnings about a body to an error that is raised."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings = warnings
+        raise
+
+
+#: Kinds for which PUT creates the object if it does not exist.
+_CREATED_BY_PUT: Final = frozenset([
+    "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding", "RuntimeClass",
+    "Service",
+])  # fmt: skip
+
+
+def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
+    """Replace an object.
+
+    Raises  ApiError 400 for an invalid body, 404, 409, 422, and what ``confirm`` raises
+    """
+    kind = target.kind
+    check_options(request, "UpdateOptions")
+    document, warnings = _read_object(request, target)
+    with with_warnings(warnings):
+        if _creates(store, target, document):
+            _check_no_uid(target, document)
+            made = store.create(
+                kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
+            )
+            return WriteResult(made, True, warnings)
+        record = store.update(
+            kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
+            manager=manager(request, kind, target.subresource), confirm=confirm,
+        )  # fmt: skip
+    return WriteResult(record, False, (*warnings, *_change_warnings(target, document)))
+
+
+def _check_no_uid(target: Target, document: Document) -> None:
+    """Check that an object that a PUT creates has no uid.
+
+    Raises  ApiError 409
+    """
+    kind, uid = target.kind, document["metadata"].get("uid")
+    if uid:
+        key = "/".join(filter(None, ("/registry", kind.resource, target.namespace, target.name)))
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        raise conflict(kind.resource, kind.group, target.name, why)
+
+
+def _change_warnings(target: Target, document: Document) -> tuple[str, ...]:
+    return _object_warnings(target.kind, document) if target.kind.native == "Service" and not target.subresource else ()
+
+
+def _creates(store: Store, target: Target, document: Document) -> bool:
+    if target.kind.native not in _CREATED_BY_PUT or target.subresource or document["metadata"].get("resourceVersion"):
+        return False
+    return store.find(target.kind, target.namespace or "", target.name) is None
+
+
+def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
+    kind = target.kind
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
+    form = form_of_kind(kind)
+    check_custom_head(form, body.document, request.body)
+    document, warnings = normalized_body(form, body, request.validation)
+    with with_warnings(warnings):
+        document = object_of(target.kind, document, target.namespace, target.name)
+    return document, (*warnings, *drop_repeated_owners(document))
+
+
+# -- patches -----------------------------------------------------------------------------------------------------------
+
+#: Prefixes of the errors about a patch.
+_PREFIXES: Final = {
+    PATCH_TYPES[0]: "error decoding patch: ",
+    PATCH_TYPES[1]: "error decoding patch: ",
+    PATCH_TYPES[2]: "",
+}
+#: Fields of a JSON patch operation that Go decodes as strings.
+_STRING_FIELDS: Final = ("op", "path", "from")
+
+
+class _Patch(NamedTuple):
+    """A decoded patch with its duplicate fields and warnings."""
+
+    wanted: Any
+    repeats: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def patched(request: HTTPRequest, form: BodyForm, document: Document) -> tuple[Document, tuple[str, ...]]:
+    """Apply the patch in a request (any but server-side apply) to a document; return the new document and warnings.
+
+    Raises  ApiError 400, 413, 422 and 500 for patches that are invalid or cannot be applied
+    """
+    sent = _read_patch(request)
+    made = _apply_patch(request, form, document, sent.wanted)
+    return _normalized_patch(request, form, made, sent)
+
+
+def _apply_patch(request: HTTPRequest, form: BodyForm, document: Document, wanted: Any) -> Any:
+    if request.media_type == PATCH_TYPES[0]:
+        return json_patch(document, wanted or [])
+    if request.media_type == PATCH_TYPES[1]:
+        return merge_patch(document, wanted)
+    return strategic_merge(form.shape, document, wanted or {})
+
+
+def _read_patch(request: HTTPRequest) -> _Patch:
+    head = _PREFIXES[request.media_type]
+    try:
+        body = read_patch(request.body, strict=request.looks_closely)
+    except ApiError as error:
+        raise _decoding_error(error, head) from None
+    wanted = body.document
+    if request.media_type == PATCH_TYPES[0]:
+        return _Patch(wanted, (), _read_operations(wanted))
+    if wanted is None and request.media_type == PATCH_TYPES[1]:
+        raise bad_request("Invalid JSON Patch")
+    if wanted is not None and not isinstance(wanted, dict):
+        raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type map[string]interface {{}}")
+    return _Patch(wanted, body.repeats)
+
+
+def _read_operations(wanted: Any) -> tuple[str, ...]:
+    """Return warnings about unknown fields of operations.
+
+    Raises  ApiError 400 if they are not operations
+    """
+    head = _PREFIXES[PATCH_TYPES[0]]
+    if wanted is not None and not isinstance(wanted, list):
+        raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type []handlers.jsonPatchOp")
+    warnings: list[str] = []
+    for i, operation in enumerate(wanted or ()):
+        if not isinstance(operation, dict):
+            raise bad_request(f"{head}json: cannot unmarshal {go_word(operation)} into Go value of type handlers.jsonPatchOp")
+        for name, value in operation.items():
+            if name in _STRING_FIELDS and value is not None and not isinstance(value, str):
+                field = f"Go struct field jsonPatchOp.{name} of type string"
+                raise bad_request(f"{head}json: cannot unmarshal {go_word(value)} into {field}")
+            if name not in (*_STRING_FIELDS, "value"):
+                warnings.append(f'json patch unknown field "[{i}].{name}"')
+    return tuple(warnings)
+
+
+def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
+    """Patch an object; an apply may create it.
+
+    Raises  ApiError 400 and 422 for a patch that is invalid or cannot be applied, 404, 409, 415, and what ``confirm`` raises
+    """
+    kind, namespace = target.kind, target.namespace or ""
+    if request.media_type in PATCH_TYPES:
+        check_options(request, "PatchOptions")
+    if request.media_type == APPLY:
+        return _apply(store, request, target, confirm)
+    held = store.get(kind, namespace, target.name)
+    before = held.document()
+    document, warnings = patched(request, form_of_kind(kind), before)
+    with with_warnings(warnings):
+        document = object_of(kind, document, target.namespace, target.name)
+        check_identity(kind, before, document)
+    warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
+    with with_warnings(warnings):
+        record = store.update(
+            kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
+            manager=manager(request, kind, target.subresource), confirm=confirm,
+        )  # fmt: skip
+    return WriteResult(record, False, warnings)
+
+
+def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
+    """Check that a patch does not change the uid.
+
+    Raises  ApiError 422 with the fault twice, as two checks of kube-apiserver report it
+    """
+    uid = after["metadata"].get("uid")
+    if uid and uid != before["metadata"]["uid"]:
+        fault = Fault("Invalid value", "metadata.uid", "field is immutable", uid)
+        raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
+
+
+def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
+    """Return the patched document normalized to its form, and warnings."""
+    is_strategic = request.media_type == PATCH_TYPES[2]
+    shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
+    if not isinstance(made, dict):
+        raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{form.kind}")
+    if not is_strategic and (why := kind_mismatch(form, made)):
+        raise _bad_patch(shown, why)
+    if not is_strategic:
+        _check_patched_head(request, form, made, shown)
+    try:
+        document, unknown_fields = fit(form, made)
+    except FieldTypeError as misfit:
+        raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
+    if request.media_type != PATCH_TYPES[0]:
+        unknown_fields = sorted(unknown_fields)  # Go's maps are unordered and encoded by name
+    found = (*sent.repeats, *(f'unknown field "{path}"' for path in unknown_fields))
+    if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(strange)}")
+    return document, (*sent.warnings, *found) if request.looks_closely else ()
+
+
+def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, shown: str) -> None:
+    """Check that a patched object states its API version and, for a custom kind, its kind.
+
+    Without a version, kube-apiserver reads an object of a built-in kind in its internal form, in which no field is known.
+
+    Raises  ApiError 400, 422 and 500
+    """
+    if form.custom is not None and not made.get("kind"):
+        raise _bad_patch(shown, f"Object 'Kind' is missing in '{shown}'")
+    if made.get("apiVersion"):
+        return
+    if form.custom is not None:
+        raise ApiError(500, "InternalError", f"Internal error occurred: {_NO_VERSION}")
+    lost = tuple(f'unknown field "{name}"' for name in sorted(made) if name not in {"apiVersion", "kind"})
+    if request.validation == "Strict" and lost:
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(lost)}")
+    with with_warnings(lost if request.looks_closely else ()):
+        check_name({}, (made.get("metadata") or {}).get("name") or "")
+
+
+_NO_VERSION: Final = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
+
+
+def _bad_patch(shown: str, why: str) -> ApiError:
+    return invalid("", "", "", [Fault("Invalid value", "patch", why, shown)])
+
+
+# -- apply -------------------------------------------------------------------------------------------------------------
+
+
+def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
+    """Apply a configuration (server-side apply)."""
+    kind, namespace = target.kind, target.namespace or ""
+    held = store.find(kind, namespace, target.name)
+    if held is None and target.subresource:
+        raise not_found(kind.resource, kind.group, target.name)
+    config, warnings = configuration(request, form_of_kind(kind))
+    document = _merge_configuration(store, request, target, held, config)
+    warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
+    if held is not None:
+        if config["metadata"].get("resourceVersion") == "0" and needs_version(kind):
+            raise unversioned(kind, target.name)
+        record = store.update(
+            kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
+        )
+        return WriteResult(record, False, warnings)
+    made = _create_applied(store, request, target, document, confirm)
+    return WriteResult(made, True, (*warnings, *_object_warnings(kind, document)))
+
+
+def configuration(request: HTTPRequest, form: BodyForm) -> tuple[Document, tuple[str, ...]]:
+    """Return the configuration of a form in an apply request, and warnings.
+
+    Raises  ApiError 400 for a configuration of another kind, or with duplicate fields if validation is strict; 500 for one
+            with values of the wrong type
+    """
+    body = _read_configuration(request)
+    config = _checked_configuration(form, body.document)
+    _, faults = bounded(type_faults(form.shape, config))
+    if faults:
+        metadata = config["metadata"]
+        subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {form.group}/{form.version}, Kind={form.kind}"
+        why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
+        raise unknown(f"failed to create typed patch object ({subject}): {why}")
+    if body.repeats and request.validation == "Strict":
+        lines = "\n".join(f"  {line}" for line in body.repeats)
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
+    return config, body.repeats
+
+
+def _read_configuration(request: HTTPRequest) -> Body:
+    try:
+        return read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
+    except ApiError as error:
+        _, found, fault = error.message.partition("json parse error: json: ")
+        if found:
+            fault = f"{fault.partition(' of type struct')[0]} of type map[string]interface {{}}"
+            raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {fault}") from None
+        raise _decoding_error(error, "error decoding YAML: error converting YAML to JSON: ") from None
+
+
+def _decoding_error(error: ApiError, head: str) -> ApiError:
+    """Return the error for a body that cannot be decoded; an error about its size is returned unchanged."""
+    return error if error.code == 413 else bad_request(f"{head}{error.message}")
+
+
+def _create_applied(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
+    kind, uid = target.kind, document["metadata"].get("uid")
+    check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
+    if uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind.resource, kind.group, target.name, why)
+    return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
+
+
+def _checked_configuration(form: BodyForm, config: Document) -> Document:
+    if not isinstance(config.get("metadata", {}), dict):
+        raise bad_request("error decoding YAML: the configuration's metadata is no object")
+    version, name = str(config.get("apiVersion", "")), config.get("kind", "")
+    if (version, name) != (form.api_version, form.kind):
+        group, _, short = version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{short}, Kind={name}")
+    config.setdefault("metadata", {})
+    if config["metadata"].get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return config
+
+
+def _merge_configuration(store: Store, request: HTTPRequest, target: Target, held: Record | None, config: Document) -> Document:
+    kind = target.kind
+    live = held.document() if held is not None else None
+    applier = FieldManager(request.query["fieldManager"], applies=True, subresource=target.subresource)
+    made = managed_fields.apply(
+        kind_schema(kind),
+        live,
+        config,
+        applier,
+        timestamp(store.clock()),
+        force=request.flag("force"),
+        ignored=managed_fields.fields_not_written(kind, target.subresource),
+    )
+    try:
+        document, _ = fit(form_of_kind(kind), made)
+    except FieldTypeError as misfit:
+        raise bad_request(str(misfit)) from None
+    document = object_of(kind, document, target.namespace, target.name)
+    if live is not None:
+        check_identity(kind, live, document)
+    return document

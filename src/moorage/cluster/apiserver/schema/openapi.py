@@ -1,0 +1,499 @@
+"""The OpenAPI documents, versions 3 and 2: every kind with its fields and operations.
+
+Clients read them to explain fields, to validate manifests and to merge lists. The fields come from ``schemas``, their
+descriptions from ``field_descriptions``.
+
+Source  kube-openapi, pkg/builder3 and pkg/handler3, for the form; kubectl, pkg/explain and pkg/util/verifier, for what is read
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from moorage.cluster.apiserver.schema.discovery import VERSION
+from moorage.cluster.apiserver.schema.protobuf import delimited as _message
+from moorage.cluster.apiserver.schema.protobuf import text as _text
+from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
+from moorage.cluster.apiserver.vocabulary.served_kinds import (
+    MEASURED,
+    REVIEWS,
+    UNGATED_KINDS,
+    KindTable,
+    Review,
+    Schema,
+    ServedKind,
+    enabled_kinds,
+)
+
+__all__ = [
+    "SWAGGER_PROTOBUF", "SWAGGER_SENT", "describe", "descriptions", "document_of", "index", "swagger",
+    "swagger_protobuf",
+]  # fmt: skip
+
+
+# -- field descriptions ------------------------------------------------------------------------------------------------
+# Descriptions of fields for ``kubectl explain``: of fields that scheduling reads, and of the best known others.
+#
+# The texts are our own, in ``field_descriptions.json``, by struct and field; the empty field name describes the struct.
+# ``*Condition`` matches all structs with that suffix, and ``*`` all structs, where there is no specific entry.
+
+
+@cache
+def descriptions() -> Mapping[str, Mapping[str, str]]:
+    """Return all descriptions, by struct and field."""
+    text = resources.files("moorage.cluster.apiserver.schema").joinpath("field_descriptions.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, str]] = json.loads(text)
+    return found
+
+
+def describe(struct: str, field: str = "") -> str:
+    """Return the description of a struct such as ``core.PodSpec`` or of one of its fields; "" if there is none."""
+    table = descriptions()
+    places = (struct, "*Condition" if struct.endswith("Condition") else "", "*")
+    return next((table[place][field] for place in places if field in table.get(place, {})), "")
+
+
+# -- custom openapi ----------------------------------------------------------------------------------------------------
+# The OpenAPI schema of a custom kind, as clients read it to explain fields and to validate manifests.
+#
+# Version 3 shows the schema of the definition. Version 2 cannot express all of it: junctors, nullable fields and objects with
+# unknown fields become less precise, so that a client accepts whatever the server accepts.
+#
+# Source  apiextensions-apiserver, pkg/controller/openapi/builder/builder.go and pkg/controller/openapi/v2/conversion.go
+
+_Json = dict[str, Any]
+_JUNCTORS: Final = ("allOf", "anyOf", "not", "oneOf")
+_PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
+
+
+def model_name(kind: ServedKind) -> str:
+    """Return the name of a custom kind's definition: ``com.example.v1.Widget``."""
+    return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+
+
+def custom_definition(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
+    """Return the definition of a custom kind's schema. ``metadata`` is the reference to ObjectMeta."""
+    if is_v2 and schema.get(_PRESERVES):
+        return {"type": "object"}  # clients would reject properties that are not listed
+    shown = _v2(schema) if is_v2 else dict(schema)
+    shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
+    return _with_embedded(shown, metadata, is_v2=is_v2)
+
+
+def _head(metadata: _Json) -> _Json:
+    return {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata}
+
+
+def _with_embedded(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
+    """Return a schema whose embedded resources have the fields of every object."""
+    shown = dict(schema)
+    if "properties" in shown:
+        shown["properties"] = {
+            name: _with_embedded(inner, metadata, is_v2=is_v2) if "$ref" not in inner and "allOf" not in inner else inner
+            for name, inner in shown["properties"].items()
+        }
+    for name in ("additionalProperties", "items"):
+        if isinstance(shown.get(name), dict):
+            shown[name] = _with_embedded(shown[name], metadata, is_v2=is_v2)
+    if shown.get("x-kubernetes-embedded-resource") and not (is_v2 and shown.get(_PRESERVES)):
+        shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
+        required = shown.get("required", [])
+        shown["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]
+    return shown
+
+
+def _v2(schema: Schema) -> _Json:
+    """Return a schema in the terms of OpenAPI version 2."""
+    shown = {name: value for name, value in schema.items() if name not in _JUNCTORS}
+    preserves = bool(shown.get(_PRESERVES))
+    is_nullable = shown.pop("nullable", False)
+    if is_nullable or preserves:
+        shown.pop("items", None)
+        shown.pop("properties", None)
+    kind = shown.get("type")
+    if is_nullable or (kind == "array" and "items" not in shown) or (preserves and kind == "object"):
+        shown.pop("type", None)
+    properties = shown.get("properties", {})
+    required = [name for name in shown.pop("required", []) if not properties.get(name, {}).get("nullable")]
+    additional = shown.get("additionalProperties")
+    if required and not (isinstance(additional, dict) and additional.get("nullable")):
+        shown["required"] = required
+    if properties:
+        shown["properties"] = {name: _v2(inner) for name, inner in properties.items()}
+    for name in ("additionalProperties", "items"):
+        if isinstance(shown.get(name), dict):
+            shown[name] = _v2(shown[name])
+    return shown
+
+
+# -- openapi -----------------------------------------------------------------------------------------------------------
+
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_TEXT: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_RAW: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+#: Scalars with a named definition.
+_NAMED: Final[Mapping[str, tuple[str, _Json]]] = {
+    "T": (f"{_META}Time", {"type": "string", "format": "date-time"}),
+    "U": (f"{_META}MicroTime", {"type": "string", "format": "date-time"}),
+    "Q": (_QUANTITY, {"type": "string"}),
+    "O": (_INT_OR_TEXT, {"type": "string", "format": "int-or-string"}),
+    "D": (f"{_META}Duration", {"type": "string"}),
+    "R": (_RAW, {"type": "object"}),
+    "F": (f"{_META}FieldsV1", {"type": "object"}),
+}
+#: Definitions that version 3 states more precisely; version 2 allows one type each.
+_V3_DEFINITIONS: Final[Mapping[str, _Json]] = {
+    _INT_OR_TEXT: {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    _QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
+}
+_PLAIN: Final[Mapping[str, _Json]] = {
+    "s": {"type": "string"}, "b": {"type": "boolean"}, "f": {"type": "number", "format": "double"},
+    "P": {}, "y": {"type": "string", "format": "byte"}, "X": {"type": "array", "items": {"type": "string"}},
+}  # fmt: skip
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+def _name(shape: Struct) -> str:
+    package, _, name = shape.name.rpartition(".")
+    if package == "metrics":
+        return f"io.k8s.metrics.pkg.apis.metrics.v1beta1.{name}"
+    if package == "meta":
+        return f"{_META}{name}"
+    group, _, version = package.partition(".")
+    return f"io.k8s.api.{group}.{version or 'v1'}.{name}"
+
+
+def _description(struct: str, field: str = "") -> _Json:
+    text = describe(struct, field)
+    return {"description": text} if text else {}
+
+
+class _Schemas:
+    """Schemas by name, collected as they are referenced. ``prefix`` is the document's prefix for references."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._is_new = prefix.startswith("#/components")
+        self.definitions: dict[str, _Json] = {}
+
+    def add(self, shape: Struct) -> str:
+        name = _name(shape)
+        if name not in self.definitions:
+            described: _Json = _description(shape.name) | {"type": "object"}
+            self.definitions[name] = described
+            if shape.fields:
+                described["properties"] = {field.name: self._property(shape.name, field) for field in shape.fields.values()}
+            if required := [field.name for field in shape.fields.values() if field.is_required]:
+                described["required"] = required
+            if shape.is_atomic:
+                described["x-kubernetes-map-type"] = "atomic"
+        return name
+
+    def _property(self, struct: str, field: Field) -> _Json:
+        described = self._type(field.type)
+        more = _description(struct, field.name)
+        if field.merges:
+            more["x-kubernetes-patch-strategy"] = "merge,retainKeys" if field.retains else "merge"
+            if field.merge_key:
+                more["x-kubernetes-patch-merge-key"] = field.merge_key
+        elif field.retains:
+            more["x-kubernetes-patch-strategy"] = "retainKeys"
+        if field.default is not None:
+            more["default"] = field.default
+        # Version 3 allows nothing beside a $ref; readers of version 2 expect it there.
+        apart = more and "$ref" in described and self._is_new
+        return {"allOf": [described], **more} if apart else {**described, **more}
+
+    def _type(self, shape: Type) -> _Json:
+        match shape:
+            case Scalar(letter="i", go=go):
+                return {"type": "integer", "format": "int64" if go == "int64" else "int32"}
+            case Scalar(letter=letter):
+                named = _NAMED.get(letter)
+                return dict(_PLAIN[letter]) if named is None else self._refer(*named)
+            case MapOf():
+                described: _Json = {"type": "object", "additionalProperties": self._type(shape.item)}
+                return {**described, "x-kubernetes-map-type": "atomic"} if shape.is_atomic else described
+            case ListOf():
+                return {"type": "array", "items": self._type(shape.item), **_list_type(shape)}
+            case Struct():
+                return self._reference(self.add(shape))
+
+    def _refer(self, name: str, described: _Json) -> _Json:
+        self.definitions.setdefault(name, _V3_DEFINITIONS.get(name, described) if self._is_new else described)
+        return self._reference(name)
+
+    def _reference(self, name: str) -> _Json:
+        return {"$ref": f"{self.prefix}{name}"}
+
+    def add_kind(self, kind: ServedKind | Review) -> None:
+        """Add a kind and, for stored kinds, its list kind."""
+        if isinstance(kind, ServedKind) and kind.custom is not None:
+            name = model_name(kind)
+            metadata = self._reference(self.add(schema("meta.ObjectMeta")))
+            self.definitions[name] = custom_definition(kind.custom.schema, metadata, is_v2=not self._is_new)
+        else:
+            name = self.add(kind_schema(kind))
+        self.definitions[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+        if isinstance(kind, Review):
+            return
+        self.definitions[name.removesuffix(kind.kind) + kind.list_kind] = {
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": self._refer(*_LIST_META),
+                "items": {"type": "array", "items": self._reference(name)},
+            },
+            "x-kubernetes-group-version-kind": [_gvk(kind, kind.list_kind)],
+        }  # fmt: skip
+
+
+_LIST_META: Final = (
+    f"{_META}ListMeta",
+    {
+        "type": "object",
+        "properties": {
+            "continue": {"type": "string"}, "remainingItemCount": {"type": "integer", "format": "int64"},
+            "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},
+        },
+    },
+)  # fmt: skip
+
+
+def _list_type(shape: ListOf) -> _Json:
+    if shape.keys:
+        return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(shape.keys)}
+    return {"x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
+
+
+def _gvk(kind: ServedKind | Review, name: str) -> _Json:
+    return {"group": kind.group, "version": kind.version, "kind": name}
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+_WRITE: Final = ("dryRun", "fieldManager", "fieldValidation")
+_SELECT: Final = (
+    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch",
+    "sendInitialEvents", "timeoutSeconds", "watch",
+)  # fmt: skip
+_DELETE: Final = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+#: Method, whether it is for the collection, action name, and parameters.
+_OPERATIONS: Final = (
+    ("get", True, "list", _SELECT), ("post", True, "post", _WRITE), ("delete", True, "deletecollection", (*_SELECT, *_DELETE)),
+    ("get", False, "get", ()), ("put", False, "put", _WRITE), ("patch", False, "patch", (*_WRITE, "force")),
+    ("delete", False, "delete", _DELETE),
+)  # fmt: skip
+
+
+_VERB_OF: Final = {"post": "create", "put": "update"}
+
+
+def _place(kind: ServedKind | Review) -> str:
+    return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
+
+
+def _paths(kinds: Iterable[ServedKind | Review], *, is_v2: bool) -> _Json:
+    paths: _Json = {}
+    for kind in kinds:
+        within = "namespaces/{namespace}/" if kind.namespaced else ""
+        base = f"/{_place(kind)}/{within}{kind.resource}"
+        for method, is_collection, action, parameters in _OPERATIONS:
+            if _VERB_OF.get(action, action) not in kind.verbs:
+                continue
+            path = base if is_collection else f"{base}/{{name}}"
+            paths.setdefault(path, {})[method] = _operation(kind, action, parameters, is_v2=is_v2)
+    return paths
+
+
+def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ...], *, is_v2: bool) -> _Json:
+    shown = [
+        {"name": name, "in": "query", **({"type": "string"} if is_v2 else {"schema": {"type": "string"}})}
+        for name in parameters
+    ]
+    group = "".join(part.title() for part in (kind.group.partition(".")[0] or "core", kind.version))
+    return {
+        "operationId": f"{action}{group}{'Namespaced' if kind.namespaced else ''}{kind.kind}",
+        **({"parameters": shown} if shown else {}),
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _gvk(kind, kind.kind),
+    }
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+def _by_place(table: KindTable) -> dict[str, list[ServedKind | Review]]:
+    """Return all kinds by the path of their group version."""
+    found: dict[str, list[ServedKind | Review]] = {}
+    kinds: list[ServedKind | Review] = [*table.served, *MEASURED, *REVIEWS]
+    for kind in kinds:
+        found.setdefault(_place(kind), []).append(kind)
+    return found
+
+
+_INDEXES: Final[WeakKeyDictionary[KindTable, _Json]] = WeakKeyDictionary()
+
+
+def index(kinds: KindTable = UNGATED_KINDS) -> _Json:
+    """Return the index of all group documents."""
+    if kinds not in _INDEXES:
+        paths = {
+            place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(tuple(held))}"}
+            for place, held in sorted(_by_place(kinds).items())
+        }
+        _INDEXES[kinds] = {"paths": paths}
+    return _INDEXES[kinds]
+
+
+#: Number of documents and digests that are kept. There are about thirty built-in ones.
+_KEPT: Final = 128
+
+
+@lru_cache(maxsize=8 * _KEPT)
+def _digest(kinds: tuple[ServedKind | Review, ...]) -> str:
+    return hashlib.sha512(msgspec.json.encode(_group_document(kinds))).hexdigest().upper()
+
+
+def document_of(place: str, kinds: KindTable = UNGATED_KINDS) -> _Json | None:
+    """Return the document of one group version, or None if it is not served."""
+    held = _by_place(kinds).get(place)
+    return _group_document(tuple(held)) if held else None
+
+
+@lru_cache(maxsize=_KEPT)
+def _group_document(kinds: tuple[ServedKind | Review, ...]) -> _Json:
+    schemas = _Schemas("#/components/schemas/")
+    for kind in kinds:
+        schemas.add_kind(kind)
+    return {
+        "openapi": "3.0.0", "info": _info(), "paths": _paths(kinds, is_v2=False),
+        "components": {"schemas": dict(_sorted(schemas.definitions))},
+    }  # fmt: skip
+
+
+def swagger(kinds: KindTable = UNGATED_KINDS) -> _Json:
+    """Return the single document of version 2."""
+    custom = [kind for kind in kinds.served if kind.custom is not None]
+    base, more = _built_in_swagger(kinds.gates), _swagger(custom)
+    parts = {part: dict(_sorted(base[part] | more[part])) for part in ("definitions", "paths")}
+    return {"swagger": "2.0", "info": _info(), **parts}
+
+
+@cache
+def _built_in_swagger(gates: frozenset[str]) -> _Json:
+    return _swagger([*enabled_kinds(gates), *MEASURED, *REVIEWS])
+
+
+def _swagger(kinds: Iterable[ServedKind | Review]) -> _Json:
+    """Return the definitions and paths of some kinds."""
+    schemas = _Schemas("#/definitions/")
+    for kind in kinds:
+        schemas.add_kind(kind)
+    return {"definitions": schemas.definitions, "paths": _paths(kinds, is_v2=True)}
+
+
+def _info() -> _Json:
+    return {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+
+
+def _sorted(definitions: Mapping[str, _Json]) -> Iterator[tuple[str, _Json]]:
+    return ((name, definitions[name]) for name in sorted(definitions))
+
+
+# -- swagger proto -----------------------------------------------------------------------------------------------------
+# The OpenAPI version 2 document in protobuf, which kubectl before 1.29 requires.
+#
+# The messages are those of gnostic's ``openapi.v2``. Properties without a field there are embedded as YAML, for which JSON is
+# valid. Only what ``openapi.swagger`` generates is supported.
+#
+# Source  gnostic-models, openapiv2/OpenAPIv2.proto
+
+#: The media type that clients request, and the one in responses; the first is not a valid media type.
+SWAGGER_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+SWAGGER_SENT: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+_METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
+
+
+def swagger_protobuf(document: Mapping[str, Any]) -> bytes:
+    """Return an OpenAPI version 2 document as protobuf."""
+    info = _join(_text(1, document["info"]["title"]), _text(2, document["info"]["version"]))
+    paths = (_message(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
+    definitions = (_message(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
+    return _join(_text(1, document["swagger"]), _message(2, info), _message(8, _join(*paths)), _message(9, _join(*definitions)))
+
+
+def _join(*parts: bytes) -> bytes:
+    return b"".join(parts)
+
+
+def _named(name: str, body: bytes) -> bytes:
+    return _text(1, name) + _message(2, body)
+
+
+def _any(value: Any) -> bytes:
+    return _message(2, msgspec.json.encode(value))
+
+
+def _extensions(field: int, described: Mapping[str, Any]) -> Iterable[bytes]:
+    return (_message(field, _named(name, _any(value))) for name, value in described.items() if name.startswith("x-"))
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+def _path_item(item: Mapping[str, Any]) -> bytes:
+    return _join(*(_message(_METHODS[method], _encoded_operation(operation)) for method, operation in item.items()))
+
+
+def _encoded_operation(operation: Mapping[str, Any]) -> bytes:
+    answers = (
+        _message(1, _named(code, _message(1, _text(1, answer["description"]))))
+        for code, answer in operation["responses"].items()
+    )
+    return _join(
+        _text(5, operation["operationId"]),
+        *(_message(8, _parameter(parameter)) for parameter in operation.get("parameters", ())),
+        _message(9, _join(*answers)),
+        *_extensions(13, operation),
+    )
+
+
+def _parameter(parameter: Mapping[str, Any]) -> bytes:
+    """Return a query parameter, wrapped in the messages of its alternatives."""
+    query = _join(_text(2, "query"), _text(4, parameter["name"]), _text(6, parameter["type"]))
+    return _message(1, _message(2, _message(3, query)))
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+def _schema(schema: Mapping[str, Any]) -> bytes:
+    parts = [_text(field, schema[name]) for name, field in (("$ref", 1), ("format", 2), ("description", 4)) if name in schema]
+    if "default" in schema:
+        parts.append(_message(5, _any(schema["default"])))
+    parts += [_text(19, name) for name in schema.get("required", ())]
+    if "additionalProperties" in schema:
+        parts.append(_message(21, _message(1, _schema(schema["additionalProperties"]))))
+    if "type" in schema:
+        parts.append(_message(22, _text(1, schema["type"])))
+    if "items" in schema:
+        parts.append(_message(23, _message(1, _schema(schema["items"]))))
+    parts += [_message(24, _schema(one)) for one in schema.get("allOf", ())]
+    if "properties" in schema:
+        named = (_message(1, _named(name, _schema(inner))) for name, inner in schema["properties"].items())
+        parts.append(_message(25, _join(*named)))
+    return _join(*parts, *_extensions(31, schema))

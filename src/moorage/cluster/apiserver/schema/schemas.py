@@ -1,0 +1,399 @@
+"""The schema of every served kind: the types of its fields, and how its lists and maps are merged.
+
+Decoding, strategic merge patches, field management and the OpenAPI documents all use this table. Field types come from
+``protobuf_fields.json``, everything else from ``schema_rules.json``, as words for each field:
+
+    keys:A,B    an associative list with these keys         set        a list with distinct values
+    atomic      a map or struct that is one value           required   a required field
+    merge:K     merged by K in strategic merge patches      retain     with the retainKeys patch strategy
+    default:V   the default of the field                    go:T       its type in Go, if it cannot be derived
+
+Source  the tags of api and apimachinery 1.36 (types.go); client-go, applyconfigurations/internal
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from moorage.cluster.apiserver.schema.protobuf import FieldFlag, message_of, messages
+from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Review, Schema, ServedKind
+
+__all__ = ["SCHEMA", "UNTYPED", "Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "is_leaf", "kind_schema", "schema"]
+
+
+# -- field types -------------------------------------------------------------------------------------------------------
+# The types of fields: scalars, lists, maps and structs, with what patches and field management need to know of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """``letter`` is the type letter of ``protobuf``; ``go`` is the type name in error messages."""
+
+    letter: str
+    go: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list: associative (``keys``), a set (``is_set``), or atomic."""
+
+    item: Type
+    go: str
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+
+    @property
+    def is_atomic(self) -> bool:
+        return not self.keys and not self.is_set
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    item: Type
+    go: str
+    is_atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """``name`` is the message name; ``go`` is the Go type without its package. ``rest`` is the type of fields that are not in
+    ``fields``, None if there are no others.
+    """
+
+    name: str
+    go: str
+    fields: Mapping[str, Field]
+    is_atomic: bool = False
+    rest: Type | None = None
+
+    @property
+    def full_go(self) -> str:
+        """The Go type with its package, for error messages."""
+        return go_type(self.name)
+
+
+Type: TypeAlias = Scalar | ListOf | MapOf | Struct
+
+
+def go_type(name: str) -> str:
+    """Return the Go type of a struct, whose package is named after the API version."""
+    package, _, own = name.rpartition(".")
+    return f"{package.partition('.')[2] or 'v1'}.{own}"
+
+
+def _untyped() -> MapOf:
+    made = MapOf(Scalar("R", ""), "")
+    object.__setattr__(made, "item", made)
+    return made
+
+
+#: The type of values without a schema: an object has fields of this type, and any other value is atomic.
+UNTYPED: Final = _untyped()
+
+
+def is_leaf(shape: Type, value: Any) -> bool:
+    """Return True if a value is atomic: compared, merged and owned as a whole. Values of the wrong type are atomic, too."""
+    if isinstance(shape, Scalar) or shape.is_atomic:
+        return True
+    return not isinstance(value, list if isinstance(shape, ListOf) else dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct. A pointer field (``is_pointer``) distinguishes empty from absent; an ``omits_empty`` field has
+    omitempty.
+
+    ``embedded`` is the embedded Go struct that declares the field, for error messages. ``merges``, ``merge_key`` and
+    ``retains`` configure strategic merge patches.
+    """
+
+    name: str
+    type: Type
+    is_pointer: bool = False
+    omits_empty: bool = False
+    is_required: bool = False
+    default: Any = None
+    merges: bool = False
+    merge_key: str = ""
+    retains: bool = False
+    embedded: str = ""
+
+
+# -- custom shapes -----------------------------------------------------------------------------------------------------
+# The types of a custom kind's fields, for patches and field management, from the schema of its definition.
+#
+# Source  kube-openapi, pkg/schemaconv/smd.go and openapi.go
+
+_SCALARS: Final = {
+    "boolean": Scalar("b", "bool"), "integer": Scalar("i", "int64"), "number": Scalar("f", "float64"),
+    "string": Scalar("s", "string"),
+}  # fmt: skip
+_INT_OR_STRING: Final = Scalar("R", "intstr.IntOrString")
+
+
+def custom_shape(name: str, schema: Schema, head: Mapping[str, Field]) -> Struct:
+    """Return the type of a custom kind's objects. ``head`` are the fields that every object has."""
+    fields = {**_fields(schema), **head}
+    return Struct(name, name, fields, rest=UNTYPED if _preserves(schema) else None)
+
+
+def _fields(schema: Schema) -> dict[str, Field]:
+    properties: Mapping[str, Schema] = schema.get("properties", {})
+    return {name: _custom_field(name, inner) for name, inner in properties.items()}
+
+
+def _custom_field(name: str, schema: Schema) -> Field:
+    return Field(name, _custom_type(schema), is_pointer=True, omits_empty=True, default=schema.get("default"))
+
+
+def _preserves(schema: Schema) -> bool:
+    return bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+
+
+def _custom_type(schema: Schema) -> Type:
+    if schema.get("x-kubernetes-int-or-string"):
+        return _INT_OR_STRING
+    kind = schema.get("type")
+    if kind == "array":
+        return _list(schema)
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    return _object(schema)
+
+
+def _list(schema: Schema) -> ListOf:
+    item = _custom_type(schema["items"])
+    list_type = schema.get("x-kubernetes-list-type", "atomic")
+    keys = tuple(schema.get("x-kubernetes-list-map-keys", ())) if list_type == "map" else ()
+    return ListOf(item, "[]interface {}", keys, list_type == "set")
+
+
+def _object(schema: Schema) -> Type:
+    is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    additional = schema.get("additionalProperties")
+    if "properties" in schema or schema.get("x-kubernetes-embedded-resource"):
+        return Struct("", "map[string]interface {}", _fields(schema), is_atomic, UNTYPED if _preserves(schema) else None)
+    if isinstance(additional, Mapping):
+        return MapOf(_custom_type(additional), "map[string]interface {}", is_atomic)
+    if not (_preserves(schema) or additional):
+        return Struct("", "map[string]interface {}", {}, is_atomic)
+    return MapOf(UNTYPED, "map[string]interface {}", is_atomic=True) if is_atomic else UNTYPED
+
+
+# -- definition shapes -------------------------------------------------------------------------------------------------
+# The types of a CustomResourceDefinition's fields. A schema contains schemas, so these types refer to themselves.
+#
+# Source  apiextensions-apiserver, pkg/apis/apiextensions/v1: types.go, types_jsonschema.go
+
+_TEXT: Final = Scalar("s", "string")
+_INT: Final = Scalar("i", "int64")
+_INT32: Final = Scalar("i", "int32")
+_BOOL: Final = Scalar("b", "bool")
+_FLOAT: Final = Scalar("f", "float64")
+_JSON: Final = Scalar("R", "v1.JSON")
+#: A schema, or another value that the field allows in its place: a bool, a list of schemas, or a list of strings.
+_SCHEMA_OR_MORE: Final = Scalar("P", "v1.JSONSchemaProps")
+_TEXTS: Final = ListOf(_TEXT, "[]string")
+
+
+def _struct(name: str, /, **fields: Type) -> Struct:
+    return Struct(f"apiextensions.{name}", name, {one: _definition_field(one, held) for one, held in fields.items()})
+
+
+def _definition_field(name: str, held: Type) -> Field:
+    return Field(name, held, is_pointer=isinstance(held, Struct), omits_empty=True)
+
+
+def _written(struct: Struct, *names: str) -> Struct:
+    """Return a struct with some fields written even when empty."""
+    fields = {name: Field(name, one.type, is_required=True) if name in names else one for name, one in struct.fields.items()}
+    return Struct(struct.name, struct.go, fields, struct.is_atomic)
+
+
+_SCHEMA_FIELDS: Final[dict[str, Field]] = {}
+#: An OpenAPI schema.
+SCHEMA: Final = Struct("apiextensions.JSONSchemaProps", "JSONSchemaProps", _SCHEMA_FIELDS)
+_RULE: Final = _written(
+    _struct("ValidationRule", rule=_TEXT, message=_TEXT, messageExpression=_TEXT, reason=_TEXT, fieldPath=_TEXT,
+            optionalOldSelf=_BOOL),
+    "rule",
+)  # fmt: skip
+_SCHEMAS: Final = ListOf(SCHEMA, "[]v1.JSONSchemaProps")
+_NAMED_SCHEMAS: Final = MapOf(SCHEMA, "map[string]v1.JSONSchemaProps")
+_SCHEMA_TYPES: Final[Mapping[str, Type]] = {
+    "id": _TEXT, "$schema": _TEXT, "$ref": _TEXT, "description": _TEXT, "type": _TEXT, "format": _TEXT, "title": _TEXT,
+    "default": _JSON, "maximum": _FLOAT, "exclusiveMaximum": _BOOL, "minimum": _FLOAT, "exclusiveMinimum": _BOOL,
+    "maxLength": _INT, "minLength": _INT, "pattern": _TEXT, "maxItems": _INT, "minItems": _INT, "uniqueItems": _BOOL,
+    "multipleOf": _FLOAT, "enum": ListOf(_JSON, "[]v1.JSON"), "maxProperties": _INT, "minProperties": _INT, "required": _TEXTS,
+    "items": _SCHEMA_OR_MORE, "allOf": _SCHEMAS, "oneOf": _SCHEMAS, "anyOf": _SCHEMAS, "not": SCHEMA,
+    "properties": _NAMED_SCHEMAS, "additionalProperties": _SCHEMA_OR_MORE, "patternProperties": _NAMED_SCHEMAS,
+    "dependencies": MapOf(_SCHEMA_OR_MORE, "v1.JSONSchemaDependencies"), "additionalItems": _SCHEMA_OR_MORE,
+    "definitions": _NAMED_SCHEMAS, "externalDocs": _struct("ExternalDocumentation", description=_TEXT, url=_TEXT),
+    "example": _JSON, "nullable": _BOOL, "x-kubernetes-preserve-unknown-fields": _BOOL,
+    "x-kubernetes-embedded-resource": _BOOL, "x-kubernetes-int-or-string": _BOOL, "x-kubernetes-list-map-keys": _TEXTS,
+    "x-kubernetes-list-type": _TEXT, "x-kubernetes-map-type": _TEXT,
+    "x-kubernetes-validations": ListOf(_RULE, "v1.ValidationRules", ("rule",)),
+}  # fmt: skip
+#: Fields that distinguish an empty value from an absent one.
+_POINTERS: Final = frozenset(
+    ["$ref", "maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems", "multipleOf", "maxProperties",
+     "minProperties", "default", "example", "items", "additionalProperties", "additionalItems", "not",
+     "externalDocs", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-list-type", "x-kubernetes-map-type"]
+)  # fmt: skip
+_SCHEMA_FIELDS.update(
+    {name: Field(name, held, is_pointer=name in _POINTERS, omits_empty=True) for name, held in _SCHEMA_TYPES.items()}
+)
+
+_NAMES: Final = _written(
+    _struct("CustomResourceDefinitionNames", plural=_TEXT, singular=_TEXT, shortNames=_TEXTS, kind=_TEXT, listKind=_TEXT,
+            categories=_TEXTS),
+    "plural", "kind",
+)  # fmt: skip
+_SCALE: Final = _written(
+    _struct("CustomResourceSubresourceScale", specReplicasPath=_TEXT, statusReplicasPath=_TEXT, labelSelectorPath=_TEXT),
+    "specReplicasPath", "statusReplicasPath",
+)  # fmt: skip
+_COLUMN: Final = _written(
+    _struct("CustomResourceColumnDefinition", name=_TEXT, type=_TEXT, format=_TEXT, description=_TEXT, priority=_INT32,
+            jsonPath=_TEXT),
+    "name", "type", "jsonPath",
+)  # fmt: skip
+_VERSION: Final = _written(
+    _struct(
+        "CustomResourceDefinitionVersion", name=_TEXT, served=_BOOL, storage=_BOOL, deprecated=_BOOL, deprecationWarning=_TEXT,
+        schema=_struct("CustomResourceValidation", openAPIV3Schema=SCHEMA),
+        subresources=_struct("CustomResourceSubresources", status=_struct("CustomResourceSubresourceStatus"), scale=_SCALE),
+        additionalPrinterColumns=ListOf(_COLUMN, "[]v1.CustomResourceColumnDefinition"),
+        selectableFields=ListOf(_struct("SelectableField", jsonPath=_TEXT), "[]v1.SelectableField"),
+    ),
+    "name", "served", "storage",
+)  # fmt: skip
+_CLIENT: Final = _struct(
+    "WebhookClientConfig", url=_TEXT, caBundle=Scalar("y", "[]uint8"),
+    service=_struct("ServiceReference", namespace=_TEXT, name=_TEXT, path=_TEXT, port=_INT32),
+)  # fmt: skip
+_WEBHOOK: Final = _struct("WebhookConversion", clientConfig=_CLIENT, conversionReviewVersions=_TEXTS)
+_SPEC: Final = _written(
+    _struct(
+        "CustomResourceDefinitionSpec", group=_TEXT, names=_NAMES, scope=_TEXT,
+        versions=ListOf(_VERSION, "[]v1.CustomResourceDefinitionVersion"),
+        conversion=_written(_struct("CustomResourceConversion", strategy=_TEXT, webhook=_WEBHOOK), "strategy"),
+        preserveUnknownFields=_BOOL,
+    ),
+    "group", "names", "scope", "versions",
+)  # fmt: skip
+_CONDITION: Final = _written(
+    _struct("CustomResourceDefinitionCondition", type=_TEXT, status=_TEXT, lastTransitionTime=Scalar("T", "v1.Time"),
+            reason=_TEXT, message=_TEXT, observedGeneration=_INT),
+    "type", "status",
+)  # fmt: skip
+_STATUS: Final = _struct(
+    "CustomResourceDefinitionStatus", conditions=ListOf(_CONDITION, "[]v1.CustomResourceDefinitionCondition", ("type",)),
+    acceptedNames=_NAMES, storedVersions=_TEXTS, observedGeneration=_INT,
+)  # fmt: skip
+
+#: The fields of the kind, apart from metadata.
+DEFINITION_FIELDS: Final[Mapping[str, Field]] = {
+    "spec": Field("spec", _SPEC, is_required=True),
+    "status": Field("status", _STATUS, omits_empty=True),
+}
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+_GO: Final = {
+    "s": "string", "i": "int64", "b": "bool", "f": "float64", "y": "[]uint8", "T": "v1.Time", "U": "v1.MicroTime",
+    "Q": "resource.Quantity", "O": "intstr.IntOrString", "D": "v1.Duration", "R": "runtime.RawExtension", "F": "v1.FieldsV1",
+    "X": "v1.ExtraValue",
+}  # fmt: skip
+
+
+@cache
+def _rules() -> Mapping[str, Mapping[str, str]]:
+    text = resources.files("moorage.cluster.apiserver.schema").joinpath("schema_rules.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, str]] = json.loads(text)
+    return found
+
+
+@cache
+def schema(name: str) -> Struct:
+    """Return the schema of a ``protobuf`` message, such as ``core.Container``."""
+    rules = _rules().get(name, {})
+    fields: dict[str, Field] = {}
+    for inner, holds, flags in messages()[name].values():
+        if inner:
+            fields[inner] = _field(inner, holds, flags, rules.get(inner, ""))
+        else:
+            spread = _short_name(holds)
+            fields |= {
+                name: replace(field, embedded=f"{spread}.{field.embedded}".strip("."))
+                for name, field in schema(holds).fields.items()
+            }
+    if name in _EMBEDDED_KINDS:
+        fields = {**_TYPE_META, **fields}
+    return Struct(name, _short_name(name), fields, is_atomic=rules.get("") == "atomic")
+
+
+def _short_name(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _field(name: str, holds: str, flags: int, rule: str) -> Field:
+    words = dict(word.partition(":")[::2] for word in rule.split())
+    return Field(
+        name,
+        _type(holds, flags, words),
+        is_pointer=bool(flags & FieldFlag.POINTER),
+        omits_empty=bool(flags & FieldFlag.OMIT_EMPTY),
+        is_required="required" in words,
+        default=words.get("default"),
+        merges="merge" in words,
+        merge_key=words.get("merge", ""),
+        retains="retain" in words,
+    )
+
+
+def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
+    scalar = _GO.get(holds)
+    go = scalar or go_type(holds)
+    item: Scalar | Struct = Scalar(holds, go) if scalar else schema(holds)
+    if flags & FieldFlag.MAP:
+        return MapOf(item, words.get("go", f"map[string]{go}"), "atomic" in words)
+    if flags & FieldFlag.REPEATED:
+        keys = tuple(words["keys"].split(",")) if "keys" in words else ()
+        return ListOf(item, words.get("go", f"[]{go}"), keys, "set" in words)
+    if isinstance(item, Scalar):
+        return replace(item, go=words.get("go", go))
+    return replace(item, is_atomic=True) if "atomic" in words else item
+
+
+_TYPE_META: Final = {name: Field(name, _TEXT, omits_empty=True) for name in ("apiVersion", "kind")}
+#: Kinds embedded in other objects that carry kind and API version there: the claim templates of a stateful set.
+_EMBEDDED_KINDS: Final = frozenset(["core.PersistentVolumeClaim"])
+
+
+_CUSTOM_SHAPES: Final[WeakKeyDictionary[CustomVersion, Struct]] = WeakKeyDictionary()
+
+
+def kind_schema(kind: ServedKind | Review) -> Struct:
+    """Return the schema of a kind's objects."""
+    if isinstance(kind, Review) or kind.custom is None:
+        return _built_in_schema(kind)
+    found = _CUSTOM_SHAPES.get(kind.custom)
+    if found is None:
+        head = {**_TYPE_META, "metadata": Field("metadata", schema("meta.ObjectMeta"), omits_empty=True)}
+        found = _CUSTOM_SHAPES[kind.custom] = custom_shape(kind.kind, kind.custom.schema, head)
+    return found
+
+
+@cache
+def _built_in_schema(kind: ServedKind | Review) -> Struct:
+    found = schema(message_of(kind.group, kind.version, kind.kind))
+    more = DEFINITION_FIELDS if kind.kind == "CustomResourceDefinition" else {}
+    return replace(found, fields={**_TYPE_META, **found.fields, **more})

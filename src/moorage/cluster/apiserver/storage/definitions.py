@@ -1,0 +1,327 @@
+"""Process CustomResourceDefinitions: accept their names, serve their kinds, and delete their objects with them.
+
+kube-apiserver leaves this to controllers. Here it is part of the change of a definition, so the definition has its conditions,
+and its kinds can be used, at once.
+
+Source  apiextensions-apiserver, pkg/controller: status/naming_controller.go, establish/establishing_controller.go,
+        finalizer/crd_finalizer.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from moorage.cluster.apiserver.admission.definition_validation import approval_of
+from moorage.cluster.apiserver.fields.managed_fields import FieldManager, track
+from moorage.cluster.apiserver.schema.custom_kinds import (
+    CLEANUP,
+    apply_defaults,
+    condition_of,
+    custom_kinds,
+    drop_unknown_fields,
+    is_established,
+    served_state,
+)
+from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.storage.deferral import AskOwner, Defer
+from moorage.cluster.apiserver.storage.watches import StoreChange
+from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+
+__all__ = ["DEFINITIONS", "Definitions", "convert_record", "mark_for_cleanup", "reread_record"]
+
+
+DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
+#: The manager of the status of definitions.
+_CONTROLLER: Final = FieldManager("kube-apiserver", version="apiextensions.k8s.io/v1", subresource="status")
+#: Number of objects that are deleted at a time, when a definition with many objects is deleted.
+_AT_ONCE: Final = 50
+
+
+class DefinitionStore(Protocol):
+    """The methods of ``moorage.cluster.apiserver.storage.store.Store`` that definitions use."""
+
+    defer: Defer | None
+
+    @property
+    def now(self) -> str: ...
+    def find(self, kind: ServedKind, namespace: str, name: str, /) -> Record | None: ...
+    def all(self, kind: ServedKind, /) -> Iterator[Record]: ...
+    def count(self, kind: ServedKind, /) -> int: ...
+    def put(self, kind: ServedKind, before: Record, document: Document, /) -> Record: ...
+    def update(self, kind: ServedKind, namespace: str, name: str, document: Document, /, *, subresource: str) -> Record: ...
+    def delete(self, kind: ServedKind, namespace: str, name: str, /) -> object: ...
+    def serve_custom_kinds(self, custom: Sequence[ServedKind], /) -> None: ...
+
+
+class Definitions:
+    """The definitions of a store, and the kinds that they define."""
+
+    def __init__(self, store: DefinitionStore) -> None:
+        self._store = store
+        #: The kinds of each definition, and the state (``served_state``) from which they were made.
+        self._kinds: dict[str, tuple[tuple[Any, ...], tuple[ServedKind, ...]]] = {}
+
+    def on_change(self, kind: ServedKind, change: StoreChange) -> None:
+        """Process a change of a definition, or the deletion of an object of a custom kind."""
+        if kind is DEFINITIONS:
+            self._on_definition(change)
+        elif change.gone and kind.custom is not None and kind.custom.is_terminating and not self._store.count(kind):
+            self._finish(kind.qualified)
+
+    def _on_definition(self, change: StoreChange) -> None:
+        name = change.after.name
+        if change.gone:
+            self.load()
+            self._settle_others(change.after.document()["spec"]["group"])
+            return
+        if self._settle(name):
+            return  # changing the status called this method again, which has done the rest
+        self.load()
+        document = self._find(name)
+        if document is not None and "deletionTimestamp" in document["metadata"]:
+            self._clean(name)
+
+    def load(self) -> None:
+        """Serve the kinds of all stored definitions."""
+        documents = {record.name: record.document() for record in self._store.all(DEFINITIONS)}
+        before = [kind for _, kinds in self._kinds.values() for kind in kinds]
+        self._kinds = {name: self._kinds_of(name, document) for name, document in documents.items()}
+        after = [kind for _, kinds in self._kinds.values() for kind in kinds]
+        if before != after:
+            self._store.serve_custom_kinds(after)
+
+    def _kinds_of(self, name: str, document: Document) -> tuple[tuple[Any, ...], tuple[ServedKind, ...]]:
+        state, held = served_state(document), self._kinds.get(name)
+        return held if held is not None and held[0] == state else (state, custom_kinds(document))
+
+    def _find(self, name: str) -> Document | None:
+        record = self._store.find(DEFINITIONS, "", name)
+        return None if record is None else record.document()
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def _settle(self, name: str) -> bool:
+        """Update the accepted names and the conditions of a definition; return True if they changed."""
+        record = self._store.find(DEFINITIONS, "", name)
+        if record is None:
+            return False
+        document = record.document()
+        others = [one.document() for one in self._store.all(DEFINITIONS) if one.name != name]
+        is_judged = _judge_approval(document, self._store.now)
+        if not _accept_names(document, others, self._store.now) and not is_judged:
+            return False
+        track(kind_schema(DEFINITIONS), record.document(), document, _CONTROLLER, self._store.now)
+        self._store.put(DEFINITIONS, record, document)
+        return True
+
+    def _settle_others(self, group: str) -> None:
+        """Update all definitions of a group, because names have become free."""
+        for record in [*self._store.all(DEFINITIONS)]:
+            if record.document()["spec"]["group"] == group:
+                self._settle(record.name)
+
+    # -- deletion ------------------------------------------------------------------------------------------------------
+
+    def _clean(self, name: str) -> None:
+        """Delete the objects of a definition that is being deleted; if there are none, remove its finalizer."""
+        kind = next(iter(self._kinds[name][1]), None)
+        if kind is None or not self._store.count(kind):
+            self._finish(name)
+        elif self._store.defer is not None and self._store.count(kind) > _AT_ONCE:
+            self._store.defer(("definition", name), lambda ask: self._clean_in_steps(name, ask))
+        else:
+            self._delete_some(name, self._store.count(kind))
+
+    def _clean_in_steps(self, name: str, ask: AskOwner) -> None:
+        while ask(lambda: self._delete_some(name, _AT_ONCE)):
+            pass
+
+    def _delete_some(self, name: str, most: int) -> bool:
+        """Delete some objects that are not being deleted yet; return whether there may be more."""
+        kinds = self._kinds[name][1] if name in self._kinds else ()
+        if not kinds:
+            return False
+        fresh = (one for one in self._store.all(kinds[0]) if b'"deletionTimestamp"' not in one.body)
+        found = [*islice(fresh, most)]
+        for record in found:
+            self._store.delete(kinds[0], record.namespace, record.name)
+        return len(found) == most
+
+    def _finish(self, name: str) -> None:
+        """Remove the finalizer of a definition that is being deleted and has no objects left."""
+        document = self._find(name)
+        if document is None or CLEANUP not in (document["metadata"].get("finalizers") or ()):
+            return
+        if is_established(document):
+            reason, why = "InstanceDeletionCompleted", "removed all instances"
+        else:
+            reason, why = "NeverEstablished", "resource was never established"
+        _set_condition(document, "Terminating", "False", reason, why, self._store.now)
+        document["metadata"]["finalizers"].remove(CLEANUP)
+        self._store.update(DEFINITIONS, "", name, document, subresource="status")
+
+
+def mark_for_cleanup(definition: Document, now: str) -> None:
+    """Add the finalizer and the condition Terminating to a definition that a client deletes, in place."""
+    held = definition["metadata"].get("finalizers") or []
+    if CLEANUP not in held:
+        definition["metadata"]["finalizers"] = [*held, CLEANUP]
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    _set_condition(definition, "Terminating", "True", "InstanceDeletionPending", why, now)
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+def _set_condition(definition: Document, name: str, state: str, reason: str, message: str, now: str) -> None:
+    status = definition.setdefault("status", {})
+    held = condition_of(definition, name)
+    since = held["lastTransitionTime"] if held is not None and held["status"] == state else now
+    made = {"type": name, "status": state, "lastTransitionTime": since, "reason": reason, "message": message}
+    conditions = status.get("conditions") or []
+    if held is None:
+        status["conditions"] = [*conditions, made]
+    else:
+        status["conditions"] = [made if one is held else one for one in conditions]
+
+
+#: State of an approval → the status and the reason of the condition.
+_APPROVALS: Final = {
+    "missing": ("False", "MissingAnnotation"), "invalid": ("False", "InvalidAnnotation"),
+    "approved": ("True", "ApprovedAnnotation"), "bypassed": ("False", "UnapprovedAnnotation"),
+}  # fmt: skip
+_CONFORMANT: Final = "KubernetesAPIApprovalPolicyConformant"
+
+
+def _judge_approval(definition: Document, now: str) -> bool:
+    """Set the condition for the approval of a definition in a Kubernetes group; return True if it changed."""
+    state, message = approval_of(definition)
+    if not state:
+        return False
+    status, reason = _APPROVALS[state]
+    held = condition_of(definition, _CONFORMANT) or {}
+    if (held.get("status"), held.get("reason"), held.get("message")) == (status, reason, message):
+        return False
+    _set_condition(definition, _CONFORMANT, status, reason, message, now)
+    return True
+
+
+#: Names that must be unique in a group: the field, the reason of a conflict, and whether it is the name of a kind.
+_COMPARED: Final = (
+    ("plural", "PluralConflict", False), ("singular", "SingularConflict", False), ("kind", "KindConflict", True),
+    ("listKind", "ListKindConflict", True),
+)  # fmt: skip
+
+
+def _accept_names(definition: Document, others: Sequence[Document], now: str) -> bool:
+    """Accept the names of a definition that no other of its group uses, in place; return True if its status changed."""
+    status = definition.setdefault("status", {})
+    wanted, held = definition["spec"]["names"], status.get("acceptedNames") or {}
+    if wanted == held and is_established(definition):
+        return False
+    names, reason, message = _accepted(wanted, held, *_used_names(definition["spec"]["group"], others))
+    accepted = condition_of(definition, "NamesAccepted") or {}
+    if names == held and (accepted.get("reason"), accepted.get("message")) == (reason, message):
+        return False
+    status["acceptedNames"] = names
+    is_accepted = reason == "NoConflicts"
+    _set_condition(definition, "NamesAccepted", "True" if is_accepted else "False", reason, message, now)
+    if is_accepted:
+        why = "the initial names have been accepted"
+        _set_condition(definition, "Established", "True", "InitialNamesAccepted", why, now)
+    elif condition_of(definition, "Established") is None:
+        _set_condition(definition, "Established", "False", "NotAccepted", "not all names are accepted", now)
+    return True
+
+
+def _accepted(wanted: Document, held: Document, resources: set[str], kinds: set[str]) -> tuple[Document, str, str]:
+    """Return the accepted names, and the reason and message of the last conflict."""
+    names, reason, message = dict(held), "NoConflicts", "no conflicts found"
+    for name, conflict, is_kind in _COMPARED:
+        if name == "kind":
+            free, texts = _free(wanted.get("shortNames") or [], held.get("shortNames") or [], resources)
+            if free:
+                _set_or_drop(names, "shortNames", wanted.get("shortNames"))
+            else:
+                reason, message = "ShortNamesConflict", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text = wanted.get(name, "")
+        if text != held.get(name) and text in (kinds if is_kind else resources):
+            reason, message = conflict, f'"{text}" is already in use'
+        else:
+            names[name] = text
+    _set_or_drop(names, "categories", wanted.get("categories"))
+    return names, reason, message
+
+
+def _free(wanted: Sequence[str], held: Sequence[str], used: set[str]) -> tuple[bool, list[str]]:
+    texts = [f'"{one}" is already in use' for one in wanted if one not in held and one in used]
+    return not texts, texts
+
+
+def _set_or_drop(names: Document, name: str, value: Any) -> None:
+    if value:
+        names[name] = value
+    else:
+        names.pop(name, None)
+
+
+def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[str]]:
+    """Return the names of resources and of kinds that other definitions and built-in kinds of a group have."""
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for other in others:
+        names = (other.get("status") or {}).get("acceptedNames") or {}
+        if other["spec"]["group"] == group:
+            resources |= {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
+            kinds |= {names.get("kind", ""), names.get("listKind", "")}
+    for kind in KINDS:
+        if kind.group == group:
+            resources |= {kind.resource, kind.singular, *kind.short_names}
+            kinds |= {kind.kind, kind.list_kind}
+    return resources - {""}, kinds - {""}
+
+
+# -- custom records ----------------------------------------------------------------------------------------------------
+# Objects of custom kinds in each of their versions.
+#
+# An object is stored once, in the storage version of its kind. With the conversion strategy None, all versions have the same
+# fields: only ``apiVersion`` changes, and fields that the other version does not have are dropped.
+#
+# Source  apiextensions-apiserver, pkg/apiserver/conversion/nop_converter.go; customresource_handler.go
+
+
+def convert_record(kind: ServedKind, source: ServedKind, record: Record) -> Record:
+    """Return an object of the kind ``source`` in another version of that kind."""
+    if kind.custom is None or source.custom is None or kind is source:
+        return record
+    body = _with_version(record.body, kind, source) if kind.custom.schema is source.custom.schema else None
+    if body is None:
+        document = record.document()
+        document["apiVersion"] = kind.api_version
+        drop_unknown_fields(kind.custom.schema, document)
+        return Record.of(kind, document, record.version)
+    if kind.fields == source.fields:
+        return Record(record.namespace, record.name, record.version, record.labels, record.fields, body)
+    return Record.read(kind, body, record.version)
+
+
+def _with_version(body: bytes, kind: ServedKind, source: ServedKind) -> bytes | None:
+    """Return the bytes of an object with another ``apiVersion``; None if it does not begin with its kind and version."""
+    start = f'{{"kind":"{source.kind}","apiVersion":"{source.api_version}",'.encode()
+    if not body.startswith(start):
+        return None
+    return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'.encode() + body[len(start) :]
+
+
+def reread_record(kind: ServedKind, record: Record) -> Record:
+    """Return a stored object as a changed definition reads it: in the storage version, with its fields and defaults."""
+    if kind.custom is None:
+        return record
+    document = record.document()
+    document["apiVersion"], document["kind"] = kind.api_version, kind.kind
+    drop_unknown_fields(kind.custom.schema, document)
+    apply_defaults(kind.custom.schema, document)
+    return Record.of(kind, document, record.version)

@@ -1,0 +1,424 @@
+"""Helpers for table cells: field access, ages, selectors and containers in kubectl's format.
+
+Source  kubernetes, pkg/printers/internalversion/printers.go; apimachinery, pkg/util/duration and pkg/labels
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.cluster.apiserver.vocabulary.records import Document
+
+__all__ = [
+    "NONE", "Cell", "age", "age_of", "at", "budget", "controller_revision", "created_at", "cron_job", "daemon_set",
+    "deployment", "items", "job", "name_of", "number", "pairs", "pod", "pod_conditions", "pod_template",
+    "replica_set", "replication_controller", "stateful_set", "word",
+]  # fmt: skip
+
+
+Cell = str | int | float | bool | None
+NONE: Final = "<none>"
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def at(document: Mapping[str, Any], path: str, absent: Any = None) -> Any:
+    """Return the value at a dotted path, or ``absent``."""
+    current: Any = document
+    for step in path.split("."):
+        current = current.get(step) if isinstance(current, Mapping) else None
+    return absent if current is None else current
+
+
+def word(document: Mapping[str, Any], path: str, absent: str = "") -> str:
+    """Return the string at a dotted path, or ``absent``."""
+    return str(at(document, path) or absent)
+
+
+def number(document: Mapping[str, Any], path: str) -> int:
+    """Return the number at a dotted path, or 0."""
+    return int(at(document, path, 0))
+
+
+def items(document: Mapping[str, Any], path: str) -> list[Any]:
+    """Return the list at a dotted path, or []."""
+    found = at(document, path)
+    return found if isinstance(found, list) else []
+
+
+def name_of(document: Document) -> str:
+    """Return an object's name."""
+    return str(document["metadata"]["name"])
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+def human_duration(seconds: float) -> str:
+    """Return a duration in kubectl's format, with up to two units: ``5m10s``, ``3d4h``, ``2y30d``."""
+    left = int(seconds)
+    if left < 0:
+        return "<invalid>" if left < -1 else "0s"
+    for limit, unit, big, small_unit, small in _STEPS:
+        if left < limit:
+            rest = left % big // small if small else 0
+            return f"{left // big}{unit}" + (f"{rest}{small_unit}" if rest else "")
+    return f"{left // _YEAR}y"
+
+
+_DAY: Final = 86_400
+_YEAR: Final = 365 * _DAY
+#: Upper limit in seconds; unit and its seconds; smaller unit and its seconds.
+_STEPS: Final = (
+    (120, "s", 1, "", 0), (600, "m", 60, "s", 1), (10_800, "m", 60, "", 0), (28_800, "h", 3600, "m", 60),
+    (172_800, "h", 3600, "", 0), (691_200, "d", _DAY, "h", 3600), (2 * _YEAR, "d", _DAY, "", 0),
+    (8 * _YEAR, "y", _YEAR, "d", _DAY),
+)  # fmt: skip
+
+
+def epoch_of(when: Any) -> float | None:
+    """Return an object's timestamp in seconds since 1970, or None if it is not a valid time."""
+    if not isinstance(when, str):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(when).timestamp()
+    except ValueError:
+        return None
+
+
+def age(when: Any, now: float) -> str:
+    """Return how long ago a timestamp was."""
+    then = epoch_of(when)
+    return "<unknown>" if then is None else human_duration(now - then)
+
+
+def age_of(document: Document, now: float) -> str:
+    """Return the age of an object."""
+    return age(document["metadata"].get("creationTimestamp"), now)
+
+
+def created_at(document: Document) -> str:
+    """Return the creation timestamp of an object."""
+    return str(document["metadata"].get("creationTimestamp") or "")
+
+
+# -- selectors and containers ------------------------------------------------------------------------------------------
+
+
+def pairs(labels: Any) -> str:
+    """Format labels, or a selector that is a map of labels, as ``a=1,b=2`` sorted by key; ``<none>`` without any."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if labels else NONE
+
+
+def selector_of(found: Any) -> str:
+    """Return a ``LabelSelector`` in string form: ``app=web,tier in (a,b),!old``."""
+    selector = found if isinstance(found, Mapping) else {}
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    terms += [(one["key"], _term(one)) for one in selector.get("matchExpressions") or ()]
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0])) or NONE
+
+
+def _term(expression: Mapping[str, Any]) -> str:
+    key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+    match expression.get("operator"):
+        case "Exists":
+            return str(key)
+        case "DoesNotExist":
+            return f"!{key}"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case _:
+            return f"{key} in ({values})"
+
+
+def containers_of(spec: Any) -> list[Cell]:
+    """Return the names and images of a pod's containers."""
+    containers = items(spec or {}, "containers")
+    return [",".join(str(one.get(name, "")) for one in containers) for name in ("name", "image")]
+
+
+# -- pod cells ---------------------------------------------------------------------------------------------------------
+# Table cells of a pod: its status, ready containers and restarts.
+#
+# The status is one of kubectl's words (``Init:1/2``, ``CrashLoopBackOff``, ``Completed``). It is derived from the init
+# containers first; once the pod is initialized, from the other containers, last to first.
+#
+# Source  kubernetes, pkg/printers/internalversion/printers.go, printPod
+
+_ENDED: Final = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+@dataclass(slots=True)
+class _PodSummary:
+    """Values collected while going through the containers."""
+
+    state: str
+    ready: int = 0
+    restarts: int = 0
+    #: Finish time of the latest container run that was restarted.
+    ended: str = ""
+
+    def add(self, status: Mapping[str, Any]) -> None:
+        """Add the restarts of a container."""
+        self.restarts += int(status.get("restartCount") or 0)
+        ended = word(status, "lastState.terminated.finishedAt")
+        if (epoch_of(ended) or 0) > (epoch_of(self.ended) or 0):
+            self.ended = ended
+
+
+def pod(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a pod."""
+    total, count = _summarize(found)
+    restarts = str(count.restarts)
+    if count.restarts and count.ended:
+        restarts += f" ({age(count.ended, now)} ago)"
+    return [
+        name_of(found),
+        f"{count.ready}/{total}",
+        _final_status(found, count.state),
+        restarts,
+        age_of(found, now),
+        *_wide(found),
+    ]
+
+
+def pod_conditions(found: Document) -> list[Document]:
+    """Return the row conditions of a pod that has ended."""
+    phase = word(found, "status.phase")
+    if phase not in _ENDED:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}]
+
+
+def _summarize(found: Document) -> tuple[int, _PodSummary]:
+    """Return the number of containers that count, and the values collected from them."""
+    inits = items(found, "spec.initContainers")
+    sidecars = {one.get("name") for one in inits if one.get("restartPolicy") == "Always"}
+    total = len(items(found, "spec.containers")) + sum(1 for one in inits if one.get("restartPolicy") == "Always")
+    initial, of_sidecars = _PodSummary(_initial_status(found)), _PodSummary("")
+    initializing = _add_init_containers(found, len(inits), sidecars, initial, of_sidecars)
+    if initializing and not _is_true(found, "Initialized"):
+        return total, initial
+    count = _PodSummary(initial.state, initial.ready, of_sidecars.restarts, of_sidecars.ended)
+    _add_containers(found, count)
+    return total, count
+
+
+def _initial_status(found: Document) -> str:
+    state = word(found, "status.reason") or word(found, "status.phase")
+    gated = any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in _conditions(found))
+    return "SchedulingGated" if gated else state
+
+
+def _final_status(found: Document, state: str) -> str:
+    if not found["metadata"].get("deletionTimestamp"):
+        return state
+    if word(found, "status.reason") == "NodeLost":
+        return "Unknown"
+    return state if word(found, "status.phase") in ENDED_PHASES else "Terminating"
+
+
+def _add_init_containers(found: Document, inits: int, sidecars: set[Any], count: _PodSummary, of_sidecars: _PodSummary) -> bool:
+    """Collect values from init containers, and return True while the pod is being initialized."""
+    for at, status in enumerate(items(found, "status.initContainerStatuses")):
+        count.add(status)
+        is_sidecar = status.get("name") in sidecars
+        if is_sidecar:
+            of_sidecars.add(status)
+        state = status.get("state") or {}
+        ended = state.get("terminated")
+        if ended is not None and not ended.get("exitCode"):
+            continue
+        if is_sidecar and status.get("started"):
+            count.ready += bool(status.get("ready"))
+            continue
+        waits = word(state, "waiting.reason")
+        if ended is not None:
+            count.state = f"Init:{_exit_reason(ended)}"
+        elif waits and waits != "PodInitializing":
+            count.state = f"Init:{waits}"
+        else:
+            count.state = f"Init:{at}/{inits}"
+        return True
+    return False
+
+
+def _add_containers(found: Document, count: _PodSummary) -> None:
+    """Collect values from the regular containers."""
+    runs, failure = False, ""
+    for status in reversed(items(found, "status.containerStatuses")):
+        count.add(status)
+        state = status.get("state") or {}
+        ended = state.get("terminated")
+        if word(state, "waiting.reason"):
+            count.state = word(state, "waiting.reason")
+        elif ended is not None:
+            count.state = _exit_reason(ended)
+            failure = count.state if ended.get("exitCode") else failure
+        elif status.get("ready") and state.get("running") is not None:
+            runs = True
+            count.ready += 1
+    if count.state == "Completed":
+        if runs and _is_true(found, "Ready"):
+            count.state = "Running"
+        else:
+            count.state = failure or ("NotReady" if runs else count.state)
+
+
+def _exit_reason(ended: Mapping[str, Any]) -> str:
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode') or 0}"
+
+
+def _conditions(found: Document) -> Iterator[Mapping[str, Any]]:
+    return iter(items(found, "status.conditions"))
+
+
+def _is_true(found: Document, condition: str) -> bool:
+    return any(one.get("type") == condition and one.get("status") == "True" for one in _conditions(found))
+
+
+def _wide(found: Document) -> list[Cell]:
+    addresses = items(found, "status.podIPs")
+    address = str(addresses[0].get("ip") or "") if addresses else ""
+    gates = [str(one.get("conditionType")) for one in items(found, "spec.readinessGates")]
+    passed = sum(1 for gate in gates if _first_is_true(found, gate))
+    return [
+        address or NONE, word(found, "spec.nodeName", NONE), word(found, "status.nominatedNodeName", NONE),
+        f"{passed}/{len(gates)}" if gates else NONE,
+    ]  # fmt: skip
+
+
+def _first_is_true(found: Document, condition: str) -> bool:
+    return next((one.get("status") == "True" for one in _conditions(found) if one.get("type") == condition), False)
+
+
+# -- workload cells ----------------------------------------------------------------------------------------------------
+# Table cells of workloads, jobs and disruption budgets.
+#
+# Source  kubernetes, pkg/printers/internalversion/printers.go
+
+
+def _template(found: Document) -> list[Cell]:
+    return containers_of(at(found, "spec.template.spec"))
+
+
+def pod_template(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a pod template."""
+    return [name_of(found), *containers_of(at(found, "template.spec")), pairs(at(found, "template.metadata.labels"))]
+
+
+def _selector(found: Document) -> str:
+    return selector_of(at(found, "spec.selector"))
+
+
+def deployment(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a deployment."""
+    ready = f"{number(found, 'status.readyReplicas')}/{number(found, 'spec.replicas')}"
+    counts = [number(found, f"status.{name}Replicas") for name in ("updated", "available")]
+    return [name_of(found), ready, *counts, age_of(found, now), *_template(found), _selector(found)]
+
+
+_REPLICAS: Final = ("spec.replicas", "status.replicas", "status.readyReplicas")
+
+
+def replica_set(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a replica set."""
+    counts = [number(found, path) for path in _REPLICAS]
+    return [name_of(found), *counts, age_of(found, now), *_template(found), _selector(found)]
+
+
+def replication_controller(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a replication controller."""
+    counts = [number(found, path) for path in _REPLICAS]
+    return [name_of(found), *counts, age_of(found, now), *_template(found), pairs(at(found, "spec.selector"))]
+
+
+def stateful_set(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a stateful set."""
+    ready = f"{number(found, 'status.readyReplicas')}/{number(found, 'spec.replicas')}"
+    return [name_of(found), ready, age_of(found, now), *_template(found)]
+
+
+def daemon_set(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a daemon set."""
+    names = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable")
+    counts = [number(found, f"status.{name}") for name in names]
+    where = pairs(at(found, "spec.template.spec.nodeSelector"))
+    return [name_of(found), *counts, where, age_of(found, now), *_template(found), _selector(found)]
+
+
+def controller_revision(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a controller revision."""
+    owner = next((one for one in found["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    return [name_of(found), _owner(owner) if owner else NONE, number(found, "revision"), age_of(found, now)]
+
+
+def _owner(owner: Document) -> str:
+    group, slash, _ = str(owner.get("apiVersion", "")).partition("/")
+    kind = str(owner.get("kind", "")).lower()
+    return f"{kind}.{group}/{owner['name']}" if slash else f"{kind}/{owner['name']}"
+
+
+#: Job statuses, by the first true condition; Terminating comes between the two groups.
+_FINISHED: Final = ("Complete", "Failed")
+_UNFINISHED: Final = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+
+
+def job(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a job."""
+    names = [name_of(found), _job_state(found), _completions(found), _duration(found, now), age_of(found, now)]
+    return [*names, *_template(found), _selector(found)]
+
+
+def _job_state(found: Document) -> str:
+    first = {one.get("type"): one.get("status") for one in reversed(items(found, "status.conditions"))}
+    true = [kind for kind, status in first.items() if status == "True"]
+    terminating = ["Terminating"] if found["metadata"].get("deletionTimestamp") else []
+    states = [
+        *(one for one in _FINISHED if one in true),
+        *terminating,
+        *(one for one in _UNFINISHED if one in true),
+    ]
+    return states[0] if states else "Running"
+
+
+def _completions(found: Document) -> str:
+    succeeded, wanted, at_a_time = (
+        number(found, "status.succeeded"),
+        at(found, "spec.completions"),
+        number(found, "spec.parallelism"),
+    )
+    if wanted is not None:
+        return f"{succeeded}/{wanted}"
+    return f"{succeeded}/1 of {at_a_time}" if at_a_time > 1 else f"{succeeded}/1"
+
+
+def _duration(found: Document, now: float) -> str:
+    started, ended = (epoch_of(at(found, f"status.{name}Time")) for name in ("start", "completion"))
+    return human_duration((now if ended is None else ended) - started) if started is not None else ""
+
+
+def cron_job(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a cron job."""
+    last = at(found, "status.lastScheduleTime")
+    suspended, made = at(found, "spec.suspend"), at(found, "spec.jobTemplate.spec", {})
+    return [
+        name_of(found), word(found, "spec.schedule"), word(found, "spec.timeZone", NONE),
+        "<unset>" if suspended is None else str(suspended), len(items(found, "status.active")),
+        age(last, now) if last else NONE, age_of(found, now),
+        *containers_of(at(made, "template.spec")), selector_of(made.get("selector")),
+    ]  # fmt: skip
+
+
+def budget(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a pod disruption budget."""
+    bounds = [at(found, f"spec.{name}") for name in ("minAvailable", "maxUnavailable")]
+    shown = ["N/A" if bound is None else str(bound) for bound in bounds]
+    return [name_of(found), *shown, number(found, "status.disruptionsAllowed"), age_of(found, now)]

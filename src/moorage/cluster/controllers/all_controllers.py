@@ -1,0 +1,86 @@
+"""The list of all controllers of an embedded cluster, in the order in which they receive events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from moorage.cluster.controllers.machinery.object_fields import CONTROLLERS, REPLICA_SETS
+from moorage.cluster.controllers.machinery.steps import Controller
+from moorage.cluster.controllers.nodes.kubelets import KUBELET, Kubelets
+from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction
+from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.cluster.controllers.storage.volumes import AttributesClassProtection, Volumes
+from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
+from moorage.cluster.controllers.upkeep.namespaces import Namespaces, RootAuthority
+from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
+from moorage.cluster.controllers.workloads.cron_job import CronJobs
+from moorage.cluster.controllers.workloads.daemon_set import DaemonSets
+from moorage.cluster.controllers.workloads.deployment import Deployments
+from moorage.cluster.controllers.workloads.disruption import Disruption
+from moorage.cluster.controllers.workloads.job import Jobs
+from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
+from moorage.cluster.controllers.workloads.stateful_set import StatefulSets
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+
+__all__ = ["all_controllers", "chosen"]
+
+#: kube-controller-manager's names for controllers that record their events under another name.
+_CALLED: Final = {
+    "node-controller": "node-lifecycle-controller",
+    "replication-controller": "replicationcontroller-controller",
+    "controllermanager": "disruption-controller",
+    "persistentvolume-controller": "persistentvolume-binder-controller",
+    "resource-claim-controller": "resourceclaim-controller",
+    "pod-garbage-collector": "pod-garbage-collector-controller",
+    "garbage-collector": "garbage-collector-controller",
+}
+
+
+def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
+    """Return new controllers for one store, kubelets included. ``job_s``: the default run time of a job's pod, in seconds."""
+    opened = gates or FeatureGates()
+    return [
+        Kubelets(job_s),
+        NodeLifecycle(),
+        TaintEviction(),
+        Deployments(),
+        ReplicaSets(REPLICA_SETS),
+        ReplicaSets(CONTROLLERS),
+        StatefulSets(),
+        DaemonSets(),
+        Jobs(with_groups=opened["WorkloadWithJob"]),
+        CronJobs(),
+        Disruption(),
+        EphemeralVolumes(),
+        Volumes(),
+        AttributesClassProtection(),
+        ResourceClaims(),
+        PodGarbageCollector(),
+        GarbageCollector(),
+        Namespaces(),
+        ResourceQuotas(),
+        RootAuthority(),
+        *([PodGroupProtection()] if opened["GenericWorkload"] else []),
+    ]
+
+
+def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Controller]:
+    """Return the selected controllers, in kube-controller-manager's format; kubelets always run.
+
+    ``*`` enables all, ``-name`` disables one, and the first entry that names a controller wins.
+
+    Raises  InputError for an unknown name
+    """
+    names = {one: _CALLED.get(one.name, one.name) for one in controllers if one.name != KUBELET}
+    for word in words:
+        if word != "*" and word.removeprefix("-") not in names.values():
+            known = ", ".join(names.values())
+            raise InputError(f'--controllers: "{word.removeprefix("-")}" is not in the list of known controllers: {known}')
+    return [one for one in controllers if one not in names or _is_on(names[one], words)]
+
+
+def _is_on(name: str, words: Sequence[str]) -> bool:
+    first = next((word for word in words if word.removeprefix("-") == name), None)
+    return "*" in words if first is None else first == name

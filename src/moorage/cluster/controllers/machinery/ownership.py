@@ -1,0 +1,118 @@
+"""Ownership: a controller adopts unmanaged objects that its selector matches, and releases its own that no longer match.
+
+Source  kubernetes, pkg/controller/controller_ref_manager.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from moorage.api.core import ENDED_PHASES
+from moorage.api.selectors import Selector
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.controllers.machinery.object_fields import (
+    PODS,
+    controller_of,
+    copied,
+    is_active,
+    is_ending,
+    key_of,
+    labels_of,
+    namespace_of,
+    phase_of,
+    reference_to,
+    revised,
+    selector_of,
+    spec_of,
+    uid_of,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.steps import Step, Update
+
+__all__ = ["Claim", "claim", "keys_by_owner", "pod_of_template"]
+
+
+class Claim:
+    """The objects of a controller; they are its own after ``steps`` are executed."""
+
+    def __init__(self) -> None:
+        self.held: list[Document] = []
+        self.steps: list[Step] = []
+
+
+def claim(
+    kind: ServedKind, owner_kind: ServedKind, owner: Document, selector: Selector, world: ObjectIndex,
+    suits: Callable[[Document], bool] = lambda _: True,
+) -> Claim:  # fmt: skip
+    """Return the objects of a kind that belong to a controller, and the steps that adopt and release.
+
+    An owner that is being deleted adopts nothing. ``suits`` filters the objects to adopt.
+    """
+    made = Claim()
+    for one in world.controlled(kind, owner):
+        if selector.matches(labels_of(one)) or is_ending(one):
+            made.held.append(one)
+        elif not is_ending(owner):
+            others = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] != uid_of(owner)]
+            made.steps.append(Update(kind, revised(one, ownerReferences=others)))
+    if is_ending(owner) or selector.matches_nothing:
+        return made
+    for one in world.unmanaged(kind, namespace_of(owner)):
+        if selector.matches(labels_of(one)) and not is_ending(one) and _may_be_adopted(kind, one) and suits(one):
+            refs = [*(one["metadata"].get("ownerReferences") or ()), reference_to(owner_kind, owner)]
+            adopted = revised(one, ownerReferences=refs)
+            made.steps.append(Update(kind, adopted))
+            made.held.append(adopted)
+    return made
+
+
+def _may_be_adopted(kind: ServedKind, one: Document) -> bool:
+    return kind is not PODS or phase_of(one) not in ENDED_PHASES
+
+
+def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, owner: ServedKind) -> Iterator[str]:
+    """Yield the keys of the owners that an event concerns: the object's owner, or all that may adopt it."""
+    if event.kind is owner:
+        yield key_of(event.latest)
+    elif event.kind is owned:
+        for one in (event.old, event.new):
+            if one is None:
+                continue
+            ref = controller_of(one)
+            if ref is None:
+                yield from _adopters(one, world, owner)
+            elif ref["kind"] == owner.kind:
+                yield f"{namespace_of(one)}/{ref['name']}"
+
+
+def _adopters(one: Document, world: ObjectIndex, owner: ServedKind) -> Iterator[str]:
+    for other in world.all(owner, namespace_of(one)):
+        if selector_of(spec_of(other).get("selector")).matches(labels_of(one)):
+            yield key_of(other)
+
+
+def pod_of_template(kind: ServedKind, owner: Document, template: Document, **metadata: object) -> Document:
+    """Return a new pod from a template, as controllers create it; ``metadata`` overrides or adds fields.
+
+    The pod shares nothing with the template, because admission modifies the pod, for example with a limit range's defaults.
+    """
+    held = template.get("metadata") or {}
+    made = {
+        "namespace": namespace_of(owner),
+        "labels": dict(held.get("labels") or {}),
+        "annotations": dict(held.get("annotations") or {}),
+        "finalizers": list(held.get("finalizers") or ()),
+        "ownerReferences": [reference_to(kind, owner)],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {name: value for name, value in {**made, **metadata}.items() if value},
+        "spec": copied(spec_of(template)),
+    }
+
+
+def active(pods: list[Document]) -> list[Document]:
+    """Return the pods that count as replicas."""
+    return [pod for pod in pods if is_active(pod)]

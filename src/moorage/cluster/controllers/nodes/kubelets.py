@@ -1,0 +1,379 @@
+"""The simulated kubelets of all nodes: nodes send heartbeats, and bound pods start, run and end as they declare.
+
+One controller serves every Node object, so that an applied Node has a kubelet at once. To simulate the failure of
+a node, annotate it with ``moorage.dev/down: "true"``: its heartbeats and the updates of its pods stop while it is set.
+
+With many nodes, heartbeats are less frequent and leases longer, so that heartbeats take only a fraction of the CPU.
+
+Source  kubernetes, pkg/kubelet: kubelet_node_status.go, nodestatus; component-helpers, apimachinery/lease/controller.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.api.decode import decode
+from moorage.api.node_selectors import compile_node_selector
+from moorage.api.selectors import selector_from_map
+from moorage.api.taints import find_untolerated
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.controllers.machinery.object_fields import (
+    CLAIMS,
+    LEASES,
+    NODES,
+    PODS,
+    annotations_of,
+    condition_of,
+    copied,
+    is_ending,
+    key_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    reference_to,
+    seconds,
+    spec_of,
+    stamp,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
+from moorage.cluster.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
+from moorage.plugins import node_affinity, node_ports
+from moorage.state.pod_info import HostPort, PodInfo
+from moorage.state.pod_requests import amount, is_counted, pod_requests
+
+__all__ = ["KUBELET", "Kubelets", "is_down", "lease_seconds"]
+
+
+# -- admission ---------------------------------------------------------------------------------------------------------
+# Admission of pods by a kubelet: it checks them itself, because a pod may name its node without a scheduler.
+#
+# A rejected pod gets the phase ``Failed``, with kubelet's reason and message. A request for a resource that the node does not
+# list is no reason to reject: it may come from elsewhere (devices of claims). Kubelets here do not preempt for critical pods.
+#
+# Source  kubernetes, pkg/kubelet/lifecycle/predicate.go; pkg/scheduler/eventhandlers.go, AdmissionCheck
+
+#: The message of the scheduler's plugin for taints, which kubelets share.
+_TAINTED: Final = "node(s) had taints that the pod didn't tolerate"
+_FIRST: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+class _Requests(NamedTuple):
+    generation: object
+    requests: dict[str, int]
+    ports: frozenset[HostPort]
+
+
+class Admission:
+    """Judges pods as a kubelet does, and caches their requests until ``forget``."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, _Requests] = {}
+
+    def forget(self, uid: str) -> None:
+        self._requests.pop(uid, None)
+
+    def rejection(self, pod: Document, node: Document, on_node: Iterable[Document]) -> tuple[str, str] | None:
+        """Return kubelet's reason and message for rejecting a pod; None to admit it.
+
+        ``on_node`` are the node's pods. Only those count that kubelet has admitted and that have not ended.
+        """
+        read, host = decode(pod, Pod, ""), decode(node, Node, "")
+        requests = self._of(pod, read)
+        others = [self._of(one) for one in on_node if _counts(one) and uid_of(one) != uid_of(pod)]
+        return next(_rejections(read, requests, host, others), None)
+
+    def _of(self, pod: Document, read: Pod | None = None) -> _Requests:
+        uid, generation = uid_of(pod), pod["metadata"].get("generation")
+        held = self._requests.get(uid)
+        if held is None or held.generation != generation:
+            found = read or decode(pod, Pod, "")
+            ports = frozenset(PodInfo(found).host_ports)
+            held = self._requests[uid] = _Requests(generation, dict(pod_requests(found).requests), ports)
+        return held
+
+
+def _counts(pod: Document) -> bool:
+    return bool(status_of(pod).get("startTime")) and phase_of(pod) not in ENDED_PHASES
+
+
+def _rejections(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
+    yield from _shortages(asked, node, others)
+    if not _affinity_matches(pod, node):
+        yield _failed("NodeAffinity", node_affinity.REASON)
+    if any(wanted.clashes(held) for wanted in asked.ports for other in others for held in other.ports):
+        yield _failed("NodePorts", node_ports.REASON)
+    if find_untolerated(node.spec.taints, pod.spec.tolerations, {"NoExecute"}) is not None:
+        yield _failed("TaintToleration", _TAINTED)
+
+
+def _failed(predicate: str, why: str) -> tuple[str, str]:
+    return predicate, f"Predicate {predicate} failed: {why}"
+
+
+def _shortages(asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
+    """Yield a rejection for each resource of which the node has too little."""
+    offered = {name: amount(name, quantity) for name, quantity in node.status.allocatable.items()}
+    if len(others) + 1 > offered.get("pods", 0):
+        yield _out_of("pods", 1, len(others), offered.get("pods", 0))
+    more = [name for name in asked.requests if name not in _FIRST and name in offered and is_counted(name)]
+    for name in (*_FIRST, *more):
+        wanted = asked.requests.get(name, 0)
+        if not wanted:
+            continue
+        used, has = sum(other.requests.get(name, 0) for other in others), offered.get(name, 0)
+        if wanted > has - used:
+            yield _out_of(name, wanted, used, has)
+
+
+def _out_of(name: str, wanted: int, used: int, has: int) -> tuple[str, str]:
+    text = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {has}"
+    return f"OutOf{name}", text
+
+
+def _affinity_matches(pod: Pod, node: Node) -> bool:
+    """Return True if the pod's node selector and required node affinity match the node."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if not selector_from_map(pod.spec.node_selector).matches(node.labels):
+        return False
+    return required is None or compile_node_selector(required).matches(node.labels, node.name)
+
+
+# -- kubelets ----------------------------------------------------------------------------------------------------------
+
+KUBELET: Final = "kubelet"
+DOWN: Final = "moorage.dev/down"
+LEASE_NAMESPACE: Final = "kube-node-lease"
+#: Seconds between two heartbeats of a node, and the maximum number of heartbeats per second for all nodes.
+_BEAT_S: Final = 10.0
+_BEATS: Final = 20.0
+#: Seconds after which a node updates its status even if nothing changed.
+_REPORT_S: Final = 300.0
+_POD_RANGE: Final = int(ipaddress.IPv4Address("10.128.0.0"))
+_POD_ADDRESSES: Final = (1 << 23) - 2
+_TROUBLES: Final = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def lease_seconds(nodes: int) -> int:
+    """Return the duration of a node's lease: four heartbeats."""
+    return int(4 * max(_BEAT_S, nodes / _BEATS))
+
+
+class Kubelets:
+    """``job_s``: the run time of a job's pod without an annotation for it, in seconds."""
+
+    name = KUBELET
+
+    def __init__(self, job_s: float = 5.0) -> None:
+        self._job_s = job_s
+        #: UIDs of pods → their addresses; and the set of used addresses.
+        self._addresses: dict[str, int] = {}
+        self._taken: set[int] = set()
+        self._admission = Admission()
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is PODS:
+            return self._pod_keys(event)
+        if event.kind is NODES:
+            return self._node_keys(event, world)
+        return ()
+
+    def _pod_keys(self, event: ObjectChange) -> Iterator[str]:
+        pod = event.latest
+        if event.new is None:
+            self._release(uid_of(pod))
+            self._admission.forget(uid_of(pod))
+        elif spec_of(pod).get("nodeName"):
+            yield f"pod:{key_of(pod)}"
+
+    @staticmethod
+    def _node_keys(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
+        node = event.latest
+        yield f"node:{name_of(node)}"
+        if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
+            for pod in world.pods_on(name_of(node)):
+                yield f"pod:{key_of(pod)}"
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        what, _, name = key.partition(":")
+        if what == "node":
+            node = world.get(NODES, "", name)
+            if node is not None and not is_down(node):
+                yield from self._report(node, world, now)
+            return
+        pod = world.find(PODS, name)
+        host = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
+        if pod is not None and host is not None and not is_down(host):
+            yield from self._live(pod, host, world, now)
+
+    # -- pods -----------------------------------------------------------------------------------------------------------
+
+    def _live(self, pod: Document, host: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
+        life = life_of(pod, self._job_s)
+        if is_ending(pod):
+            yield from self._terminate(pod, life, now)
+            return
+        if not status_of(pod).get("startTime") and phase_of(pod) not in ENDED_PHASES:
+            rejected = self._admission.rejection(pod, host, world.pods_on(name_of(host)))
+            if rejected is not None:
+                yield from _rejected(pod, *rejected, now)
+                return
+            if _waits_for_volumes(pod, world):
+                yield Later(1.0)
+                return
+        status, again = next_status(pod, life, _address_of(host), self._address(pod), now)
+        if status is not None:
+            yield SetStatus(PODS, pod, status)
+        if again is not None and again > now:
+            yield Later(again - now)
+
+    @staticmethod
+    def _terminate(pod: Document, life: Life, now: float) -> Iterator[Step]:
+        at = ends_at(pod, life)
+        if now < at:
+            yield Later(at - now)
+            return
+        if phase_of(pod) not in ENDED_PHASES and pod["metadata"].get("finalizers"):
+            yield SetStatus(PODS, pod, stopped(pod, now))
+        yield DeleteStep(PODS, pod, grace_s=0)
+
+    def _address(self, pod: Document) -> str:
+        """Return a unique address for a pod: the one that it has, or one derived from its UID."""
+        uid = uid_of(pod)
+        if uid not in self._addresses:
+            held = status_of(pod).get("podIP")
+            number = int(ipaddress.ip_address(held)) if held else self._free(uid)
+            self._addresses[uid] = number
+            self._taken.add(number)
+        return str(ipaddress.ip_address(self._addresses[uid]))
+
+    def _free(self, uid: str) -> int:
+        first = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big") % _POD_ADDRESSES
+        for step in range(_POD_ADDRESSES):
+            number = _POD_RANGE + 1 + (first + step) % _POD_ADDRESSES
+            if number not in self._taken:
+                return number
+        raise LookupError("there are more pods than addresses")
+
+    def _release(self, uid: str) -> None:
+        self._taken.discard(self._addresses.pop(uid, 0))
+
+    # -- nodes ----------------------------------------------------------------------------------------------------------
+
+    def _report(self, node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
+        status = _healthy_status(node, now)
+        if status != status_of(node):
+            yield SetStatus(NODES, node, status)
+        yield from self._renew(node, world, now)
+
+    @staticmethod
+    def _renew(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
+        lasts_s = lease_seconds(world.count(NODES))
+        lease = world.get(LEASES, LEASE_NAMESPACE, name_of(node))
+        spec = {"holderIdentity": name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": _precise(now)}
+        if lease is None:
+            owner = {name: value for name, value in reference_to(NODES, node).items() if not isinstance(value, bool)}
+            metadata = {"name": name_of(node), "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+            yield Create(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec})
+            # Spread the heartbeats of nodes that were created together.
+            yield Later(lasts_s / 4 * _share(name_of(node)))
+            return
+        due = seconds(spec_of(lease).get("renewTime")) + lasts_s / 4
+        if now < due - 0.001:
+            yield Later(due - now)
+            return
+        renewed = copied(lease)
+        renewed["spec"] = {**spec_of(lease), **spec}
+        yield Update(LEASES, renewed)
+        yield Later(lasts_s / 4)
+
+
+def _rejected(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
+    """Yield the steps that reject a pod: none of its containers starts."""
+    yield EventStep(PODS, pod, "Warning", reason, why)
+    status = {**status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
+    yield SetStatus(PODS, pod, {**status, "startTime": stamp(now)})
+
+
+def _share(name: str) -> float:
+    return hashlib.sha256(name.encode()).digest()[0] / 256
+
+
+def _precise(now: float) -> str:
+    return datetime.datetime.fromtimestamp(now, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def is_down(node: Document) -> bool:
+    """Return True for a node whose annotation simulates a failure."""
+    return annotations_of(node).get(DOWN) == "true"
+
+
+def _address_of(node: Document) -> str:
+    """Return a node's address, derived from its name where its status has none."""
+    for one in status_of(node).get("addresses") or ():
+        if one.get("type") == "InternalIP":
+            return str(one["address"])
+    number = int.from_bytes(hashlib.sha256(name_of(node).encode()).digest()[:8], "big") % ((1 << 20) - 2)
+    return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address("172.16.0.1")) + number))
+
+
+def _healthy_status(node: Document, now: float) -> Document:
+    """Return the status of a healthy node. Existing fields, and transition times of unchanged conditions, are preserved."""
+    status = status_of(node)
+    capacity = status.get("capacity") or status.get("allocatable") or {}
+    made: dict[str, Any] = {
+        **status,
+        "capacity": capacity,
+        "allocatable": _allocatable(capacity, status.get("allocatable") or {}),
+        "addresses": status.get("addresses")
+        or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": name_of(node)}],
+    }
+    if not (made.get("nodeInfo") or {}).get("kubeletVersion"):
+        made["nodeInfo"] = _INFO
+    ready = condition_of(node, "Ready")
+    stale = ready is None or ready.get("status") != "True" or now - seconds(ready.get("lastHeartbeatTime")) >= _REPORT_S
+    if stale:
+        conditions = status.get("conditions") or ()
+        for name, reason, message in _TROUBLES:
+            conditions = with_condition(conditions, name, "False", now, reason, message, lastHeartbeatTime=stamp(now))
+        made["conditions"] = with_condition(
+            conditions, "Ready", "True", now, "KubeletReady", "kubelet is posting ready status", lastHeartbeatTime=stamp(now)
+        )
+    return made
+
+
+def _allocatable(capacity: Document, held: Document) -> Document:
+    """Return a node's allocatable: its own values, completed from its capacity, without devices missing from the capacity."""
+    return {**capacity, **{name: amount for name, amount in held.items() if name in capacity or "/" not in name}}
+
+
+_INFO: Final = {
+    "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "moorage://0", "kernelVersion": "pretended",
+    "kubeProxyVersion": "", "kubeletVersion": "v1.36.2", "machineID": "", "operatingSystem": "linux",
+    "osImage": "Moorage", "systemUUID": "",
+}  # fmt: skip
+
+
+def _waits_for_volumes(pod: Document, world: ObjectIndex) -> bool:
+    """Return True while one of the pod's claims is not bound."""
+    for volume in spec_of(pod).get("volumes") or ():
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if "ephemeral" in volume:
+            name = f"{name_of(pod)}-{volume['name']}"
+        claim = world.get(CLAIMS, namespace_of(pod), name) if name else None
+        if name and (claim is None or phase_of(claim) != "Bound"):
+            return True
+    return False

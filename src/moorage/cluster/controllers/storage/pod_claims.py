@@ -1,0 +1,232 @@
+"""Claims of pods: for ephemeral volumes, and for devices that are requested by template.
+
+The pod owns its claims, so they are deleted with it. This controller removes deleted and ended pods from the reservations of
+resource claims, and deallocates claims without reservations. Devices with binding conditions become ready at once, because no
+driver runs.
+
+Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controller/resourceclaim/controller.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import ENDED_PHASES
+from moorage.api.decode import decode
+from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.controllers.machinery.object_fields import (
+    CLAIMS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    annotations_of,
+    controller_of,
+    copied,
+    is_active,
+    is_ending,
+    key_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    reference_to,
+    revised,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
+
+__all__ = ["EphemeralVolumes", "ResourceClaims", "made_ready"]
+
+
+# -- device conditions -------------------------------------------------------------------------------------------------
+# Device binding conditions as drivers would report them: every device becomes ready.
+#
+# Source  kubernetes, resource/v1 types: BindingConditions of a device, conditions of an allocated device
+
+
+def made_ready(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim with the conditions that its drivers would report; the same claim if no device needs one."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    reported = {(status.driver, status.pool, status.device) for status in claim.status.devices}
+    missing = [one for one in results if one.binding_conditions and (one.driver, one.pool, one.device) not in reported]
+    fresh = tuple(map(_ready, missing))
+    return replace(claim, status=replace(claim.status, devices=(*claim.status.devices, *fresh))) if fresh else claim
+
+
+def _ready(device: DeviceAllocation) -> AllocatedDeviceStatus:
+    conditions = tuple([DeviceCondition(type=name, status="True", reason="Simulated") for name in device.binding_conditions])
+    return AllocatedDeviceStatus(
+        driver=device.driver, pool=device.pool, device=device.device, share_id=device.share_id, conditions=conditions
+    )
+
+
+# -- pod claims --------------------------------------------------------------------------------------------------------
+
+_MARK: Final = "resource.kubernetes.io/pod-claim-name"
+_PROTECTED: Final = "resource.kubernetes.io/delete-protection"
+
+
+class EphemeralVolumes:
+    name = "ephemeral-volume-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is PODS and event.old is None:
+            yield key_of(event.latest)
+        elif event.kind is CLAIMS and event.new is None and (owner := controller_of(event.latest)) is not None:
+            yield f"{namespace_of(event.latest)}/{owner['name']}"
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        pod = world.find(PODS, key)
+        if pod is None or not is_active(pod):
+            return
+        for volume in spec_of(pod).get("volumes") or ():
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+            if template is not None:
+                yield from _own_claim(pod, f"{name_of(pod)}-{volume['name']}", template, world)
+
+
+def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex) -> Iterator[Step]:
+    held = world.get(CLAIMS, namespace_of(pod), name)
+    if held is None:
+        made = _claim_of(pod, template, name=name)
+        yield Create(CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **made})
+    elif (owner := controller_of(held)) is None or owner["uid"] != uid_of(pod):
+        text = f"PVC {key_of(held)} was not created for pod {key_of(pod)} (pod is not owner)"
+        yield EventStep(PODS, pod, "Warning", "FailedBinding", text)
+
+
+def _claim_of(pod: Document, template: Document, **named: Any) -> Document:
+    """Return the metadata and spec of a claim made from a template and owned by a pod."""
+    metadata = copied(template.get("metadata") or {})
+    kept = {name: value for name, value in metadata.items() if name in {"labels", "annotations"} and value}
+    owned = {"namespace": namespace_of(pod), "ownerReferences": [reference_to(PODS, pod)]}
+    return {"metadata": {**kept, **owned, **named}, "spec": copied(spec_of(template))}
+
+
+class ResourceClaims:
+    """Keys are ``pod:…`` and ``claim:…``."""
+
+    name = "resource-claim-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is PODS:
+            pod = event.latest
+            if spec_of(pod).get("resourceClaims"):
+                yield f"pod:{key_of(pod)}"
+                yield from (f"claim:{namespace_of(pod)}/{name}" for name in _claims_of_pod(pod))
+        elif event.kind is RESOURCE_CLAIMS:
+            yield f"claim:{key_of(event.latest)}"
+            if (owner := controller_of(event.latest)) is not None and owner["kind"] == "Pod":
+                yield f"pod:{namespace_of(event.latest)}/{owner['name']}"
+        elif event.kind is RESOURCE_CLAIM_TEMPLATES:
+            for pod in world.all(PODS, namespace_of(event.latest)):
+                if spec_of(pod).get("resourceClaims"):
+                    yield f"pod:{key_of(pod)}"
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        what, _, place = key.partition(":")
+        if what == "pod":
+            pod = world.find(PODS, place)
+            if pod is not None and is_active(pod):
+                yield from _claims_for(pod, world)
+            return
+        claim = world.find(RESOURCE_CLAIMS, place)
+        if claim is not None:
+            yield from _sync_claim(claim, world)
+
+
+def _claims_of_pod(pod: Document) -> Iterator[str]:
+    """Yield the names of a pod's claims."""
+    known = {one["name"]: one.get("resourceClaimName") for one in status_of(pod).get("resourceClaimStatuses") or ()}
+    for asked in spec_of(pod).get("resourceClaims") or ():
+        if name := asked.get("resourceClaimName") or known.get(asked["name"]):
+            yield name
+
+
+def _claims_for(pod: Document, world: ObjectIndex) -> Iterator[Step]:
+    """Create the claims that a pod requests by template, and write their names into its status."""
+    known = {one["name"]: one for one in status_of(pod).get("resourceClaimStatuses") or ()}
+    owned = {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, pod)}
+    for asked in spec_of(pod).get("resourceClaims") or ():
+        template_name = asked.get("resourceClaimTemplateName")
+        if not template_name or _is_there(pod, known.get(asked["name"]), world):
+            continue
+        if (held := owned.get(asked["name"])) is not None:
+            known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name_of(held)}
+            continue
+        template = world.get(RESOURCE_CLAIM_TEMPLATES, namespace_of(pod), template_name)
+        if template is None:
+            text = f'PodResourceClaim {asked["name"]}: resource claim template "{template_name}": not found'
+            yield EventStep(PODS, pod, "Warning", "FailedResourceClaimCreation", text)
+            continue
+        made = _claim_of(pod, spec_of(template), generateName=f"{name_of(pod)}-{asked['name']}-")
+        made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), _MARK: asked["name"]}
+        del made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
+        yield Create(RESOURCE_CLAIMS, {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **made})
+    statuses = list(known.values())
+    if statuses != (status_of(pod).get("resourceClaimStatuses") or []):
+        yield SetStatus(PODS, pod, {**status_of(pod), "resourceClaimStatuses": statuses})
+
+
+def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:
+    name = (known or {}).get("resourceClaimName")
+    return bool(name) and world.get(RESOURCE_CLAIMS, namespace_of(pod), str(name)) is not None
+
+
+# -- claims -------------------------------------------------------------------------------------------------------------
+
+
+def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
+    status = status_of(claim)
+    users = status.get("reservedFor") or []
+    left = [one for one in users if _still_uses(one, namespace_of(claim), world)]
+    made = {name: value for name, value in status.items() if name != "reservedFor"}
+    if left:
+        made["reservedFor"] = left
+    elif users or (is_ending(claim) and status.get("allocation")):
+        made.pop("allocation", None)
+        made.pop("devices", None)
+    if made.get("allocation"):
+        made = _with_devices_ready({**claim, "status": made})
+    if made != status:
+        yield SetStatus(RESOURCE_CLAIMS, claim, made)
+    finalizers = claim["metadata"].get("finalizers") or []
+    # A scheduler adds the finalizer before the allocation, so keep it on a claim that is about to be allocated.
+    is_over = (users and not left) or is_ending(claim)
+    if _PROTECTED in finalizers and is_over and not made.get("allocation"):
+        yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
+    if users and not left and _belongs_to_ended_pod(claim, world):
+        yield DeleteStep(RESOURCE_CLAIMS, claim)
+
+
+def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> bool:
+    if user.get("resource") != "pods" or user.get("apiGroup"):
+        return True  # another component's consumer, which removes itself
+    pod = world.get(PODS, namespace, user.get("name", ""))
+    if pod is None or uid_of(pod) != user.get("uid") or phase_of(pod) in ENDED_PHASES:
+        return False
+    return bool(spec_of(pod).get("nodeName")) or not is_ending(pod)
+
+
+def _belongs_to_ended_pod(claim: Document, world: ObjectIndex) -> bool:
+    owner = controller_of(claim)
+    held = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
+    return held is not None and phase_of(held[1]) in ENDED_PHASES
+
+
+def _with_devices_ready(claim: Document) -> Document:
+    """Return the claim's status with the conditions that drivers would report for its devices."""
+    read = decode(claim, ResourceClaim, "")
+    ready = made_ready(read)
+    if ready is read:
+        return status_of(claim)
+    reported: list[Document] = msgspec.json.decode(msgspec.json.encode(ready.status.devices[len(read.status.devices) :]))
+    return {**status_of(claim), "devices": [*(status_of(claim).get("devices") or ()), *reported]}

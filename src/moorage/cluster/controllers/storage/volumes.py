@@ -1,0 +1,478 @@
+"""The persistent volume controller: bind volumes and claims, provision volumes, and protect both while they are in use.
+
+Matching is shared with the plugins and with simulations (``moorage.plugins.volumes`` and ``provisioner``). A claim that waits
+for its first consumer is left to the scheduler, which binds a volume or selects the node to provision for. Volumes of every
+class with a real provisioner name are provisioned at once, because no driver runs.
+
+Source  kubernetes, pkg/controller/volume/persistentvolume/pv_controller.go; pvcprotection; pvprotection
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.api.decode import decode
+from moorage.api.meta import ObjectMeta
+from moorage.api.quantity import parse
+from moorage.api.selectors import SelectorError, compile_label_selector
+from moorage.api.storage import (
+    CSINode,
+    CSIPersistentVolumeSource,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    StorageClass,
+    TopologySelectorTerm,
+    VolumeNodeAffinity,
+)
+from moorage.cluster.apiserver.admission.admission_plugins import ATTRIBUTES_PROTECTION
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.controllers.machinery.object_fields import (
+    ATTRIBUTES_CLASSES,
+    CLAIMS,
+    CSI_NODES,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    annotations_of,
+    controller_of,
+    copied,
+    is_ending,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    revised,
+    spec_of,
+    stable_uid,
+    status_of,
+    uid_of,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
+from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim
+from moorage.plugins.volumes.csi_migration import driver_of
+from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, with_claim_ref
+from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
+from moorage.plugins.volumes.volume_matching import is_bound_to, suits
+
+__all__ = ["AttributesClassProtection", "Volumes", "made_for", "makes_volumes"]
+
+
+# -- provisioner -------------------------------------------------------------------------------------------------------
+# The volume that a provisioner would create for a claim: its size, and the nodes that can reach it.
+#
+# If a node was selected for the pod first, the volume can be reached from nodes with the same topology: the node's values of
+# the labels that the driver lists on its CSINode, or else of the keys in the class's allowed topologies. A volume that is
+# created before any pod has a node can be reached from all allowed topologies. A driver without topology creates volumes that
+# every node can reach.
+#
+# Source  sig-storage-lib-external-provisioner, controller.go; external-provisioner, pkg/controller/topology.go
+
+#: Annotation of a volume: the provisioner that created it.
+_PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+
+
+def makes_volumes(storage_class: StorageClass) -> bool:
+    """Return whether volumes of the class are provisioned dynamically."""
+    return storage_class.provisioner not in {"", NOT_SUPPORTED}
+
+
+def asked_of(storage_class: StorageClass) -> str:
+    """Return the name of the class's provisioner; for an in-tree provisioner, the CSI driver that replaced it."""
+    return driver_of(storage_class.provisioner) or storage_class.provisioner
+
+
+def made_for(
+    claim: PersistentVolumeClaim,
+    storage_class: StorageClass,
+    labels_of: Callable[[str], Mapping[str, str] | None],
+    csi_node_of: Callable[[str], CSINode | None],
+) -> PersistentVolume | None:
+    """Return the volume to create for a claim; None if the node selected for it no longer exists.
+
+    ``labels_of`` and ``csi_node_of`` return the labels and the CSINode of a node by name, None if there are none.
+    """
+    driver = asked_of(storage_class)
+    selected = claim.metadata.annotations.get(SELECTED_NODE)
+    if selected is None:
+        affinity = _affinity(_terms(storage_class.allowed_topologies))
+    else:
+        labels = labels_of(selected)
+        if labels is None:
+            return None
+        keys = _driver_keys(csi_node_of(selected), driver) or _class_keys(storage_class.allowed_topologies)
+        affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
+    meta, spec = claim.metadata, claim.spec
+    name = f"pvc-{meta.uid or stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
+    return PersistentVolume(
+        metadata=ObjectMeta(
+            name=name,
+            uid=stable_uid("PersistentVolume", "", name),
+            annotations={_PROVISIONED_BY: storage_class.provisioner},
+        ),
+        spec=PersistentVolumeSpec(
+            capacity={key: amount for key, amount in spec.resources.requests.items() if key == "storage"},
+            access_modes=spec.access_modes,
+            persistent_volume_reclaim_policy=storage_class.reclaim_policy or "Delete",
+            storage_class_name=storage_class.name,
+            volume_mode=spec.volume_mode,
+            node_affinity=affinity,
+            volume_attributes_class_name=spec.volume_attributes_class_name,
+            mount_options=storage_class.mount_options,
+            # The name of a driver cannot contain a slash; names of provisioners that are not CSI drivers can.
+            csi=CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name),
+        ),
+    )
+
+
+_Asked = list[tuple[str, tuple[str, ...]]]
+
+
+def _terms(allowed: Iterable[TopologySelectorTerm]) -> list[_Asked]:
+    return [[(one.key, one.values) for one in term.match_label_expressions] for term in allowed]
+
+
+def _class_keys(allowed: Iterable[TopologySelectorTerm]) -> list[str]:
+    return list(dict.fromkeys(key for term in _terms(allowed) for key, _ in term))
+
+
+def _driver_keys(csi_node: CSINode | None, driver: str) -> tuple[str, ...]:
+    drivers: Mapping[str, tuple[str, ...]] = {d.name: d.topology_keys for d in csi_node.spec.drivers} if csi_node else {}
+    return drivers.get(driver, ())
+
+
+def _affinity(terms: Iterable[_Asked]) -> VolumeNodeAffinity | None:
+    """Return the affinity whose terms are alternatives; None if no term has a requirement."""
+    selected = tuple(
+        NodeSelectorTerm(
+            match_expressions=tuple([NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in term])
+        )
+        for term in terms
+        if term
+    )
+    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=selected)) if selected else None
+
+
+# -- volumes -----------------------------------------------------------------------------------------------------------
+
+_CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
+_VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
+_MADE_BY: Final = "pv.kubernetes.io/provisioned-by"
+#: The annotations of a claim that name its provisioner; the first one is the deprecated name.
+_ASKED: Final = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
+
+
+class Volumes:
+    """Keys are ``claim:NAMESPACE/NAME`` and ``volume:/NAME``."""
+
+    name = "persistentvolume-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is CLAIMS:
+            yield f"claim:{key_of(event.latest)}"
+            if name := spec_of(event.latest).get("volumeName"):
+                yield f"volume:/{name}"
+        elif event.kind is VOLUMES:
+            yield f"volume:{key_of(event.latest)}"
+            yield from _claims_concerned(event.latest, world)
+        elif event.kind is STORAGE_CLASSES:
+            yield from _waiting(world)
+        elif event.kind is PODS and (event.new is None or _is_over(event.new)):
+            for name in _claim_names(event.latest):
+                yield f"claim:{namespace_of(event.latest)}/{name}"
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        what, _, place = key.partition(":")
+        if what == "claim":
+            claim = world.find(CLAIMS, place)
+            if claim is not None:
+                yield from _sync_claim(claim, world)
+            return
+        volume = world.find(VOLUMES, place)
+        if volume is not None:
+            yield from _sync_volume(volume, world)
+
+
+def _claims_concerned(volume: Document, world: ObjectIndex) -> Iterator[str]:
+    ref = spec_of(volume).get("claimRef")
+    if ref:
+        yield f"claim:{ref.get('namespace')}/{ref.get('name')}"
+    elif phase_of(volume) == "Available":
+        yield from _waiting(world)
+
+
+def _waiting(world: ObjectIndex) -> Iterator[str]:
+    for claim in world.all(CLAIMS):
+        if phase_of(claim) == "Pending":
+            yield f"claim:{key_of(claim)}"
+
+
+def _claim_names(pod: Document) -> Iterator[str]:
+    for volume in spec_of(pod).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+        elif "ephemeral" in volume:
+            yield f"{name_of(pod)}-{volume['name']}"
+
+
+# -- claims -------------------------------------------------------------------------------------------------------------
+
+
+def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
+    finalizers = claim["metadata"].get("finalizers") or []
+    if is_ending(claim):
+        if _CLAIM_IN_USE in finalizers and not _is_used(claim, world):
+            yield Update(CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _CLAIM_IN_USE]))
+        return
+    if _CLAIM_IN_USE not in finalizers:
+        claim = revised(claim, finalizers=[*finalizers, _CLAIM_IN_USE])
+        yield Update(CLAIMS, claim)
+    if BIND_COMPLETED in annotations_of(claim):
+        volume = world.get(VOLUMES, "", spec_of(claim).get("volumeName", ""))
+        if volume is None and phase_of(claim) != "Lost":
+            yield SetStatus(CLAIMS, claim, {**status_of(claim), "phase": "Lost"})
+            yield EventStep(
+                CLAIMS, claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            )
+        return
+    yield from _UnboundClaim(claim, world).steps()
+
+
+def _is_used(claim: Document, world: ObjectIndex) -> bool:
+    """Return whether a pod that has a node uses the claim. Ended pods count until they are deleted.
+
+    A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
+    """
+    return any(_uses(pod, claim) for pod in world.all(PODS, namespace_of(claim)) if spec_of(pod).get("nodeName"))
+
+
+def _uses(pod: Document, claim: Document) -> bool:
+    for volume in spec_of(pod).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            if source.get("claimName") == name_of(claim):
+                return True
+        elif "ephemeral" in volume and f"{name_of(pod)}-{volume['name']}" == name_of(claim):
+            owner = controller_of(claim)
+            if owner is not None and owner["uid"] == uid_of(pod) and not _is_over(pod):
+                return True
+    return False
+
+
+def _is_over(pod: Document) -> bool:
+    """Return whether a pod is being deleted and has stopped, so that only finalizers can still keep it."""
+    return is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
+
+
+class _UnboundClaim:
+    """A claim without a volume, and the steps that bind or provision one."""
+
+    def __init__(self, document: Document, world: ObjectIndex) -> None:
+        self.document, self.world = document, world
+        self.claim = decode(document, PersistentVolumeClaim, "")
+        self.class_name = class_of_claim(self.claim)
+        held = world.get(STORAGE_CLASSES, "", self.class_name)
+        self.storage_class = None if held is None else decode(held, StorageClass, "")
+
+    def steps(self) -> Iterator[Step]:
+        name = self.claim.spec.volume_name
+        volume = self._named(name) if name else self._best()
+        if volume is not None:
+            yield from self._bound(volume)
+        elif not name:
+            yield from self._made() if self._is_due() else self._waiting_event()
+
+    def _is_due(self) -> bool:
+        held = self.storage_class
+        return held is not None and makes_volumes(held) and not self._waits_for_pod()
+
+    def _waits_for_pod(self) -> bool:
+        held = self.storage_class
+        waits = held is not None and held.volume_binding_mode == "WaitForFirstConsumer"
+        return waits and SELECTED_NODE not in self.claim.metadata.annotations
+
+    def _named(self, name: str) -> Document | None:
+        found = self.world.get(VOLUMES, "", name)
+        if found is None or is_ending(found):
+            return None
+        volume = decode(found, PersistentVolume, "")
+        fits = suits(volume, self.claim) if volume.spec.claim_ref is None else is_bound_to(volume, self.claim)
+        return found if fits else None
+
+    def _best(self) -> Document | None:
+        """Return the volume that is already bound to the claim or, unless the claim waits for its pod, the smallest match."""
+        free: list[tuple[int, str, Document]] = []
+        for found in self.world.all(VOLUMES):
+            if is_ending(found) or not self._may_have(found):
+                continue
+            volume = decode(found, PersistentVolume, "")
+            if is_bound_to(volume, self.claim):
+                return found
+            if volume.spec.claim_ref is None and volume.status.phase == "Available" and self._suits(volume):
+                free.append((parse(volume.spec.capacity.get("storage", 0)), volume.name, found))
+        return min(free, key=lambda one: one[:2])[2] if free and not self._waits_for_pod() else None
+
+    def _may_have(self, found: Document) -> bool:
+        ref = spec_of(found).get("claimRef")
+        return not ref or (ref.get("namespace"), ref.get("name")) == (namespace_of(self.document), name_of(self.document))
+
+    def _suits(self, volume: PersistentVolume) -> bool:
+        if not suits(volume, self.claim):
+            return False
+        asked = self.claim.spec.selector
+        try:
+            return asked is None or compile_label_selector(asked).matches(volume.metadata.labels)
+        except SelectorError:
+            return False
+
+    def _bound(self, volume: Document) -> Iterator[Step]:
+        """Yield the updates that bind the volume and the claim to each other."""
+        before = decode(volume, PersistentVolume, "")
+        after = with_claim_ref(before, self.claim)
+        pointed = copied(volume)
+        pointed["metadata"]["annotations"] = dict(after.metadata.annotations)
+        pointed["spec"]["claimRef"] = {**_plain(after.spec.claim_ref), "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        if after != before:
+            yield Update(VOLUMES, pointed)
+        if phase_of(volume) != "Bound":
+            yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Bound"})
+        marks = {**annotations_of(self.document), BIND_COMPLETED: "yes"}
+        if not self.claim.spec.volume_name:
+            marks[BOUND_BY_CONTROLLER] = "yes"
+        held = revised(self.document, annotations=marks)
+        yield Update(CLAIMS, {**held, "spec": {**spec_of(held), "volumeName": name_of(volume)}})
+        spec = spec_of(volume)
+        shown = {"phase": "Bound", "accessModes": spec.get("accessModes") or [], "capacity": spec.get("capacity") or {}}
+        if (attributes := spec.get("volumeAttributesClassName")) is not None:
+            shown["currentVolumeAttributesClassName"] = attributes
+        yield SetStatus(CLAIMS, self.document, {**status_of(self.document), **shown})
+
+    def _made(self) -> Iterator[Step]:
+        if self.storage_class is None:
+            return
+        volume = made_for(self.claim, self.storage_class, self._labels_of, self._csi_node_of)
+        if volume is None:
+            marks = {name: value for name, value in annotations_of(self.document).items() if name != SELECTED_NODE}
+            yield Update(CLAIMS, revised(self.document, annotations=marks))
+            return
+        asked = dict.fromkeys(_ASKED, asked_of(self.storage_class))
+        if not asked.items() <= annotations_of(self.document).items():
+            yield from self._ask(asked)
+            return
+        made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(with_claim_ref(volume, self.claim))}
+        made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
+        made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        yield Create(VOLUMES, made, or_keep=True)
+        yield EventStep(
+            CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}"
+        )
+
+    def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
+        """Yield the update that annotates the claim with its provisioner. The next reconcile provisions the volume."""
+        yield Update(CLAIMS, revised(self.document, annotations={**annotations_of(self.document), **asked}))
+        text = (
+            f"Waiting for a volume to be created either by the external provisioner '{asked[_ASKED[0]]}' or manually by the "
+            "system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
+            "registered."
+        )
+        yield EventStep(CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
+
+    def _labels_of(self, node: str) -> Mapping[str, str] | None:
+        found = self.world.get(NODES, "", node)
+        return None if found is None else labels_of(found)
+
+    def _csi_node_of(self, node: str) -> CSINode | None:
+        found = self.world.get(CSI_NODES, "", node)
+        return None if found is None else decode(found, CSINode, "")
+
+    def _waiting_event(self) -> Iterator[Step]:
+        if self._waits_for_pod():
+            text = "waiting for first consumer to be created before binding"
+            yield EventStep(CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
+        elif not self.class_name:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            yield EventStep(CLAIMS, self.document, "Normal", "FailedBinding", text)
+        elif self.storage_class is None:
+            text = f'storageclass.storage.k8s.io "{self.class_name}" not found'
+            yield EventStep(CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
+
+
+def _plain(value: object) -> Document:
+    plain: Document = msgspec.json.decode(msgspec.json.encode(value))
+    return plain
+
+
+# -- volumes ------------------------------------------------------------------------------------------------------------
+
+
+def _sync_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
+    finalizers = volume["metadata"].get("finalizers") or []
+    if is_ending(volume):
+        if _VOLUME_IN_USE in finalizers and phase_of(volume) != "Bound":
+            yield Update(VOLUMES, revised(volume, finalizers=[one for one in finalizers if one != _VOLUME_IN_USE]))
+            return
+    elif _VOLUME_IN_USE not in finalizers:
+        yield Update(VOLUMES, revised(volume, finalizers=[*finalizers, _VOLUME_IN_USE]))
+    ref = spec_of(volume).get("claimRef")
+    if not ref or not ref.get("uid"):
+        if phase_of(volume) == "Pending" or (not ref and phase_of(volume) == "Released"):
+            yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Available"})
+        return
+    claim = world.get(CLAIMS, ref.get("namespace", ""), ref.get("name", ""))
+    if claim is not None and uid_of(claim) == ref["uid"]:
+        return
+    if phase_of(volume) != "Released":
+        yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Released"})
+    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in annotations_of(volume):
+        yield DeleteStep(VOLUMES, volume)
+
+
+# -- attributes classes ------------------------------------------------------------------------------------------------
+# Keep a deleted volume attributes class until no volume and no claim names it.
+#
+# Admission adds a finalizer to every new class; this controller removes it, and adds it where it is missing.
+#
+# Source  kubernetes, pkg/controller/volume/vacprotection/vac_protection_controller.go
+
+
+class AttributesClassProtection:
+    name = "volumeattributesclass-protection-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is ATTRIBUTES_CLASSES and event.new is not None:
+            yield key_of(event.new)
+        elif event.kind in {CLAIMS, VOLUMES} and event.old is not None:
+            left = set(_named(event.old)) - set(_named(event.new) if event.new is not None else ())
+            yield from (f"/{name}" for name in sorted(left))
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        found = world.find(ATTRIBUTES_CLASSES, key)
+        if found is None:
+            return
+        held = found["metadata"].get("finalizers") or []
+        if not is_ending(found):
+            if ATTRIBUTES_PROTECTION not in held:
+                yield Update(ATTRIBUTES_CLASSES, revised(found, finalizers=[*held, ATTRIBUTES_PROTECTION]))
+        elif ATTRIBUTES_PROTECTION in held and not _is_in_use(found["metadata"]["name"], world):
+            yield Update(ATTRIBUTES_CLASSES, revised(found, finalizers=[one for one in held if one != ATTRIBUTES_PROTECTION]))
+
+
+def _named(user: Document) -> Iterator[str]:
+    """Yield the names of the classes that a volume or a claim refers to: requested, current and target."""
+    status = status_of(user)
+    for name in (
+        spec_of(user).get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    ):  # fmt: skip
+        if name:
+            yield name
+
+
+def _is_in_use(name: str, world: ObjectIndex) -> bool:
+    return any(name in _named(user) for kind in (VOLUMES, CLAIMS) for user in world.all(kind))

@@ -1,0 +1,155 @@
+"""The namespace controller: delete the content of a deleted namespace, pods first with their grace period, then finalize it.
+
+Conditions of the namespace show the remaining content and finalizers.
+
+Source  kubernetes, pkg/controller/namespace/deletion: namespaced_resources_deleter.go, status_condition_utils.go
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from moorage.cluster.apiserver.access.bootstrap import AUTHORITY
+from moorage.cluster.apiserver.admission.admission_plugins import SYSTEM_NAMESPACES, finalized, finalizers_of
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.controllers.machinery.object_fields import (
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    condition_of,
+    is_ending,
+    name_of,
+    namespace_of,
+    stamp,
+    status_of,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
+
+__all__ = ["Namespaces", "RootAuthority"]
+
+
+#: Conditions, with reason and message while there is no problem.
+_WELL: Final[Mapping[str, tuple[str, str]]] = {
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+class Namespaces:
+    name = "namespace-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        found = event.latest
+        if event.kind is NAMESPACES:
+            if is_ending(found) or name_of(found) in SYSTEM_NAMESPACES:
+                yield name_of(found)
+        elif (home := namespace_of(found)) and world.is_closing(home):
+            yield home
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        namespace = world.get(NAMESPACES, "", key)
+        if namespace is None:
+            if key in SYSTEM_NAMESPACES:
+                yield Create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key}}, or_keep=True)
+        elif is_ending(namespace) and finalizers_of(namespace):
+            yield from _clear(namespace, world, now)
+
+
+def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
+    name = name_of(namespace)
+    left = {PODS: pods} if (pods := world.all(PODS, name)) else _content(world, name)
+    fresh = [kind for kind, objects in left.items() if not all(map(is_ending, objects))]
+    for kind in fresh:
+        yield DeleteAll(kind, name)
+    if fresh:
+        return  # their deletion events trigger the next reconcile
+    status = {**status_of(namespace), "phase": "Terminating", "conditions": _conditions(namespace, left, now)}
+    yield SetStatus(NAMESPACES, namespace, status)
+    if not left:
+        # Events are not watched, and nothing blocks their deletion.
+        yield DeleteAll(EVENTS, name)
+        yield Update(NAMESPACES, finalized(namespace), "finalize")
+
+
+def _content(world: ObjectIndex, namespace: str) -> dict[ServedKind, list[Document]]:
+    kinds = (kind for kind in world.kinds.stored if kind.namespaced and kind is not PODS and kind.native != "Event")
+    return {kind: objects for kind in kinds if (objects := world.all(kind, namespace))}
+
+
+def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], now: float) -> list[Document]:
+    problems: dict[str, tuple[str, str]] = {}
+    if left:
+        counts = sorted(f"{kind.resource}.{kind.group} has {len(objects)} resource instances" for kind, objects in left.items())
+        problems["NamespaceContentRemaining"] = "SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}"
+    holders = Counter(one for objects in left.values() for held in objects for one in held["metadata"].get("finalizers") or ())
+    if holders:
+        counts = [f"{one} in {holders[one]} resource instances" for one in sorted(holders)]
+        text = f"Some content in the namespace has finalizers remaining: {', '.join(counts)}"
+        problems["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", text
+    return [_condition(namespace, name, problems.get(name), now) for name in _WELL]
+
+
+def _condition(namespace: Document, name: str, problem: tuple[str, str] | None, now: float) -> Document:
+    truth = "True" if problem else "False"
+    reason, message = problem or _WELL[name]
+    held = condition_of(namespace, name) or {}
+    since = held["lastTransitionTime"] if held.get("status") == truth else stamp(now)
+    return {"type": name, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message}
+
+
+# -- root ca publisher -------------------------------------------------------------------------------------------------
+# Publish the cluster's root CA in every namespace: pods use the ConfigMap to verify the API server.
+#
+# Without a known CA nothing is published. If another client changes the content, it is restored.
+#
+# Source  kubernetes, pkg/controller/certificates/rootcacertpublisher/publisher.go
+
+_NAME: Final = "kube-root-ca.crt"
+_FILE: Final = "ca.crt"
+#: The annotation that Kubernetes adds, word for word.
+_ANNOTATIONS: Final = {
+    "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal "
+    "endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions "
+    "of Kubernetes clusters."
+}
+
+
+class RootAuthority:
+    """Keys are names of namespaces."""
+
+    name = "root-ca-certificate-publisher-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is NAMESPACES:
+            yield name_of(event.latest)
+        elif event.kind is CONFIG_MAPS:
+            if name_of(event.latest) == _NAME:
+                yield namespace_of(event.latest)
+            elif (namespace_of(event.latest), name_of(event.latest)) == AUTHORITY:
+                yield from map(name_of, world.all(NAMESPACES))
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        namespace, authority = world.get(NAMESPACES, "", key), world.get(CONFIG_MAPS, *AUTHORITY)
+        if namespace is None or authority is None or is_ending(namespace):
+            return
+        data = {_FILE: authority["data"]["client-ca-file"]}
+        held = world.get(CONFIG_MAPS, key, _NAME)
+        if held is None:
+            metadata = {"name": _NAME, "namespace": key, "annotations": dict(_ANNOTATIONS)}
+            yield Create(
+                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, or_keep=True
+            )
+        elif held.get("data") != data:
+            metadata = {**held["metadata"], "annotations": {**(held["metadata"].get("annotations") or {}), **_ANNOTATIONS}}
+            yield Update(CONFIG_MAPS, {**held, "metadata": metadata, "data": data})

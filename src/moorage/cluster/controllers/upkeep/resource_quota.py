@@ -1,0 +1,154 @@
+"""The resource quota controller: recalculate a quota's usage when its limits change and when an object releases usage.
+
+Admission charges created and growing objects immediately, so they cause no recalculation. A pod that exceeds its deletion
+deadline stops counting without any event, so its quota is recalculated at that time. All quotas are also recalculated every
+five minutes, in case another client changed a status. Recalculations of large quotas are rate-limited: deleting a thousand
+pods one by one would otherwise read a million objects.
+
+Source  kubernetes, pkg/controller/resourcequota; pkg/quota/v1/install/update_filter.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.api.decode import decode
+from moorage.api.quantity import Exact
+from moorage.api.quotas import ResourceQuota
+from moorage.cluster.apiserver.admission.quota_usage import (
+    Facts,
+    Usage,
+    amounts,
+    charge_ends_at,
+    counted_usage,
+    evaluator_for,
+    has_deadline,
+)
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.controllers.machinery.object_fields import CLAIMS, PODS, key_of, namespace_of, phase_of, spec_of, status_of
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.steps import Later, SetStatus, Step
+
+__all__ = ["ResourceQuotas"]
+
+_QUOTAS: Final = served("resourcequotas")
+_SERVICES: Final = served("services")
+
+
+#: Seconds after which each quota is recalculated without an event.
+_AGAIN_S: Final = 300.0
+#: Objects to read per second for one quota, so that recalculation takes a small part of the CPU.
+_PACE: Final = 5_000
+#: Delays below this are ignored, in seconds.
+_AT_ONCE_S: Final = 0.05
+
+
+class ResourceQuotas:
+    name = "resourcequota-controller"
+
+    def __init__(self) -> None:
+        #: Quota → the earliest time of its next recalculation, in seconds since 1970.
+        self._rests: dict[str, float] = {}
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        if event.kind is _QUOTAS and event.new is not None:
+            if event.old is None or spec_of(event.old).get("hard") != spec_of(event.new).get("hard"):
+                yield key_of(event.new)
+            return
+        quotas = world.all(_QUOTAS, namespace_of(event.latest))
+        meter = evaluator_for(event.kind) if quotas else None
+        if meter is None or not _releases(event):
+            return
+        facts = _facts(world, 0.0)
+        for quota in quotas:
+            if meter.matching(status_of(quota).get("hard") or (), facts):
+                yield key_of(quota)
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        quota = world.find(_QUOTAS, key)
+        if quota is None:
+            self._rests.pop(key, None)
+            return
+        rest = self._rests.get(key, now) - now
+        if rest > 0 and spec_of(quota).get("hard") == status_of(quota).get("hard"):
+            yield Later(rest)
+            return
+        read = decode(quota, ResourceQuota, "")
+        hard = amounts(read.spec.hard)
+        known = amounts(read.status.used)
+        counted, seen = counted_usage(read, hard, _facts(world, now))
+        if seen > _PACE * _AT_ONCE_S:
+            self._rests[key] = now + seen / _PACE
+        used = {name: amount for name, amount in (known | counted).items() if name in hard}
+        held = status_of(quota)
+        if "used" not in held or not _are_equal(hard, amounts(read.status.hard)) or not _are_equal(used, known):
+            yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
+        ends = [end for pod in world.all(PODS, namespace_of(quota)) if (end := charge_ends_at(pod)) is not None and end >= now]
+        yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
+
+
+def _facts(world: ObjectIndex, now: float) -> Facts:
+    return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get, world.kinds.stored)
+
+
+def _are_equal(one: Mapping[str, Exact], other: Mapping[str, Exact]) -> bool:
+    return one.keys() == other.keys() and all(amount.nano == other[name].nano for name, amount in one.items())
+
+
+def _shown(found: Usage) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(found.items())}
+
+
+# -- events that release usage ------------------------------------------------------------------------------------------
+
+
+def _releases(event: ObjectChange) -> bool:
+    """Return True for a change that may reduce the usage of a quota."""
+    if event.new is None:
+        return True
+    if event.old is None:
+        return False
+    rule = _RULES.get(event.kind)
+    return rule is not None and rule(event.old, event.new)
+
+
+def _pod_releases(old: Document, new: Document) -> bool:
+    if has_deadline(old) is not has_deadline(new) or charge_ends_at(old) != charge_ends_at(new):
+        return True
+    if phase_of(old) != phase_of(new) and phase_of(new) in ENDED_PHASES:
+        return True
+    # A pod without a node can be resized down without any kubelet reporting it.
+    return _differ(_allocated(old), _allocated(new)) or _differ(_requested(old), _requested(new))
+
+
+def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return True if the resources of a container that exists before and after differ."""
+    return any(after[name] != resources for name, resources in before.items() if name in after)
+
+
+def _requested(pod: Document) -> dict[str, Any]:
+    """Return the resources in the spec of each container, by container name."""
+    spec = spec_of(pod)
+    return {one["name"]: one.get("resources") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
+
+
+def _allocated(pod: Document) -> dict[str, Any]:
+    """Return the resources in the status of each container, as kubelet reports them, by container name."""
+    status = status_of(pod)
+    parts = ("containerStatuses", "initContainerStatuses")
+    return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}
+
+
+def _service_releases(old: Document, new: Document) -> bool:
+    before, after = (spec_of(one).get("type") for one in (old, new))
+    return before != after
+
+
+_RULES: Final[Mapping[ServedKind, Callable[[Document, Document], bool]]] = {
+    PODS: _pod_releases,
+    _SERVICES: _service_releases,
+    CLAIMS: lambda _, __: True,
+}

@@ -1,0 +1,211 @@
+"""The cron job controller: create a job at each scheduled time, and delete old jobs beyond the history limits.
+
+Source  kubernetes, pkg/controller/cronjob: cronjob_controllerv2.go and utils.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.api.cron import CronError, Schedule, parse_schedule, zone_named
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.controllers.machinery.object_fields import (
+    CRON_JOBS,
+    JOBS,
+    age_order,
+    annotations_of,
+    condition_of,
+    is_ending,
+    name_of,
+    namespace_of,
+    reference_to,
+    seconds,
+    spec_of,
+    stamp,
+    status_of,
+    uid_of,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.ownership import keys_by_owner
+from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
+from moorage.cluster.controllers.workloads.job import is_finished
+
+__all__ = ["CronJobs"]
+
+#: Beyond this number of missed start times, a warning event is recorded.
+_MANY: Final = 100
+_SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+
+
+class CronJobs:
+    name = "cronjob-controller"
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        return keys_by_owner(event, world, JOBS, CRON_JOBS)
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        cron = world.find(CRON_JOBS, key)
+        if cron is None or is_ending(cron):
+            return
+        yield from _Sync(cron, world.controlled(JOBS, cron), now).steps()
+
+
+class _Sync:
+    def __init__(self, cron: Document, jobs: list[Document], now: float) -> None:
+        self.cron, self.now = cron, now
+        self.spec = spec_of(cron)
+        self.jobs = sorted(jobs, key=age_order)
+        self.before = {one.get("uid"): str(one.get("name")) for one in status_of(cron).get("active") or ()}
+        going_on = [job for job in self.jobs if not is_finished(job)]
+        self.running = [job for job in going_on if uid_of(job) in self.before or (self._is_own(job) and not is_ending(job))]
+        self.strange = [job for job in going_on if job not in self.running]
+        self.status: dict[str, Any] = {name: value for name, value in status_of(cron).items() if name != "active"}
+
+    def steps(self) -> Iterator[Step]:
+        yield from self._tidied()
+        yield from self._unexpected_events()
+        yield from self._completion_events()
+        yield from self._scheduled()
+        if self.running:
+            self.status["active"] = [_reference(job) for job in self.running]
+        if self.status != status_of(self.cron):
+            yield SetStatus(CRON_JOBS, self.cron, self.status)
+
+    def _scheduled(self) -> Iterator[Step]:
+        try:
+            zone = zone_named(self.spec.get("timeZone"))
+        except CronError as error:
+            yield self._note("Warning", "UnknownTimeZone", f'invalid timeZone: "{self.spec.get("timeZone")}": {error}')
+            return
+        if self.spec.get("suspend"):
+            return
+        try:
+            schedule = parse_schedule(str(self.spec.get("schedule", "")), zone)
+        except CronError as error:
+            yield self._note("Warning", "UnparseableSchedule", f'unparseable schedule: "{self.spec.get("schedule")}" : {error}')
+            return
+        yield from self._follow(schedule)
+
+    def _is_own(self, job: Document) -> bool:
+        """Return whether a job was created for a scheduled time, rather than by hand."""
+        due = annotations_of(job).get(_SCHEDULED)
+        return due is not None and name_of(job) == self._name(seconds(due))
+
+    def _name(self, due: float) -> str:
+        return f"{name_of(self.cron)}-{int(due) // 60}"
+
+    def _note(self, kind: str, reason: str, text: str) -> EventStep:
+        return EventStep(CRON_JOBS, self.cron, kind, reason, text)
+
+    def _follow(self, schedule: Schedule) -> Iterator[Step]:
+        due, missed = self._last_due(schedule)
+        following = schedule.after(self.now)
+        if following is not None:
+            yield Later(following - self.now + 0.001)
+        if due is None:
+            return
+        if missed > _MANY:
+            text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            yield self._note("Warning", "TooManyMissedTimes", text)
+        yield from self._started(due)
+
+    def _last_due(self, schedule: Schedule) -> tuple[float | None, int]:
+        """Return the last missed start time, and the number of missed ones."""
+        since = seconds(self.status.get("lastScheduleTime")) or seconds(self.cron["metadata"].get("creationTimestamp"))
+        deadline_s = self.spec.get("startingDeadlineSeconds")
+        if deadline_s is not None:
+            since = max(since, self.now - int(deadline_s))
+        last, count = None, 0
+        due = schedule.after(since)
+        while due is not None and due <= self.now:
+            last, count = due, count + 1
+            due = schedule.after(due)
+            if count > 10 * _MANY:
+                # Far behind: the last start time is at most one period ago.
+                period = (due or last) - last
+                skipped = max(0.0, (self.now - last) // max(period, 60.0) - 1)
+                due = schedule.after(last + skipped * period)
+        return last, count
+
+    def _started(self, due: float) -> Iterator[Step]:
+        policy = self.spec.get("concurrencyPolicy", "Allow")
+        if policy == "Forbid" and self.running:
+            text = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            yield self._note("Normal", "JobAlreadyActive", text)
+            return
+        if policy == "Replace":
+            for job in self.running:
+                yield DeleteStep(JOBS, job, propagation="Background")
+                yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
+            self.running = []
+        job = self._job(due)
+        if all(name_of(one) != name_of(job) for one in self.jobs):
+            yield Create(JOBS, job, or_keep=True)
+            yield self._note("Normal", "SuccessfulCreate", f"Created job {name_of(job)}")
+        self.status["lastScheduleTime"] = stamp(due)
+
+    def _job(self, due: float) -> Document:
+        template = self.spec.get("jobTemplate") or {}
+        metadata = template.get("metadata") or {}
+        return {
+            "apiVersion": JOBS.api_version,
+            "kind": "Job",
+            "metadata": {
+                "name": self._name(due),
+                "namespace": namespace_of(self.cron),
+                "labels": dict(metadata.get("labels") or {}),
+                "annotations": {**(metadata.get("annotations") or {}), _SCHEDULED: stamp(due)},
+                "ownerReferences": [reference_to(CRON_JOBS, self.cron)],
+            },
+            "spec": {**spec_of(template), "template": _own(spec_of(template).get("template") or {})},
+        }
+
+    def _tidied(self) -> Iterator[Step]:
+        """Delete the oldest finished jobs beyond the history limits."""
+        for name, usual, wanted in (("successfulJobsHistoryLimit", 3, "Complete"), ("failedJobsHistoryLimit", 1, "Failed")):
+            limit = self.spec.get(name, usual)
+            over = [
+                job for job in self.jobs if (condition_of(job, wanted) or {}).get("status") == "True" and not is_ending(job)
+            ]
+            for job in over[: max(0, len(over) - int(limit))]:
+                yield DeleteStep(JOBS, job, propagation="Background")
+                yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
+
+    def _unexpected_events(self) -> Iterator[Step]:
+        """Record events about running jobs that this controller did not create, and about active jobs that disappeared."""
+        for job in self.strange:
+            text = f"Saw a job that the controller did not create or forgot: {name_of(job)}"
+            yield self._note("Warning", "UnexpectedJob", text)
+        there = {uid_of(job) for job in self.jobs}
+        for uid, name in self.before.items():
+            if uid not in there:
+                yield self._note("Normal", "MissingJob", f"Active job went missing: {name}")
+
+    def _completion_events(self) -> Iterator[Step]:
+        """Record events about jobs of the active list that have finished."""
+        for job in self.jobs:
+            if is_finished(job) and uid_of(job) in self.before:
+                ended = "Complete" if _has(job, "Complete") else "Failed"
+                yield self._note("Normal", "SawCompletedJob", f"Saw completed job: {name_of(job)}, condition: {ended}")
+            if (done := status_of(job).get("completionTime")) and seconds(done) > seconds(
+                self.status.get("lastSuccessfulTime")
+            ):
+                self.status["lastSuccessfulTime"] = done
+
+
+def _has(job: Document, name: str) -> bool:
+    return (condition_of(job, name) or {}).get("status") == "True"
+
+
+def _own(template: Document) -> Document:
+    """Return a copy of a template, deep enough to change the labels."""
+    metadata = template.get("metadata") or {}
+    return {**template, "metadata": {**metadata, "labels": dict(metadata.get("labels") or {})}}
+
+
+def _reference(job: Document) -> dict[str, str]:
+    return {
+        "apiVersion": JOBS.api_version, "kind": "Job", "name": name_of(job), "namespace": namespace_of(job), "uid": uid_of(job),
+        "resourceVersion": job["metadata"].get("resourceVersion", ""),
+    }  # fmt: skip

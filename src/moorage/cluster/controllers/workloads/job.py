@@ -1,0 +1,465 @@
+"""The job controller: create pods until enough have succeeded or too many have failed.
+
+Each pod has a finalizer until its result is counted, so that no result is lost or counted twice: the controller first stores
+its UID in the status, then removes the finalizer, then increases the count.
+
+Source  kubernetes, pkg/controller/job: job_controller.go, backoff_utils.go, pod_failure_policy.go, success_policy.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from moorage.api.core import ENDED_PHASES
+from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.controllers.machinery.index_ranges import parse_indexes
+from moorage.cluster.controllers.machinery.object_fields import (
+    JOBS,
+    POD_GROUPS,
+    PODS,
+    SAFE_ALPHABET,
+    WORKLOADS,
+    condition_of,
+    controller_of,
+    copied,
+    is_active,
+    is_ending,
+    is_ready,
+    labels_of,
+    name_of,
+    namespace_of,
+    reference_to,
+    revised,
+    seconds,
+    selector_of,
+    spec_of,
+    stamp,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner
+from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
+from moorage.cluster.controllers.workloads.job_outcome import (
+    TRACKED,
+    FinishedPods,
+    JobOutcome,
+    counted_failures,
+    index_of,
+    judge,
+    next_indexes,
+    pod_of_job,
+    tally,
+)
+from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, wanted_active
+from moorage.cluster.controllers.workloads.replica_set import deletion_order
+
+__all__ = ["Jobs", "is_finished"]
+
+
+# -- job groups --------------------------------------------------------------------------------------------------------
+# Gang scheduling of jobs: a workload and a pod group for each eligible job, which its pods refer to.
+#
+# A job is eligible if it must be a gang: indexed, with as many parallel pods as completions. A job that has already started
+# without a group gets none, nor does one whose workload another client created.
+#
+# Source  kubernetes, pkg/controller/job/job_scheduling_manager.go
+
+_MAX_NAME: Final = 253
+
+
+class JobGrouping(NamedTuple):
+    """The pod group of a job, if any. If there are ``steps``, they are executed first and the job is reconciled again."""
+
+    group: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+def keys_of_groups(event: ObjectChange) -> Iterator[str]:
+    """Yield the keys of jobs that own the workload or pod group of an event."""
+    if event.kind is WORKLOADS or event.kind is POD_GROUPS:
+        owner = controller_of(event.latest)
+        if owner is not None and owner["kind"] == "Job":
+            yield f"{namespace_of(event.latest)}/{owner['name']}"
+
+
+def group_for(job: Document, pods: list[Document], world: ObjectIndex) -> JobGrouping:
+    """Return the pod group for a job's new pods, or the steps that create it."""
+    if not _is_gang(spec_of(job)):
+        return JobGrouping()
+    workloads = [one for one in world.all(WORKLOADS, namespace_of(job)) if _is_about(one, job)]
+    if not workloads:
+        return JobGrouping(steps=tuple(_make_workload(job))) if _is_new(job, pods) else JobGrouping()
+    if len(workloads) > 1 or not _is_owned(workloads[0], job) or len(spec_of(workloads[0])["podGroupTemplates"]) != 1:
+        return JobGrouping()
+    groups = [one for one in world.all(POD_GROUPS, namespace_of(job)) if _origin(one) == name_of(workloads[0])]
+    if not groups:
+        return JobGrouping(steps=(_make_group(job, workloads[0]),))
+    return JobGrouping(name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else JobGrouping()
+
+
+def _is_gang(spec: Document) -> bool:
+    number = spec.get("parallelism") or 0
+    return (
+        number > 1
+        and spec.get("completionMode") == "Indexed"
+        and spec.get("completions") == number
+        and (spec["template"].get("spec") or {}).get("schedulingGroup") is None
+    )
+
+
+def _is_new(job: Document, pods: list[Document]) -> bool:
+    """Return True for a job that has not started yet."""
+    status = status_of(job)
+    has_begun = pods or any(status.get(name) for name in ("startTime", "succeeded", "failed"))
+    return not has_begun and condition_of(job, "Suspended") is None
+
+
+def _is_about(workload: Document, job: Document) -> bool:
+    ref = spec_of(workload).get("controllerRef") or {}
+    return (ref.get("apiGroup"), ref.get("kind"), ref.get("name")) == ("batch", "Job", name_of(job))
+
+
+def _is_owned(one: Document, job: Document) -> bool:
+    owner = controller_of(one)
+    return owner is not None and owner["uid"] == uid_of(job)
+
+
+def _origin(group: Document) -> str:
+    found: str = ((spec_of(group).get("podGroupTemplateRef") or {}).get("workload") or {}).get("workloadName", "")
+    return found
+
+
+# -- creating them ------------------------------------------------------------------------------------------------------
+
+
+def _make_workload(job: Document) -> Iterable[Step]:
+    name = _workload_name(job)
+    template = {
+        "name": f"{name_of(job)}-pgt-0",
+        "schedulingPolicy": {"gang": {"minCount": spec_of(job)["parallelism"]}},
+    }
+    metadata = {"name": name, "namespace": namespace_of(job), "ownerReferences": [reference_to(JOBS, job)]}
+    spec = {
+        "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": name_of(job)},
+        "podGroupTemplates": [template],
+    }
+    yield Create(WORKLOADS, _document(WORKLOADS.api_version, "Workload", metadata, spec))
+    yield EventStep(JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {name_of(job)}")
+
+
+def _make_group(job: Document, workload: Document) -> Step:
+    template = spec_of(workload)["podGroupTemplates"][0]
+    origin = {
+        "apiVersion": WORKLOADS.api_version, "kind": "Workload", "name": name_of(workload), "uid": uid_of(workload),
+    }  # fmt: skip
+    metadata = {
+        "name": _group_name(name_of(workload), template["name"]),
+        "namespace": namespace_of(job),
+        "ownerReferences": [reference_to(JOBS, job), origin],
+    }
+    named = {"workloadName": name_of(workload), "podGroupTemplateName": template["name"]}
+    spec = {"podGroupTemplateRef": {"workload": named}, "schedulingPolicy": copied(template["schedulingPolicy"])}
+    return Create(POD_GROUPS, _document(POD_GROUPS.api_version, "PodGroup", metadata, spec))
+
+
+def _document(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+# -- names: deterministic, as upstream's --------------------------------------------------------------------------------
+
+
+def _workload_name(job: Document) -> str:
+    mark = _mark(f"(types.UID){uid_of(job)}")
+    return f"{name_of(job)[: _MAX_NAME - len(mark) - 1]}-{mark}"
+
+
+def _group_name(workload: str, template: str) -> str:
+    mark = _mark(workload + template)
+    room = _MAX_NAME - len(mark) - 2
+    half = room // 2
+    if len(workload) + len(template) > room:
+        if len(workload) <= half:
+            template = template[: room - len(workload)]
+        elif len(template) <= half:
+            workload = workload[: room - len(template)]
+        else:
+            workload, template = workload[: room - half], template[:half]
+    return f"{workload}-{template}-{mark}"
+
+
+def _mark(text: str) -> str:
+    """Return the 32-bit FNV-1a hash of a text, in an alphabet that forms no words."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "".join(SAFE_ALPHABET[ord(digit) % len(SAFE_ALPHABET)] for digit in str(value))
+
+
+# -- job ---------------------------------------------------------------------------------------------------------------
+
+_BURST: Final = 100
+#: Backoff after failures, in seconds.
+_FIRST_WAIT_S: Final = 10.0
+_LONGEST_WAIT_S: Final = 600.0
+
+
+def is_finished(job: Document) -> bool:
+    """Return True for a job that is complete or has failed."""
+    conditions = status_of(job).get("conditions") or ()
+    return any(one.get("type") in {"Complete", "Failed"} and one.get("status") == "True" for one in conditions)
+
+
+class Jobs:
+    """``with_groups``: create pod groups for jobs that are gangs."""
+
+    name = "job-controller"
+
+    def __init__(self, with_groups: bool = False) -> None:
+        self._with_groups = with_groups
+
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
+        yield from keys_by_owner(event, world, PODS, JOBS)
+        if self._with_groups:
+            yield from keys_of_groups(event)
+
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
+        job = world.find(JOBS, key)
+        if job is None:
+            yield from _release_orphans(key, world)
+            return
+        if not is_ours_to_run(spec_of(job).get("managedBy")):
+            return
+        claimed = claim(PODS, JOBS, job, selector_of(spec_of(job).get("selector")), world)
+        yield from claimed.steps
+        if is_finished(job):
+            yield from _released(claimed.held)
+            yield from _after_its_time(job, now)
+        elif not is_ending(job):
+            grouping = group_for(job, claimed.held, world) if self._with_groups else JobGrouping()
+            yield from grouping.steps or _Sync(job, claimed.held, now, grouping.group).steps()
+
+
+def _release_orphans(key: str, world: ObjectIndex) -> Iterator[Step]:
+    """Remove the finalizer from pods whose job was deleted."""
+    namespace, _, name = key.partition("/")
+    for pod in world.all(PODS, namespace):
+        if labels_of(pod).get("batch.kubernetes.io/job-name") == name:
+            yield from _released([pod])
+
+
+def _released(pods: Iterable[Document]) -> Iterator[Step]:
+    for pod in pods:
+        held = pod["metadata"].get("finalizers") or []
+        if TRACKED in held:
+            yield Update(PODS, revised(pod, finalizers=[one for one in held if one != TRACKED]))
+
+
+def _after_its_time(job: Document, now: float) -> Iterator[Step]:
+    lasts_s = spec_of(job).get("ttlSecondsAfterFinished")
+    if lasts_s is None or is_ending(job):
+        return
+    conditions = status_of(job).get("conditions") or ()
+    ended = max(seconds(one.get("lastTransitionTime")) for one in conditions if one["type"] in {"Complete", "Failed"})
+    left_s = ended + int(lasts_s) - now
+    if left_s > 0:
+        yield Later(left_s)
+    else:
+        yield DeleteStep(JOBS, job, propagation="Foreground")
+
+
+class _Sync:
+    """One reconcile of an unfinished job."""
+
+    def __init__(self, job: Document, pods: list[Document], now: float, group: str = "") -> None:
+        self.job, self.pods, self.now, self.group = job, pods, now, group
+        self.spec = spec_of(job)
+        self.status = {"uncountedTerminatedPods": {}, **status_of(job)}
+        self.active = [pod for pod in pods if is_active(pod)]
+
+    def steps(self) -> Iterator[Step]:
+        fresh = tally(self.job, self.pods)
+        yield from self._count(fresh)
+        self._begin()
+        outcome = judge(self.job, self.status, self.pods, self.now)
+        if outcome is not None:
+            yield from self._finish(outcome)
+            return
+        adjusting = list(self._suspended() if self.spec.get("suspend") else self._adjusted())
+        yield from adjusting
+        if not any(isinstance(step, (Create, DeleteStep)) for step in adjusting):
+            yield from self._status_step()
+        elif fresh or self.status.get("conditions") != status_of(self.job).get("conditions"):
+            # Store the conditions now, so that their events are recorded once.
+            yield SetStatus(JOBS, self.job, self.status)
+        if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
+            yield Later(max(0.0, seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
+
+    def _count(self, fresh: FinishedPods) -> Iterator[Step]:
+        """Count pods that have ended since the last reconcile."""
+        if not fresh:
+            return
+        yield SetStatus(JOBS, self.job, {**self.status, "uncountedTerminatedPods": fresh.uids})
+        yield from _released(fresh.pods)
+        fresh.add_to(self.status)
+
+    def _begin(self) -> None:
+        if not self.spec.get("suspend"):
+            self.status.setdefault("startTime", stamp(self.now))
+
+    def _status_step(self) -> Iterator[Step]:
+        """Yield the status update with the current counts."""
+        self._set_counts(self.active)
+        if self.status != status_of(self.job):
+            yield SetStatus(JOBS, self.job, self.status)
+
+    def _set_counts(self, active: list[Document]) -> None:
+        ending = [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
+        numbers = {"active": len(active), "ready": sum(map(is_ready, active)), "terminating": len(ending)}
+        for name, number in numbers.items():
+            self.status.pop(name, None)
+            if number or name != "active":
+                self.status[name] = number
+
+    # -- creating and deleting pods -------------------------------------------------------------------------------------
+
+    def _adjusted(self) -> Iterator[Step]:
+        wanted = self._wanted()
+        taken = [*self.active, *self._in_the_way()]
+        if len(self.active) > wanted:
+            for pod in deletion_order(self.active, self.active, self.now)[: len(self.active) - wanted]:
+                yield from self._withdrawn(pod)
+            return
+        yield from self._resumed()
+        missing = wanted - len(taken)
+        if missing <= 0:
+            return
+        if self.spec.get("backoffLimitPerIndex") is not None:
+            yield from self._made_by_index(missing, taken)
+            return
+        wait_s = self._backoff_s(self.pods)
+        if wait_s > 0:
+            yield Later(wait_s)
+            return
+        for pod in self._new_pods(min(missing, _BURST), taken):
+            yield self._made(pod)
+
+    def _made(self, pod: Document) -> Create:
+        if self.group:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": self.group}
+        return Create(PODS, pod, owner=(JOBS, self.job))
+
+    def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
+        """Create pods for a job with failure counts and backoff per index."""
+        busy = {index for pod in taken if (index := index_of(pod)) is not None}
+        failed: dict[int, list[Document]] = {}
+        for pod in self.pods:
+            if (index := index_of(pod)) is not None and status_of(pod).get("phase") == "Failed":
+                failed.setdefault(index, []).append(pod)
+        waits = {index: self._backoff_s(pods) for index, pods in failed.items()}
+        waiting = {index: wait_s for index, wait_s in waits.items() if wait_s > 0 and index not in busy}
+        if waiting:
+            yield Later(min(waiting.values()))
+        for index in next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
+            pod = pod_of_job(self.job, index, counted_failures(self.job, failed.get(index, ())))
+            yield self._made(pod)
+
+    def _in_the_way(self) -> list[Document]:
+        """Return terminating pods that must end before they are replaced (podReplacementPolicy Failed)."""
+        if self.spec.get("podReplacementPolicy") != "Failed":
+            return []
+        return [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
+
+    def _wanted(self) -> int:
+        succeeded = int(self.status.get("succeeded") or 0)
+        completions = self.spec.get("completions")
+        lost = parse_indexes(self.status.get("failedIndexes") or "", int(completions or 0))
+        return wanted_active(
+            int(self.spec.get("parallelism", 1)), None if completions is None else int(completions),
+            succeeded=succeeded, failed_indexes=len(lost), active=len(self.active),
+        )  # fmt: skip
+
+    def _new_pods(self, number: int, taken: list[Document]) -> Iterator[Document]:
+        if self.spec.get("completionMode") != "Indexed":
+            for _ in range(number):
+                yield pod_of_job(self.job, None)
+            return
+        busy = {index for pod in taken if (index := index_of(pod)) is not None}
+        for index in next_indexes(self.job, self.status, busy, number):
+            yield pod_of_job(self.job, index)
+
+    def _deleted(self, pod: Document) -> Iterator[Step]:
+        yield DeleteStep(PODS, pod)
+        yield EventStep(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+
+    def _withdrawn(self, pod: Document) -> Iterator[Step]:
+        """Delete an excess pod without counting a failure."""
+        yield from _released([pod])
+        yield from self._deleted(pod)
+
+    def _backoff_s(self, pods: Iterable[Document]) -> float:
+        """Return the remaining backoff before new pods: it doubles with each failure since the last success."""
+        ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in pods if not is_active(pod))
+        failures, last = 0, 0.0
+        for when, failed in ends:
+            failures, last = (failures + 1, when) if failed else (0, last)
+        if not failures:
+            return 0.0
+        return last + min(_FIRST_WAIT_S * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT_S) - self.now
+
+    # -- suspending -----------------------------------------------------------------------------------------------------
+
+    def _suspended(self) -> Iterator[Step]:
+        for pod in self.active:
+            yield from self._withdrawn(pod)
+        self.status.pop("startTime", None)
+        held = self.status.get("conditions") or []
+        if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
+            self.status["conditions"] = with_condition(
+                held, "Suspended", "True", self.now, "JobSuspended", "Job suspended", lastProbeTime=stamp(self.now)
+            )
+            yield EventStep(JOBS, self.job, "Normal", "Suspended", "Job suspended")
+
+    def _resumed(self) -> Iterator[Step]:
+        held = self.status.get("conditions") or []
+        if any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
+            self.status["startTime"] = stamp(self.now)
+            self.status["conditions"] = with_condition(
+                held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=stamp(self.now)
+            )
+            yield EventStep(JOBS, self.job, "Normal", "Resumed", "Job resumed")
+
+    # -- ending ---------------------------------------------------------------------------------------------------------
+
+    def _finish(self, outcome: JobOutcome) -> Iterator[Step]:
+        """Delete active pods; the job is finished when all pods have ended."""
+        for pod in self.active:
+            yield from self._deleted(pod)
+        interim, final = ("SuccessCriteriaMet", "Complete") if outcome.good else ("FailureTarget", "Failed")
+        left = [pod for pod in self.pods if status_of(pod).get("phase") not in ENDED_PHASES]
+        held = self.status.get("conditions") or []
+        for name in (interim,) if left else (interim, final):
+            held = with_condition(held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=stamp(self.now))
+        self.status["conditions"] = held
+        self._set_counts([])
+        if not left and outcome.good:
+            self.status["completionTime"] = stamp(self.now)
+        yield SetStatus(JOBS, self.job, self.status)
+        if not left:
+            yield self._event(outcome)
+
+    def _event(self, outcome: JobOutcome) -> EventStep:
+        if outcome.good:
+            return EventStep(JOBS, self.job, "Normal", "Completed", "Job completed")
+        return EventStep(JOBS, self.job, "Warning", outcome.reason, outcome.message)
+
+
+def _ended_at(pod: Document) -> float:
+    ends = [
+        seconds(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        for one in status_of(pod).get("containerStatuses") or ()
+    ]
+    return max(ends, default=0.0) or seconds(pod["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,1 @@
+"""A scheduler without I/O: its configuration, queue, cycle and engine."""

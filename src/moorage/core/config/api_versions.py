@@ -1,0 +1,280 @@
+"""The versions of KubeSchedulerConfiguration: the schema and defaults of each, and the release whose plugins run.
+
+=======  ==========  ====================  ===============================================================================
+version  read by     rules of              defaults
+=======  ==========  ====================  ===============================================================================
+v1       1.25-1.36   1.36                  ``multiPoint``
+v1beta3  1.23-1.28   1.36                  ``multiPoint``, limits of in-tree disks among them
+v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced;
+                                           ``multiPoint`` has no effect
+v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
+=======  ==========  ====================  ===============================================================================
+
+Versions of 1.22 to 1.28 run the plugins of 1.36: since 1.22 scores have the same form as in 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from moorage.api.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
+from moorage.core.config import release_1_21, release_1_22, release_1_24, release_1_36
+from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, PluginSet
+from moorage.core.config.legacy_document import (
+    V1Beta1Document,
+    V1Beta2Document,
+    V1Beta2DocumentV122,
+    V1Beta2DocumentV127,
+    V1Beta3Document,
+    V1Beta3DocumentV128,
+    V1DocumentV125,
+    V1DocumentV127,
+    V1DocumentV135,
+)
+from moorage.core.config.legacy_sets import appended, overlaid, settled
+from moorage.core.config.plugin_sets import Expansion, expand
+from moorage.framework.features import FeatureGates
+
+__all__ = [
+    "API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "default_version", "v1_of", "v1beta1_over",
+    "version_of",
+]  # fmt: skip
+
+#: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
+Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersion:
+    """One version.
+
+    ``rules``          the release whose plugins and gates run
+    ``emulated``       the releases that can be emulated and that read this version
+    ``plugin_points``  plugins that may be named without a registered class, and their extension points
+    ``removed``        plugins rejected by name → the message
+    ``checked``        plugins whose arguments are always validated, not only if the plugin runs
+    ``sorts``          defaults of QueueSort, into which a profile's own are merged before validation
+    """
+
+    name: str
+    document: type[msgspec.Struct]
+    rules: str
+    emulated: tuple[str, ...]
+    plugin_points: Mapping[str, tuple[str, ...]]
+    expand: Expand
+    removed: Mapping[str, str] = field(default_factory=dict)
+    checked: frozenset[str] = frozenset()
+    sorts: tuple[PluginRef, ...] = ()
+
+    @property
+    def has_multi_point(self) -> bool:
+        return self.short in {"v1", "v1beta3"}
+
+    @property
+    def is_old(self) -> bool:
+        """True if the plugins and validation of an earlier release apply."""
+        return RELEASES[self.rules].legacy_flags
+
+    @property
+    def short(self) -> str:
+        """The version without its group: ``v1beta1``."""
+        return self.name.rpartition("/")[2]
+
+
+def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> Expand:
+    def expanded(
+        profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
+    ) -> Expansion:
+        name, own_first = profile.scheduler_name or "", gates.emulated.runs_own_plugins_first
+        return expand(profile.plugins, (*defaults(gates), *_spreading(gates)), catalogue, path, name, own_first=own_first)
+
+    return expanded
+
+
+def _spreading(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the plugin that spreads pods without constraints, while a gate of 1.23 is closed."""
+    names = gates.emulated.gates
+    return (PluginRef(name="SelectorSpread", weight=1),) if _SPREADS in names and not gates[_SPREADS] else ()
+
+
+def _by_capacity(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the plugin that scores nodes by their storage, while an alpha gate of releases up to 1.32 is open."""
+    names = gates.emulated.gates
+    return (PluginRef(name="VolumeBinding", weight=1),) if _SCORES_STORAGE in names and gates[_SCORES_STORAGE] else ()
+
+
+def _v1beta1(provider: str) -> Expand:
+    def expanded(
+        profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
+    ) -> Expansion:
+        defaults = release_1_21.provider(provider, gates)
+        sets = appended(defaults, profile.plugins)
+        found = settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+        if not gates.emulated.legacy_flags:
+            found.faults += release_1_22.conflicts(sets["score"], f"{path}.score")
+        return found
+
+    return expanded
+
+
+def _v1beta2(
+    profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
+) -> Expansion:
+    # It reads multiPoint, and leaves it out when it merges the defaults.
+    given = structs.replace(profile.plugins, multi_point=PluginSet())
+    sets = overlaid(_defaults_of_v1beta2(gates, catalogue), given)
+    name, alone = profile.scheduler_name or "", gates.emulated.has_multi_point
+    found = settled(sets, given, catalogue, path, name, weighs_scores_alone=alone)
+    if "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]:
+        found.points["preEnqueue"] = ("SchedulingGates",)
+    return found
+
+
+def _defaults_of_v1beta2(gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[PluginRef, ...]]:
+    """Return the plugins of each point: those of 1.22, and those that gates and 1.27 add."""
+    defaults, spreading = release_1_22.DEFAULTS, _spreading(gates)
+    added = {
+        point: tuple(PluginRef(name=name) for name in names if point in catalogue.get(name, ()))
+        for point, names in release_1_22.ADDED_BY_1_27.items()
+    }
+    *before, affinity = defaults["preFilter"]
+    return {
+        **defaults,
+        "preFilter": (*before, *added["preFilter"], affinity),
+        "preScore": (*defaults["preScore"], *added["preScore"], *spreading),
+        "score": (*defaults["score"], *_by_capacity(gates), *spreading),
+    }
+
+
+#: While this gate of 1.23 is closed, SelectorSpread spreads pods without constraints.
+_SPREADS: Final = "DefaultPodTopologySpread"
+#: While this gate is open, VolumeBinding is a default Score plugin of v1beta2; elsewhere ``multiPoint`` makes it one.
+_SCORES_STORAGE: Final = "VolumeCapacityPriority"
+#: Upstream's message names the core group's version "v1" for removed plugins.
+_INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_1_36.API_VERSION}")'
+_REMOVED: Final = (
+    f'was removed in version "{release_1_22.API_VERSION}" (KubeSchedulerConfiguration is version "{release_1_22.API_VERSION}")'
+)
+_IN_TREE: Final = dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), ("filter",))
+
+
+def _without_later_points(plugin_points: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the points without those that v1beta3 cannot name."""
+    known = set(release_1_21.POINTS)
+    return {name: tuple(point for point in points if point in known) for name, points in plugin_points.items()}
+
+
+V1: Final = ApiVersion(
+    name=release_1_36.API_VERSION,
+    document=Configuration,
+    rules=TODAY,
+    emulated=(*(one.name for one in EARLIER if "v1" in one.documents), TODAY, *(one.name for one in LATER)),
+    plugin_points=release_1_36.PLUGIN_POINTS,
+    expand=_multi_point(release_1_36.default_plugins),
+    removed=dict.fromkeys(release_1_36.REMOVED_PLUGINS, _INVALID),
+    checked=release_1_36.CHECKED_WHEN_LOADED,
+)
+
+V1BETA3: Final = ApiVersion(
+    name=release_1_24.API_VERSION,
+    document=V1Beta3Document,
+    rules=TODAY,
+    emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
+    plugin_points={**_without_later_points(release_1_36.PLUGIN_POINTS), **_IN_TREE},
+    expand=_multi_point(release_1_24.default_plugins),
+    checked=release_1_36.CHECKED_WHEN_LOADED,
+)
+
+V1BETA2: Final = ApiVersion(
+    name=release_1_22.API_VERSION,
+    document=V1Beta2Document,
+    rules=TODAY,
+    emulated=tuple(one.name for one in EARLIER if "v1beta2" in one.documents),
+    plugin_points=release_1_22.PLUGIN_POINTS,
+    expand=_v1beta2,
+    removed=dict.fromkeys(release_1_22.REMOVED_PLUGINS, _REMOVED),
+    checked=release_1_36.CHECKED_WHEN_LOADED,
+    sorts=release_1_22.DEFAULTS["queueSort"],
+)
+
+V1BETA1: Final = ApiVersion(
+    name=release_1_21.API_VERSION,
+    document=V1Beta1Document,
+    rules="1.21",
+    emulated=tuple(one.name for one in (*LEGACY, *EARLIER) if "v1beta1" in one.documents),
+    plugin_points=release_1_21.PLUGIN_POINTS,
+    expand=_v1beta1(release_1_21.DEFAULT_PROVIDER),
+)
+
+
+def v1_of(release: Release) -> ApiVersion:
+    """Return v1 as a release reads it: with the plugins and the extension points that it has."""
+    if RELEASES[V1.rules] is release:
+        return V1
+    gone = ("SelectorSpread",) if "SelectorSpread" in release.removed_plugins else ()
+    return replace(
+        V1,
+        document=_v1_document(release),
+        plugin_points=dict(_points_in(release)),
+        removed=dict.fromkeys(gone, _INVALID) if release.limits_in_tree_disks else V1.removed,
+    )
+
+
+def _v1_document(release: Release) -> type[msgspec.Struct]:
+    if release.has_placement_points:
+        return Configuration
+    if not release.has_pre_enqueue:
+        return V1DocumentV125
+    return V1DocumentV135 if release.delays_cache else V1DocumentV127
+
+
+def version_of(version: ApiVersion, release: Release) -> ApiVersion:
+    """Return a version as a release reads it."""
+    if version is V1:
+        return v1_of(release)
+    if release.name not in version.emulated:
+        return version
+    same = v1_of(release)
+    if version is V1BETA3:
+        beta3 = V1Beta3DocumentV128 if release.has_pre_enqueue else V1Beta3Document
+        return replace(same, name=version.name, document=beta3, removed={})
+    if version is V1BETA1 and not release.legacy_flags:
+        points = {**release_1_21.PLUGIN_POINTS, **release_1_22.PLUGIN_POINTS}
+        return replace(
+            version, plugin_points=points, checked=release_1_36.CHECKED_WHEN_LOADED | release_1_22.CHECKED_IN_V1BETA1
+        )
+    if version is V1BETA2 and not release.has_multi_point:
+        return replace(version, document=V1Beta2DocumentV122)
+    if version is V1BETA2:
+        beta2 = V1Beta2DocumentV127 if release.has_pre_enqueue else V1Beta2Document
+        return replace(version, document=beta2, plugin_points=same.plugin_points)
+    return version
+
+
+def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
+    disks = {name: ("preFilter", "filter") for name in _IN_TREE if name in release.removed_plugins}
+    for name, points in {**V1.plugin_points, **disks}.items():
+        if name not in release.lacks:
+            gone = release.lacks_points.get(name, "").split()
+            yield name, tuple(point for point in points if point not in gone)
+    if "SelectorSpread" in release.removed_plugins:
+        yield "SelectorSpread", release_1_22.PLUGIN_POINTS["SelectorSpread"]
+
+
+def default_version(release: Release) -> ApiVersion:
+    """Return the version whose defaults a release runs without a configuration."""
+    return v1_of(release) if release.documents & {"v1", "v1beta3"} else version_of(V1BETA2, release)
+
+
+def v1beta1_over(provider: str) -> ApiVersion:
+    """Return v1beta1 with the plugin sets of an algorithm provider as its defaults."""
+    return replace(V1BETA1, expand=_v1beta1(provider))
+
+
+#: The versions by ``apiVersion``.
+API_VERSIONS: Final[Mapping[str, ApiVersion]] = {one.name: one for one in (V1, V1BETA3, V1BETA2, V1BETA1)}

@@ -1,0 +1,403 @@
+"""Load any scheduler configuration document and resolve it: its profiles, and the release whose plugins run.
+
+The release is never guessed from the profiles: it is the release that the caller emulates, or else that of the document's
+apiVersion. A document that the emulated release cannot read is rejected with that release's message.
+
+Source  kube-scheduler 1.21, scheduler.go, New; 1.36, cmd/kube-scheduler/app/options/configfile.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import structs
+
+from moorage.api.releases import RELEASES
+from moorage.api.releases.earlier_releases import TODAY
+from moorage.core.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, v1_of, version_of
+from moorage.core.config.configuration import (
+    ClientConnection,
+    Configuration,
+    KubeSchedulerProfile,
+    LeaderElection,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+)
+from moorage.core.config.decoder import decode, fields_of
+from moorage.core.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
+from moorage.core.config.legacy_document import address_faults, as_configuration
+from moorage.core.config.legacy_serving import Addresses, plain_addresses
+from moorage.core.config.legacy_sets import settled
+from moorage.core.config.policy import read_policy
+from moorage.core.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
+from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved
+from moorage.core.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
+from moorage.core.config.validation import validation_faults
+from moorage.errors import Fault, InputError
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import Registry
+
+__all__ = [
+    "POLICY", "Loaded", "ReleaseRules", "default_configuration", "from_policy", "from_provider", "load", "load_any",
+    "load_as", "load_default",
+]  # fmt: skip
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+# Plugin arguments: decode those of known plugins, and keep those of unknown plugins as plain data.
+#
+# Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go, PluginConfig
+
+
+def with_args(
+    configuration: Configuration, version: ApiVersion, registry: Registry, gates: FeatureGates
+) -> tuple[Configuration, list[Fault]]:
+    """Return the configuration with plugin arguments decoded and defaulted, and the faults in them."""
+    faults: list[Fault] = []
+    profiles: list[KubeSchedulerProfile] = []
+    for i, profile in enumerate(configuration.profiles):
+        configs = []
+        for j, config in enumerate(profile.plugin_config):
+            args, found = _args(config, f"profiles[{i}].pluginConfig[{j}].args", version, registry, gates)
+            configs.append(PluginConfig(name=config.name, args=args))
+            faults += found
+        profiles.append(structs.replace(profile, plugin_config=tuple(configs)))
+    return structs.replace(configuration, profiles=tuple(profiles)), faults
+
+
+def _args(
+    config: PluginConfig, path: str, version: ApiVersion, registry: Registry, gates: FeatureGates
+) -> tuple[Any, list[Fault]]:
+    name, data = config.name, config.args
+    args_type = registry.args_type(name)
+    if args_type is None:
+        refused = data and name in registry and name not in version.plugin_points
+        return data, [Fault("Forbidden", path, f"plugin {name} takes no arguments")] if refused else []
+    if isinstance(data, dict):
+        faults = _header_faults(name, data, path, version)
+        if faults:
+            return None, faults
+        declared = fields_of(args_type)
+        data = {key: value for key, value in data.items() if key in declared or key not in {"apiVersion", "kind"}}
+        if version.short == "v1beta1" and data.get("defaultConstraints") and not data.get("defaultingType"):
+            data = {**data, "defaultingType": "List"}
+    decoded, faults = decode(data, args_type, path, f"{name}Args")
+    if isinstance(decoded, msgspec.Struct) and hasattr(decoded, "completed"):
+        decoded = decoded.completed(gates)
+    return decoded, faults
+
+
+def _header_faults(name: str, data: dict[str, Any], path: str, version: ApiVersion) -> list[Fault]:
+    """Return faults for ``kind`` and ``apiVersion``, which are optional but must match the plugin's arguments."""
+    own = f"{name}Args"
+    kind, spelled = data.get("kind") or own, data.get("apiVersion") or version.name
+    if kind != own:
+        text = f"args for plugin {name} were not of type {own}, got {kind}"
+        return [Fault("Unsupported value", f"{path}.kind", text, kind)]
+    if name in version.plugin_points and spelled != version.name:
+        text = f'no kind "{own}" is registered for version "{spelled}"; write {version.name}, or leave it out'
+        return [Fault("Unsupported value", f"{path}.apiVersion", text, spelled)]
+    return []
+
+
+# -- defaults ----------------------------------------------------------------------------------------------------------
+# Defaulting of a configuration, as kube-scheduler does it before validation.
+#
+# This module sets only the defaults that depend on other values: a zero or empty string that counts as absent, and the name
+# of a single profile. All other defaults are those of the structs' fields.
+#
+# Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go; component-base/config/v1alpha1/defaults.go
+
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+
+
+def with_defaults(configuration: Configuration, release: str = TODAY) -> Configuration:
+    """Return the configuration with the defaults of a release applied."""
+    contention = configuration.enable_contention_profiling
+    return structs.replace(
+        configuration,
+        leader_election=_leader_election(configuration.leader_election, RELEASES[release].default_lock),
+        client_connection=_client_connection(configuration.client_connection),
+        enable_contention_profiling=configuration.enable_profiling if contention is None else contention,
+        profiles=_profiles(configuration.profiles),
+    )
+
+
+def _leader_election(given: LeaderElection, lock: str) -> LeaderElection:
+    return structs.replace(
+        given,
+        lease_duration=given.lease_duration or 15.0,
+        renew_deadline=given.renew_deadline or 10.0,
+        retry_period=given.retry_period or 2.0,
+        resource_lock=given.resource_lock or lock,
+        resource_name=given.resource_name or "kube-scheduler",
+        resource_namespace=given.resource_namespace or "kube-system",
+    )
+
+
+def _client_connection(given: ClientConnection) -> ClientConnection:
+    return structs.replace(
+        given,
+        content_type=given.content_type or "application/vnd.kubernetes.protobuf",
+        qps=given.qps or 50.0,
+        burst=given.burst or 100,
+    )
+
+
+def _profiles(given: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerProfile, ...]:
+    """Set the default name of a single profile; with several profiles, each must have its own."""
+    profiles = given or (KubeSchedulerProfile(),)
+    name = DEFAULT_SCHEDULER_NAME if len(profiles) == 1 else ""
+    return tuple(p if p.scheduler_name is not None else structs.replace(p, scheduler_name=name) for p in profiles)
+
+
+# -- loader ------------------------------------------------------------------------------------------------------------
+# Load a configuration from text: decode strictly, apply defaults, validate, and report every fault at once.
+#
+# Invalid values are reported and left out; the rest is still validated, including whether the profiles can be built. A fault
+# that follows from another one at the same place is not reported.
+#
+# Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go; kube-scheduler/config/v1/types.go
+
+_HINT = f"apiVersion: {V1.name} and kind: {KIND}"
+
+
+def default_configuration() -> Configuration:
+    """Return the configuration of a scheduler that gets no document."""
+    return with_defaults(Configuration())
+
+
+def load(text: bytes, where: str, registry: Registry, gates: FeatureGates) -> Configuration:
+    """Read one KubeSchedulerConfiguration v1, YAML or JSON, and validate it. ``where`` names the text in messages.
+
+    Raises  ConfigError with every fault found, in the order of the checks; InputError for text that is neither YAML nor JSON
+    """
+    found = read_text(text, where, _HINT)
+    if (found.kind, found.version) != (KIND, V1.name):
+        refuse(where, [not_registered(found.kind, found.version, {KIND}, _HINT)])
+    return load_version(found, v1_of(gates.emulated), registry, gates)
+
+
+def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, gates: FeatureGates) -> Configuration:
+    """Return the validated configuration of a document of this version.
+
+    Raises  ConfigError with every fault found
+    """
+    document, found = decode(text.body, version.document, "", KIND)
+    faults = text.faults + [_of_version(fault, version) for fault in found]
+    if document is None:
+        refuse(text.where, faults)
+        raise AssertionError("a document that cannot be decoded has faults")
+    faults += address_faults(document)
+    configuration, found = with_args(as_configuration(document), version, registry, gates)
+    faults += [_of_version(fault, version) for fault in found]
+    configuration = with_defaults(configuration, gates.release)
+    faults = joined(faults, validation_faults(configuration, gates, version))
+    faults = joined(faults, resolution_faults(configuration, registry, gates, version))
+    refuse(text.where, faults)
+    return configuration
+
+
+def _of_version(fault: Fault, version: ApiVersion) -> Fault:
+    """Name Go's types by the package of the version: ``[]v1beta1.Plugin``."""
+    if version.name == V1.name or " of type " not in fault.detail:
+        return fault
+    text, of_type, kind = fault.detail.rpartition(" of type ")
+    return Fault(fault.kind, fault.field, f"{text}{of_type}{kind.replace('v1.', f'{version.short}.')}", fault.value)
+
+
+def joined(faults: list[Fault], later: Iterable[Fault]) -> list[Fault]:
+    """Add the faults of a later check, without those at or below a place that already has a fault."""
+    known = {fault.field for fault in faults}
+    return faults + [fault for fault in later if not any(place in known for place in _places_above(fault.field))]
+
+
+def _places_above(path: str) -> list[str]:
+    return [path, *(path[: found.start()] for found in re.finditer(r"[.\[]", path))]
+
+
+# -- scheduler document ------------------------------------------------------------------------------------------------
+
+POLICY: Final = "Policy"
+_ADDRESSES: Final = dict.fromkeys(
+    ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"
+)
+_UNNAMED: Final = KubeSchedulerProfile()
+_NOTHING_SAID: Final = Configuration()
+_ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
+
+
+class ReleaseRules(Protocol):
+    """The plugins and feature gates of each release."""
+
+    def registry(self, release: str) -> Registry: ...
+    def gates(self, release: str) -> FeatureGates: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A loaded and resolved document.
+
+    ``source``    where it comes from: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``,
+                  ``defaults``
+    ``version``   the version in which ``config`` commands write it
+    ``release``   the release whose plugins and gates apply
+    ``unused``    fields that have no effect here → their replacement
+    ``addresses`` where health and metrics are served over plain HTTP; None for releases that do not serve it
+    """
+
+    source: str
+    version: ApiVersion
+    release: str
+    configuration: Configuration
+    profiles: tuple[ResolvedProfile, ...]
+    registry: Registry
+    gates: FeatureGates
+    unused: Mapping[str, str] = field(default_factory=dict)
+    addresses: Addresses | None = None
+
+    @property
+    def heading(self) -> str:
+        """Return a line that names the release and the source of the configuration."""
+        how = "" if self.gates.emulated.compared else ", by its source, not compared"
+        return f"rules of Kubernetes {self.release}{how} ({self.source})"
+
+
+def load_any(text: bytes, where: str, rules: ReleaseRules, emulate: str | None = None) -> Loaded:
+    """Read a KubeSchedulerConfiguration of any version, or a Policy, and resolve its profiles.
+
+    Raises  ConfigError with every fault found; InputError for text that is neither YAML nor JSON
+    """
+    found = read_text(text, where, _hint(emulate))
+    version = API_VERSIONS.get(found.version) if found.kind == KIND else None
+    if (found.kind, found.version) == (POLICY, "v1") and (emulate is None or _reads_policy(emulate)):
+        return from_policy(found, rules, emulate)
+    if version is None or (emulate is not None and emulate not in version.emulated):
+        known = {KIND, POLICY} if emulate is None or _reads_policy(emulate) else {KIND}
+        refuse(where, [not_registered(found.kind, found.version, known, _hint(emulate))])
+        raise AssertionError("a document of no known version is refused")
+    return load_as(version, found, rules, emulate)
+
+
+def load_as(version: ApiVersion, text: SchedulerText, rules: ReleaseRules, emulate: str | None = None) -> Loaded:
+    """Read a KubeSchedulerConfiguration of this version, and resolve its profiles.
+
+    Raises  ConfigError with every fault found
+    """
+    release = emulate or version.rules
+    registry, gates = rules.registry(release), rules.gates(release)
+    version = version_of(version, gates.emulated)
+    configuration = load_version(text, version, registry, gates)
+    return Loaded(
+        _with_emulate(f"{KIND} {version.short}", emulate),
+        version,
+        release,
+        configuration,
+        resolve(configuration, registry, gates, version),
+        registry,
+        gates,
+        dict(_without_effect(text.body, configuration, version)),
+        plain_addresses(text.body) if gates.emulated.policy_flags else None,
+    )
+
+
+def _without_effect(body: Mapping[str, Any], configuration: Configuration, version: ApiVersion) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a document that have no effect here, each with what to use instead."""
+    yield from ((name, said) for name, said in _ADDRESSES.items() if name in body)
+    for i, profile in enumerate(configuration.profiles):
+        if not version.has_multi_point and profile.plugins.multi_point != PluginSet():
+            yield f"profiles[{i}].plugins.multiPoint", f"{version.short} ignores it, as kube-scheduler does"
+
+
+def _reads_policy(release: str) -> bool:
+    """Return True for a release that reads Policy documents."""
+    return POLICY in RELEASES[release].documents
+
+
+def _has_providers(release: str) -> bool:
+    """Return True for a release that has algorithm providers."""
+    return RELEASES[release].legacy_flags
+
+
+def _hint(emulate: str | None) -> str:
+    version = next((one for one in API_VERSIONS.values() if emulate in one.emulated), V1)
+    return f"apiVersion: {version.name} and kind: {KIND}"
+
+
+def _with_emulate(source: str, emulate: str | None) -> str:
+    return source if emulate is None else f"{source}, --emulate {emulate}"
+
+
+def load_default(rules: ReleaseRules, emulate: str | None = None) -> Loaded:
+    """Return the configuration of a scheduler that gets no document."""
+    if emulate is not None and _has_providers(emulate):
+        return from_provider(DEFAULT_PROVIDER, rules, emulate)
+    release = emulate or TODAY
+    registry, gates = rules.registry(release), rules.gates(release)
+    configuration, version = default_configuration(), default_version(gates.emulated)
+    source = _with_emulate("defaults", emulate)
+    return Loaded(source, version, release, configuration, resolve(configuration, registry, gates, version), registry, gates)
+
+
+def from_provider(
+    name: str, rules: ReleaseRules, emulate: str | None = None, profile: KubeSchedulerProfile = _UNNAMED
+) -> Loaded:
+    """Return the configuration of an algorithm provider. ``profile`` sets the profile's name and plugin arguments.
+
+    Raises  InputError for an unknown provider, or for a release without providers
+    """
+    release = emulate or V1BETA1.rules
+    if name not in PROVIDERS or not _has_providers(release):
+        known = f"write {' or '.join(PROVIDERS)}" if _has_providers(release) else f"{release} has none"
+        raise InputError(f'algorithm provider "{name}" is not registered; {known}')
+    gates = rules.gates(release)
+    sets = provider(name, gates)
+    plugins = Plugins(**{_ATTRIBUTES[point]: PluginSet(enabled=named) for point, named in sets.items()})
+    configuration = Configuration(profiles=(structs.replace(profile, plugins=plugins),))
+    loaded, faults = _settled(_with_emulate(f"provider {name}", emulate), release, configuration, rules)
+    refuse(f"provider {name}", faults, "an algorithm provider")
+    return loaded
+
+
+def from_policy(
+    text: SchedulerText, rules: ReleaseRules, emulate: str | None = None, base: Configuration = _NOTHING_SAID
+) -> Loaded:
+    """Return the configuration of a Policy. ``base`` has all settings that a Policy lacks, and the name of the only profile.
+
+    Raises  ConfigError with every fault found
+    """
+    release = emulate or V1BETA1.rules
+    registry, gates = rules.registry(release), rules.gates(release)
+    policy, faults = read_policy(text)
+    if policy is None or faults:
+        refuse(text.where, faults, POLICY)
+        raise AssertionError("a policy that cannot be decoded has faults")
+    configs = policy_configs(policy, registry, gates)
+    named = base.profiles[0] if base.profiles else KubeSchedulerProfile()
+    profile = structs.replace(named, plugins=policy_plugins(policy, gates), plugin_config=configs)
+    configuration = structs.replace(base, profiles=(profile,), extenders=policy.extenders)
+    loaded, more = _settled(_with_emulate(f"{POLICY} v1", emulate), release, configuration, rules)
+    more = [in_policy(fault, policy, profile.plugins, gates) for fault in more]
+    refuse(text.where, joined(policy_faults(policy, configs, gates), more), POLICY)
+    runs_all = policy.always_check_all_predicates
+    return replace(loaded, profiles=tuple(replace(one, run_all_filters=runs_all) for one in loaded.profiles))
+
+
+def _settled(source: str, release: str, configuration: Configuration, rules: ReleaseRules) -> tuple[Loaded, list[Fault]]:
+    """Resolve a configuration whose only profile lists all plugins."""
+    registry, gates = rules.registry(release), rules.gates(release)
+    configuration = with_defaults(configuration, release)
+    profile = configuration.profiles[0]
+    sets = {point: profile.plugins.at(point) for point in POINTS}
+    expansion = settled(
+        sets, profile.plugins, catalogue(registry, V1BETA1), "profiles[0].plugins", profile.scheduler_name or ""
+    )
+    add_own_points(expansion, registry, V1BETA1.plugin_points)
+    found = resolved(configuration, profile, expansion, registry, gates)
+    loaded = Loaded(source, V1BETA1, release, configuration, (found,), registry, gates, addresses=Addresses())
+    return loaded, expansion.faults

@@ -1,0 +1,600 @@
+"""Columns: the answers of some plugins for one key, an entry for each row, asked again only for rows that changed.
+
+A key is what the plugins read of a pod (their signature), so pods that differ elsewhere share the column. A column of plugins
+that read only nodes follows the log of updated nodes; one of plugins that read the pods of a row follows the log of all rows.
+The total of a pod is the sum of its columns: ``REFUSED`` is so low that the sum is negative wherever one of them refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from copy import copy
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.core.cycle.removed_rows import NewRows, new_rows
+from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, refused_rows, refuses, scored
+from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Rule, Scope
+from moorage.framework.verdicts import SKIP, Hold, Narrow
+from moorage.state.change_log import RowLog
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.distinct_rooms import RoomRows
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+from moorage.state.usage import SomeUsage, Usage
+from moorage.state.view import FewRows, NodeView
+
+__all__ = ["FEW", "REFUSED", "Columns", "KeyColumn", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
+
+#: Stands in for the score of a refused row. Sums of columns with it are negative and do not overflow.
+REFUSED: Final = -(1 << 52)
+#: Up to this many changed rows are judged one by one; more are judged as columns.
+FEW: Final = 8
+#: If more rows changed than one in so many, all are judged.
+_MANY: Final = 3
+#: A column that is further behind than this is computed again where nodes were added or removed.
+_FEW_CHANGES: Final = 256
+#: Answers about rooms that one column keeps.
+_ROOMS_KEPT: Final = 4096
+#: After rows whose rooms were not known, the rooms are looked up again after so many times.
+_PAUSE: Final = 16
+#: Entries in all columns of a profile together, at 8 bytes each; and the most columns.
+_ENTRIES_KEPT: Final = 2_000_000
+_COLUMNS_KEPT: Final = 4096
+#: So many rows with the highest raw score are looked at before all rows are.
+_TOPS: Final = 16
+#: Clusters of more nodes than this are judged by one node of each distinct room, where few rooms differ.
+_MANY_ROWS: Final = 8192
+
+
+class Steps:
+    """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
+
+    def __init__(self, profile: Profile, names: Set[str]) -> None:
+        pre_filter, filter_, pre_score, score = (
+            tuple(step for step in profile.at(point) if step.name in names)
+            for point in ("preFilter", "filter", "preScore", "score")
+        )
+        self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
+        self.weights = profile.weights
+        self._plans: dict[tuple[Set[str], Set[str]], _Plan] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.filter or self.pre_score or self.score)
+
+    def plan(self, skipped: frozenset[str], passed: frozenset[str]) -> _Plan:
+        """Return the plugins that judge the rows for pods that these plugins skip in PreFilter and in PreScore."""
+        plan = self._plans.get((skipped, passed))
+        if plan is None:
+            plan = self._plans[skipped, passed] = _Plan(self, skipped, passed)
+        return plan
+
+
+class _Plan:
+    """The plugins that judge rows. ``by_room``: rows with equal rooms have equal verdicts and scores, none of them scaled."""
+
+    def __init__(self, steps: Steps, skipped: Set[str], passed: Set[str]) -> None:
+        self.filters = [step for step in steps.filter if step.name not in skipped]
+        scores = [(step, steps.weights.get(step.name, 1)) for step in steps.score if step.name not in passed]
+        self.plain = [pair for pair in scores if pair[0].normalize is None]
+        self.scaled = [pair for pair in scores if pair[0].normalize is not None]
+        judging = [*self.filters, *(step for step, _ in scores)]
+        self.by_room = not self.scaled and all(step.reuse.scope is Scope.USAGE for step in judging)
+        shares = [step.reuse.share for step in judging]
+        #: What makes the rule for all these plugins at once; None if there is none.
+        self.rule = (
+            shares[0].rule
+            if self.by_room and shares and len({share and share.rule for share in shares}) == 1 and shares[0]
+            else None
+        )
+
+    def rule_for(self, pod: PodInfo, filtered: Mapping[str, Any], scored: Mapping[str, Any]) -> Rule | None:
+        """Return the rule of all plugins for a pod with these states of PreFilter and PreScore; None if there is none."""
+        if self.rule is None:
+            return None
+        parts: list[Any] = []
+        for step in self.filters:
+            share = step.reuse.share
+            parts.append(share and share.part("filter", filtered.get(step.name, pod), 0))
+        for step, weight in self.plain:
+            share = step.reuse.share
+            parts.append(share and share.part("score", scored.get(step.name, pod), weight))
+        return None if None in parts else self.rule(parts)
+
+
+class PreFilters(NamedTuple):
+    """The answers of some PreFilter plugins.
+
+    ``states`` by plugin, the plugins that ``skipped``, the rows left as a mask (``narrowed``; None: all), and whether a plugin
+    ``refused`` the pod.
+    """
+
+    states: dict[str, Any]
+    skipped: frozenset[str]
+    narrowed: BoolArray | None
+    refused: bool
+
+    def agrees_with(self, other: PreFilters) -> bool:
+        """Return whether these answers equal others, not counting the states."""
+        if self.skipped != other.skipped or self.refused != other.refused:
+            return False
+        if self.narrowed is None or other.narrowed is None:
+            return self.narrowed is other.narrowed
+        return bool((self.narrowed == other.narrowed).all())
+
+
+_NOTHING: Final = frozenset[str]()
+_NO_ANSWERS: Final = PreFilters({}, _NOTHING, None, False)
+
+
+def ask_pre_filters(steps: Sequence[Step], pod: PodInfo, snapshot: Snapshot) -> PreFilters:
+    """Run PreFilter of all these plugins for a pod."""
+    if not steps:
+        return _NO_ANSWERS
+    states: dict[str, Any] = {}
+    skipped: list[str] = []
+    narrowed: BoolArray | None = None
+    refused = False
+    for step in steps:
+        answer = ask(step, "preFilter", pod, snapshot)
+        if answer is SKIP:
+            skipped.append(step.name)
+        elif isinstance(answer, Hold):
+            refused = True
+        elif isinstance(answer, Narrow):
+            narrowed = both(narrowed, snapshot.nodes.named(answer.nodes))
+            states[step.name] = answer.state
+        else:
+            states[step.name] = answer
+    return PreFilters(states, frozenset(skipped), narrowed, refused)
+
+
+def both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    """Return the rows that are in both masks; None stands for all rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def close_refused(
+    open_rows: BoolArray, steps: Iterable[Step], states: Mapping[str, Any], pod: PodInfo, nodes: NodeView
+) -> None:
+    """Clear in ``open_rows`` the rows of a view that Filter plugins refuse."""
+    for step in steps:
+        refused = refused_rows(step, states.get(step.name, pod), nodes)
+        if refused is not None:
+            open_rows &= ~refused
+
+
+class Varying:
+    """Raw scores, one per row, of a plugin whose final scores depend on the highest raw score of a feasible row."""
+
+    __slots__ = ("_scaled", "_top", "raw", "state", "step", "weight")
+
+    def __init__(self, step: Step, state: Any, raw: IntArray, weight: int) -> None:
+        self.step, self.state, self.raw, self.weight = step, state, raw, weight
+        self.changed()
+
+    def changed(self) -> None:
+        """Forget what was derived from the raw scores."""
+        #: The highest raw score of feasible rows → the final scores.
+        self._scaled: dict[int, IntArray | None] = {}
+        self._top: tuple[int, npt.NDArray[np.intp]] | None = None
+
+    def highest(self, totals: IntArray) -> int:
+        """Return the highest raw score of the rows whose total is not negative. There must be one."""
+        if self._top is None:
+            top = self.raw.item(self.raw.argmax())
+            self._top = top, (self.raw == top).nonzero()[0][:_TOPS]
+        top, rows = self._top
+        if totals[rows].max() >= 0:
+            return top
+        raw = self.raw[totals >= 0]
+        return int(raw[raw.argmax()])
+
+    def scaled(self, highest: int) -> IntArray | None:
+        """Return the final scores of all rows where ``highest`` is the highest raw score; None if one is out of range."""
+        if highest not in self._scaled:
+            scores = normalized(self.step, self.state, np.minimum(self.raw, highest))
+            self._scaled[highest] = scores * self.weight if are_in_range(scores) else None
+        return self._scaled[highest]
+
+    def on(self, rows: Callable[[IntArray], IntArray]) -> Varying:
+        """Return the scores on other rows."""
+        return Varying(self.step, self.state, rows(self.raw), self.weight)
+
+
+class OfRooms(NamedTuple):
+    """The worth of each distinct room, while no row changes."""
+
+    rooms: RoomRows
+    worths: IntArray
+
+    @property
+    def feasible(self) -> int:
+        """The number of rows that are not refused."""
+        return int(self.rooms.held[self.worths >= 0].sum())
+
+    def first_best(self, table: NodeTable, start: int) -> int:
+        """Return the row with the highest worth; where several share it, the first at or after ``start`` on the ring."""
+        worths = np.where(self.rooms.held > 0, self.worths, REFUSED)
+        return table.distinct_rooms.first(worths == worths[worths.argmax()], start)
+
+
+class KeyColumn:
+    """The answers of some plugins for one key. Only the column writes to its arrays.
+
+    ``worths``      the weighted sum of the scores of each row, ``REFUSED`` where a plugin refuses it; None: 0 everywhere
+    ``everywhere``  a constant to add to each row
+    ``varying``     scores that are not in the sum
+    ``found``       the answers of PreFilter
+    ``of_rooms``    worths of distinct rooms, which ``spread`` writes to ``worths``
+    ``is_sound``    False if a score is out of range: the caller then takes the full path, which reports the error
+    """
+
+    worths: IntArray | None
+
+    def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool) -> None:
+        """``reads_pods``: the plugins read the pods of a row, or their sums, too."""
+        table = snapshot.table
+        self._steps, self._reads_pods = steps, reads_pods
+        self._others = (
+            ()
+            if reads_pods
+            else tuple(
+                {step.name: step.reuse.other_nodes for step in (*steps.filter, *steps.score) if step.reuse.other_nodes}.values()
+            )
+        )
+        self._note(table)
+        self.found = ask_pre_filters(steps.pre_filter, pod, snapshot)
+        self._prepare(pod, snapshot)
+        self.is_sound, self.everywhere = True, 0
+        self.of_rooms: OfRooms | None = None
+        self.varying: list[Varying] = []
+        #: Room → worth, if rows with equal rooms have equal worths.
+        self._rooms: dict[int, int] = {}
+        #: How often changed rows are judged before their rooms are looked up again.
+        self._unknown = 0
+        #: Score plugins whose raw scores are all equal, with that score.
+        self._alike: dict[str, tuple[Step, int]] = {}
+        self._fill(pod, snapshot)
+
+    def _note(self, table: NodeTable) -> None:
+        """Note up to where the answers are current."""
+        changes, self._size = table.changes, len(table)
+        self.nodes_seen, self.arrangement, self.position = changes.nodes, changes.arrangement, self._log(table).position
+        self._versions = [version(table) for version in self._others]
+        #: False once a change was found that the column cannot follow.
+        self._is_current = True
+
+    def _log(self, table: NodeTable) -> RowLog:
+        return table.changes if self._reads_pods else table.changes.updates
+
+    def _prepare(self, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Run PreScore, and find the plugins that judge the pods then."""
+        states = self._states = self.found.states
+        passed: frozenset[str] = _NOTHING
+        if self._steps.pre_score:
+            states = self._states = dict(states)
+            for step in self._steps.pre_score:
+                state = states[step.name] = ask(step, "preScore", pod, snapshot, snapshot.nodes)
+                if state is SKIP:
+                    passed = passed | {step.name}
+        self.plan = plan = self._steps.plan(self.found.skipped, passed)
+        self._rule = plan.rule_for(pod, self.found.states, states)
+
+    # -- all rows -----------------------------------------------------------------------------------------------------
+
+    def _fill(self, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Judge all rows."""
+        nodes, plan = snapshot.nodes, self.plan
+        self.plain = plan.plain
+        if self._reads_pods:
+            self.varying = [self._varying(step, weight, pod, nodes) for step, weight in plan.scaled]
+            distinct = self._distinct_rooms(snapshot)
+            if distinct is None:
+                self._use(self._judged(nodes, pod))
+            else:
+                self.of_rooms = OfRooms(distinct, self._judged(FewRows(snapshot, distinct.rows), pod))
+            return
+        self.plain = []
+        for step, weight in (*plan.plain, *plan.scaled):
+            state = self._states.get(step.name, pod)
+            raw = scored(step, state, nodes)
+            if not len(raw) or bool((raw == raw[:1]).all()):
+                scores = normalized(step, state, raw[:1])
+                self.is_sound = self.is_sound and are_in_range(scores)
+                self._alike[step.name] = step, int(raw[0]) if len(raw) else 0
+                self.everywhere += int(scores[0]) * weight if len(scores) else 0
+            elif step.normalize is None:
+                self.plain.append((step, weight))
+            else:
+                self.varying.append(Varying(step, state, raw.astype(np.int64), weight))
+        worths = self._judged(nodes, pod)
+        is_plain = not self.plain and self.found.narrowed is None and not (len(worths) and worths.item(worths.argmin()))
+        self._use(None if is_plain else worths)
+
+    def _use(self, worths: IntArray | None) -> None:
+        self.worths = worths
+        if worths is not None:
+            self.cells: memoryview = worths.data
+
+    def spread(self) -> None:
+        """Give each row the worth of its room, if the rooms were judged in place of the rows."""
+        if self.of_rooms is not None:
+            self._use(self.of_rooms.worths.take(self.of_rooms.rooms.which))
+            self.of_rooms = None
+
+    def _distinct_rooms(self, snapshot: Snapshot) -> RoomRows | None:
+        """Return a row for each distinct room if judging these is less work than judging all rows."""
+        table = snapshot.table
+        if len(table) <= _MANY_ROWS or not self.plan.by_room or self.found.narrowed is not None or table.rows_in_what_ifs:
+            return None
+        return table.distinct_rooms.find()
+
+    def _varying(self, step: Step, weight: int, pod: PodInfo, view: NodeView) -> Varying:
+        state = self._states.get(step.name, pod)
+        return Varying(step, state, scored(step, state, view).astype(np.int64), weight)
+
+    def _judged(self, view: NodeView, pod: PodInfo) -> IntArray:
+        """Return the worths of the rows of a view."""
+        refused: BoolArray | None = None
+        usage = None if self._rule is None else view.usage()
+        if self._rule is not None and usage is not None:
+            worths, refused = self._rule.rows(usage)
+            return self._closed(worths, refused, view)
+        for step in self.plan.filters:
+            rows = refused_rows(step, self.found.states.get(step.name, pod), view)
+            refused = rows if refused is None else refused if rows is None else refused | rows
+        total: IntArray | None = None
+        for step, weight in self.plain:
+            scores = scored(step, self._states.get(step.name, pod), view).astype(np.int64, copy=len(self.plain) == 1)
+            self.is_sound = self.is_sound and are_in_range(scores)
+            weighted = scores if weight == 1 else scores * weight
+            total = weighted if total is None else total + weighted
+        return self._closed(np.zeros(len(view), dtype=np.int64) if total is None else total, refused, view)
+
+    def _closed(self, worths: IntArray, refused: BoolArray | None, view: NodeView) -> IntArray:
+        """Write ``REFUSED`` to the rows that are refused or that PreFilter left out."""
+        if self.found.narrowed is not None:
+            left_out = ~view.take(self.found.narrowed)
+            refused = left_out if refused is None else refused | left_out
+        if refused is not None:
+            np.putmask(worths, refused, REFUSED)
+        return worths
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in all arrays."""
+        return self._size * ((self.worths is not None) + 2 * len(self.varying))
+
+    # -- one row ------------------------------------------------------------------------------------------------------
+
+    def at(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int:
+        """Judge one row by what it is now, for plugins that read the pods of a row."""
+        if self._rule is not None and self.found.narrowed is None:
+            worth = self._rule.row(row, snapshot.table)
+            if worth is not None:
+                return worth if worth >= 0 else REFUSED
+        if not self.plan.by_room:
+            return self._one(row, pod, snapshot)
+        room = snapshot.table.rooms.at(row)
+        worth = self._rooms.get(room)
+        if worth is None:
+            worth = self._one(row, pod, snapshot)
+            if len(self._rooms) >= _ROOMS_KEPT:
+                self._rooms.clear()
+            self._rooms[room] = worth
+        return worth
+
+    def _one(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int:
+        """Run the plugins on one row."""
+        node, nodes = snapshot.nodes.one(row), snapshot.nodes
+        narrowed = self.found.narrowed
+        if narrowed is not None and not narrowed[row]:
+            return REFUSED
+        for step in self.plan.filters:
+            if refuses(step, step.single, self.found.states.get(step.name, pod), node, nodes):
+                return REFUSED
+        worth = 0
+        for step, weight in self.plain:
+            state = self._states.get(step.name, pod)
+            if step.single is None:
+                score = int(scored(step, state, nodes.at(row))[0])
+            else:
+                score = int(ask(step.single, "score", state, node))
+            if not 0 <= score <= MAX_SCORE:
+                self.is_sound = False
+            worth += score * weight
+        return worth
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def follow(self, pod: PodInfo, snapshot: Snapshot, rows: npt.NDArray[np.intp] | None = None) -> bool:
+        """Judge the rows that changed. Return False if the column must be computed again.
+
+        ``rows``: those that changed in all since ``position``, if the caller has them
+        """
+        table = snapshot.table
+        changes = table.changes
+        are_updated = changes.nodes != self.nodes_seen
+        if not self._is_current or (
+            are_updated and (changes.arrangement != self.arrangement or not self._ask_again(pod, snapshot))
+        ):
+            return False
+        log = changes if self._reads_pods else changes.updates
+        behind = log.position - self.position
+        if not behind:
+            self.nodes_seen = changes.nodes
+            return True
+        self._is_current = False  # also if a plugin raises
+        if behind == 1 and self._reads_pods and not self.varying and self.worths is not None:
+            row = log.last
+            if row < self._size:  # otherwise the row is gone
+                self.cells[row] = self.at(row, pod, snapshot)
+            self._is_current = True
+        else:
+            rows = log.many_since(self.position, len(table)) if rows is None else rows
+            if rows is None or len(rows) * _MANY > len(table) > FEW * _MANY:
+                self._is_current = self._judge_all_again(snapshot)
+            else:
+                self._is_current = self._judge_again(rows, pod, snapshot)
+        self.position = log.position
+        self.nodes_seen = changes.nodes if self._is_current else -1
+        return self._is_current
+
+    def _ask_again(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Run PreFilter and PreScore again after nodes were updated. Return False if they answer otherwise than before."""
+        if [version(snapshot.table) for version in self._others] != self._versions:
+            return False
+        found, plan = ask_pre_filters(self._steps.pre_filter, pod, snapshot), self.plan
+        if not found.agrees_with(self.found):
+            return False
+        self.found = found
+        self._prepare(pod, snapshot)
+        return self.plan is plan
+
+    def _judge_all_again(self, snapshot: Snapshot) -> bool:
+        """Judge all rows again. Return False if the column must be made again."""
+        usage = snapshot.nodes.usage()
+        if self._rule is None or self.worths is None or self.found.narrowed is not None or usage is None:
+            return False
+        self._rule_on(usage, slice(None))
+        return True
+
+    def _rule_on(self, usage: Usage | SomeUsage, rows: npt.NDArray[np.intp] | slice) -> None:
+        """Judge rows by the rule of all plugins."""
+        assert self._rule is not None
+        assert self.worths is not None
+        worths, refused = self._rule.rows(usage)
+        if refused is not None:
+            np.putmask(worths, refused, REFUSED)
+        self.worths[rows] = worths
+
+    def _judge_again(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge some rows again, which may be listed twice. Return False if scores that were equal no longer are."""
+        if self._reads_pods and not self.varying and (len(rows) <= FEW or self._knows(rows, snapshot)):
+            for row in dict.fromkeys(rows.tolist()):
+                self.cells[row] = self.at(row, pod, snapshot)
+            return True
+        usage = None if self._rule is None or self.worths is None or self.found.narrowed is not None else snapshot.nodes.usage()
+        if self._rule is not None and self.worths is not None and isinstance(usage, Usage):
+            self._rule_on(usage.of(rows), rows)
+            return True
+        view = FewRows(snapshot, rows)
+        worths = self._judged(view, pod)
+        for step, alike in self._alike.values():
+            raw = scored(step, self._states.get(step.name, pod), view)
+            if not bool((raw == alike).all()):
+                return False
+        for one in self.varying:
+            one.raw[rows] = scored(one.step, self._states.get(one.step.name, pod), view)
+            one.changed()
+        if self.worths is None:
+            return not worths.any()
+        self.worths[rows] = worths
+        return True
+
+    def _knows(self, rows: npt.NDArray[np.intp], snapshot: Snapshot) -> bool:
+        """Return whether most of these rows have rooms that need not be judged. After a no, it is a no for some time."""
+        if self._rule is not None or not self.plan.by_room or len(self._rooms) < FEW:
+            return False
+        self._unknown -= 1
+        if self._unknown > 0:
+            return False
+        cells = snapshot.table.rooms.followed().cells
+        some = rows[-FEW:].tolist()
+        knows = sum(cells[row] in self._rooms for row in some) > FEW // 2
+        self._unknown = 0 if knows else _PAUSE
+        return knows
+
+    def derived(self, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
+        """Return the column for the rows after an open transaction added or removed nodes; None if it must be computed again.
+
+        This column keeps its answers for when the transaction is rolled back.
+        """
+        table = snapshot.table
+        can_follow = self._is_current and self.found.narrowed is None
+        rows = new_rows(table.changes, self.arrangement, self._size) if can_follow else None
+        if rows is None or [version(table) for version in self._others] != self._versions:
+            return None
+        changed = self._changed(rows, table)
+        if changed is None or len(changed) > _FEW_CHANGES:
+            return None
+        made = copy(self)
+        made._note(table)
+        made._use(None if self.worths is None else rows.of(self.worths))
+        made.varying = [one.on(rows.of) for one in self.varying]
+        if changed:
+            again = np.array(sorted(changed), dtype=np.intp)
+            if not made._ask_again(pod, snapshot) or not made._judge_again(again, pod, snapshot):
+                return None
+        return made
+
+    def _changed(self, rows: NewRows, table: NodeTable) -> set[int] | None:
+        if self._reads_pods:
+            return rows.changed(table.changes, self.position)
+        return rows.updated(table.changes.updates, self.position)
+
+
+class Columns:
+    """The columns of one profile. Those that were not used for long are dropped when there are many."""
+
+    def __init__(self) -> None:
+        #: Columns used lately, and those used before them, which move to the first when they are used again.
+        self._kept: dict[Hashable, KeyColumn] = {}
+        self._before: dict[Hashable, KeyColumn] = {}
+        self._entries = 0
+        #: Columns for the rows after an open transaction added or removed nodes, with those that they are derived from.
+        self._derived: dict[Hashable, tuple[KeyColumn, KeyColumn]] = {}
+        self._derived_for = -1
+
+    def of(
+        self, key: Hashable, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool, keep: bool = True
+    ) -> KeyColumn:
+        """Return the column of a key, up to date."""
+        changes = snapshot.table.changes
+        column = self._kept.get(key)
+        if column is not None and column.nodes_seen == changes.nodes and not reads_pods:
+            return column
+        if column is None:
+            column = self._before.pop(key, None)
+        if column is not None and column.arrangement != changes.arrangement:
+            derived = self._derive(key, column, pod, snapshot)
+            if derived is not None and changes.is_rearranged:
+                self._keep(key, column)
+                return derived
+            column = derived
+        if column is None or not column.follow(pod, snapshot):
+            keep = keep or column is not None
+            column = KeyColumn(steps, pod, snapshot, reads_pods=reads_pods)
+        if keep:
+            column.spread()
+            self._keep(key, column)
+        return column
+
+    def _keep(self, key: Hashable, column: KeyColumn) -> None:
+        if self._kept.get(key) is column:
+            return
+        self._entries += column.entries
+        if 2 * self._entries > _ENTRIES_KEPT or 2 * len(self._kept) >= _COLUMNS_KEPT:
+            self._before, self._kept, self._entries = self._kept, {}, column.entries
+        self._kept[key] = column
+
+    def _derive(self, key: Hashable, column: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
+        arrangement = snapshot.table.changes.arrangement
+        if self._derived_for != arrangement:
+            self._derived.clear()
+            self._derived_for = arrangement
+        made = self._derived.pop(key, None)
+        if made is None or made[0] is not column or not made[1].follow(pod, snapshot):
+            derived = column.derived(pod, snapshot)
+            if derived is None:
+                return None
+            made = column, derived
+        self._derived[key] = made
+        return made[1]

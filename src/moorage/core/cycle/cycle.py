@@ -1,0 +1,472 @@
+"""The scheduling cycle: one pod, one snapshot, one decision.
+
+``Cycle`` runs PreFilter, Filter and Score and picks a node; if no node fits, it runs PostFilter. It changes no state: the
+caller assumes the pod on the chosen node, reserves and binds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace as with_changes
+
+from moorage.core.cycle.decision import Decision, Feasible, Quick
+from moorage.core.cycle.extender_nodes import BareView
+from moorage.core.cycle.extender_wire import ExtenderError, Whole, partial
+from moorage.core.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
+from moorage.core.cycle.failures import Failures
+from moorage.core.cycle.pod_signatures import ShapeRoute
+from moorage.core.cycle.preemption import Candidate
+from moorage.core.cycle.sampling import NodeOrder, feasible_nodes_to_find
+from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.sheets import Sheets
+from moorage.core.cycle.ties import draw
+from moorage.core.cycle.what_if import FailedAttempt, Nominated, judge_nominated
+from moorage.errors import AttemptError, PluginError
+from moorage.framework.effects import Effect
+from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score
+from moorage.framework.points import PostFilterResult
+from moorage.framework.post_filter import Consult
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+from moorage.state.view import NodeView
+
+__all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
+
+_NONE: Nominated = MappingProxyType({})
+_NO_ROWS = np.zeros(0, dtype=np.intp)
+
+
+@dataclass
+class Cycle:
+    """Decides for all profiles. Holds the seed of tie breaks and the position where the last sampled search ended.
+
+    ``percentage_of_nodes_to_score``: 0 and 100 filter every node; 1-99 stop at that share of feasible nodes, as kube-scheduler
+    does.
+    ``always_score``: score even a single feasible node, for explanations and comparisons.
+    ``nominated_first``: take the nominated node if the pod fits there, without filtering the others, as kube-scheduler does.
+    ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else the node counts as refused.
+    ``by_class``: cache verdicts and scores of pod classes (see ``classes``) and the failures of pods that fit nowhere (see
+    ``failures``); decisions are the same without.
+    ``extenders``: the extenders in the order they are called; only ``deciding`` calls them. ``whole`` returns an object's full
+    JSON for them.
+    """
+
+    seed: int = 0
+    percentage_of_nodes_to_score: int = 0
+    always_score: bool = False
+    errors_end: bool = True
+    nominated_first: bool = True
+    by_class: bool = True
+    extenders: tuple[HTTPExtender, ...] = ()
+    whole: Whole = partial
+    order: NodeOrder = field(default_factory=NodeOrder)
+    _classes: dict[Profile, Sheets] = field(default_factory=dict)
+    _failures: dict[Profile, Failures] = field(default_factory=dict)
+    #: True for a subclass that overrides ``decide`` and not ``decide_fast``: it would miss fast decisions.
+    _is_watched: ClassVar[bool] = False
+    #: False for a subclass that overrides only one of ``decide_fast`` and ``decide_next``: it would miss decisions.
+    _has_runs: ClassVar[bool] = True
+    #: False for a subclass that overrides ``decide_fast``, which may not know of nominated pods.
+    heeds_nominated: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        cls._is_watched = cls.decide is not Cycle.decide and cls.decide_fast is Cycle.decide_fast
+        cls.heeds_nominated = cls.decide_fast is Cycle.decide_fast
+        cls._has_runs = (cls.decide_fast is Cycle.decide_fast) == (cls.decide_next is Cycle.decide_next)
+
+    def decide(
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
+    ) -> Decision:
+        """Return the chosen node for ``pod``, or why none fits. A broken plugin ends the attempt: ``Decision.error``.
+
+        If ``nominated`` is a ``MappingProxyType`` over a mapping that never changes, failures are cached.
+        """
+        if not scope.count(snapshot.table):
+            return Decision(pod)
+        nominated = nominated or {}
+        try:
+            known = self._known(profile, pod, snapshot, nominated, scope)
+            if known is not None:
+                return known
+            decision = without_asking(self._full_path(profile, pod, snapshot, nominated, Consultation(pod), scope))
+        except PluginError as error:
+            return Decision(pod, error=error)
+        self._keep(profile, decision, snapshot, nominated, scope)
+        return decision
+
+    def deciding(
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
+    ) -> Asking[Decision]:
+        """Decide like ``decide``, with the extenders. The caller adds no pod and changes no node while a call is open."""
+        if not scope.count(snapshot.table):
+            return Decision(pod)
+        nominated = nominated or {}
+        consultation = Consultation.of(pod, self.extenders, self.whole)
+        if not consultation.extenders:
+            return self.decide(profile, pod, snapshot, nominated, scope)
+        try:
+            by_class = not consultation.decides and scope.rows is None
+            quick = self._by_class(profile, pod, snapshot, nominated) if by_class else None
+            if quick is not None:
+                return quick
+            decision = yield from self._full_path(profile, pod, snapshot, nominated, consultation, scope)
+        except PluginError as error:
+            decision = Decision(pod, error=error)
+        if not consultation.done_without:
+            return decision
+        return with_changes(decision, done_without=tuple(consultation.done_without))
+
+    @property
+    def may_hurry(self) -> bool:
+        """Return whether ``decide_fast`` may be called in place of ``decide``."""
+        return self.by_class and not (self._is_watched or self.always_score or self.extenders)
+
+    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated = _NONE) -> Quick | None:
+        """Decide like ``decide`` for a pod that is not nominated, but return only the row and the PreFilter results.
+
+        None if the caller must call ``decide``: no node fits, or the decision takes the full path. Call ``follow`` if the
+        decision is used.
+        """
+        if self._percentage_for(profile):
+            return None
+        cache = self._classes.get(profile)
+        if cache is None:
+            cache = self._classes[profile] = Sheets(profile)
+        try:
+            return cache.decide_known(pod, snapshot, self.seed, nominated)
+        except PluginError:
+            return None
+
+    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+        """Return the route for ``decide_next`` after ``decide_fast`` decided on a pod; None: use ``decide_fast`` only."""
+        cache = self._classes.get(profile) if self._has_runs else None
+        return None if cache is None else cache.route_of(pod, snapshot)
+
+    def decide_next(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        """Decide like ``decide_fast`` on a pod that the route suits. Call it only if all pods placed since have its shape."""
+        if route.has_terms and not route.holds(snapshot):
+            return None
+        pod_class = route.sheet
+        if pod_class.is_for_all:
+            return pod_class.decide_copy(pod.uid, route.first, snapshot, self.seed)
+        route.share(pod)
+        return pod_class.decide(pod, snapshot, _NONE, self.seed) if pod_class.refresh(pod, snapshot) else None
+
+    def follow(self, among: int, table: NodeTable) -> None:
+        """Move the start of the next sampled search past ``among`` rows (see ``Quick``), as ``decide`` does by itself."""
+        if among >= 0:  # filtering all nodes changes nothing
+            self.order.advance(among, len(table))
+
+    def feasible(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
+        """Return the rows that no Filter plugin refuses, from the cached verdicts; None if the caller must filter itself."""
+        if not len(snapshot.table):
+            return None
+        cache = self._classes.get(profile)
+        if cache is None:
+            cache = self._classes[profile] = Sheets(profile)
+        try:
+            return cache.feasible(pod, snapshot)
+        except PluginError:
+            return None
+
+    def _known(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope
+    ) -> Decision | None:
+        """Decide from a cached failure or the cached path; None if the decision takes the full path."""
+        if scope.rows is not None or not self.by_class:
+            return None
+        failures = self._failures.get(profile) if scope.post_filter else None
+        failed = failures.find(pod, snapshot, nominated) if failures is not None else None
+        return failed or self._by_class(profile, pod, snapshot, nominated)
+
+    def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: SearchScope) -> None:
+        """Cache a failure for the next pod of its class, unless the next search depends on where this one ended."""
+        if decision.node is not None or not self.by_class or scope is not EVERYWHERE or self._percentage_for(profile):
+            return
+        failures = self._failures.get(profile)
+        if failures is None:
+            failures = self._failures[profile] = Failures(profile)
+        failures.keep(decision, snapshot, nominated)
+
+    def _percentage_for(self, profile: Profile) -> int:
+        """Return the percentage of nodes at which a profile's searches may stop; 0: they never stop early, as at 100."""
+        own = profile.percentage_of_nodes_to_score
+        percentage = self.percentage_of_nodes_to_score if own is None else own
+        return percentage if percentage < 100 else 0
+
+    def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
+        """Decide on the cached path; None if the decision takes the full path."""
+        sampled = self._percentage_for(profile)
+        if not self.by_class or self.always_score or sampled or pod.status.nominated_node_name in snapshot.table.row_of:
+            return None
+        cache = self._classes.get(profile)
+        if cache is None:
+            cache = self._classes[profile] = Sheets(profile)
+        try:
+            quick = cache.decide(pod, snapshot, nominated, self.seed)
+        except PluginError:  # the full path reports the node, and whether the error ends the attempt
+            return None
+        if quick is None:
+            return None
+        table = snapshot.table
+        self.follow(quick.among, table)
+        evaluated = len(table) if quick.found.nodes is None else len(quick.found.nodes)
+        return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
+
+    def _full_path(
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated,
+        consultation: Consultation,
+        scope: SearchScope,
+    ) -> Asking[Decision]:
+        found = run_pre_filter(profile, pod, snapshot)
+        verdicts = Verdicts(len(snapshot.table))
+        if found.refused is not None:
+            verdicts.pre_filter = found.refused
+            verdicts.refuse(np.arange(len(verdicts)), found.refused)
+            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation, scope))
+        trial = _Trial(self._nominated_row(profile, pod, snapshot, scope), Verdicts(len(verdicts)))
+        feasible = yield from trial.run(profile, found, pod, snapshot, nominated, consultation)
+        if not len(feasible):
+            feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated, scope)
+            trial.tell(found, snapshot, verdicts)
+            if self.errors_end:
+                _raise_first_error(verdicts)
+            feasible = yield from consultation.filter(feasible, snapshot, verdicts)
+        if not len(feasible):
+            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation, scope))
+        table = snapshot.table
+        evaluated = scope.count(table) if found.nodes is None else len(found.nodes)
+        if len(feasible) == 1 and not self.always_score:
+            return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, evaluated=evaluated, feasible=1)
+        scores = rate(profile, found, pod, snapshot, feasible, bare=consultation.bare)
+        if len(feasible) > 1:
+            scores = yield from consultation.prioritize(scores, snapshot)
+        row = self.drawn(table, scores.best(), pod)
+        return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
+
+    def drawn(self, table: NodeTable, best: npt.NDArray[np.intp], pod: PodInfo) -> int:
+        """Return one of the best rows. A subclass that breaks ties in another way sets ``by_class`` to False."""
+        return draw(table, best, pod.uid, self.seed)
+
+    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: SearchScope) -> int | None:
+        """Return the row of the pod's nominated node if it is tried before all others, else None."""
+        first = self.nominated_first and profile.nominated_first
+        row = snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
+        return row if row is not None and scope.covers(row) else None
+
+    def _feasible(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        scope: SearchScope,
+    ) -> npt.NDArray[np.intp]:  # fmt: skip
+        percentage = self._percentage_for(profile)
+        rows = scope.close_others(_rows_to_look_at(profile, found, snapshot, verdicts), verdicts)
+        wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
+        if wanted >= len(rows):
+            whole = len(rows) == len(verdicts)
+            judge(profile, found, pod, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, nominated)
+            if not whole:  # the next search starts after the nodes filtered here; filtering all of them changes nothing
+                self.order.advance(len(rows), scope.count(snapshot.table))
+            open_rows: npt.NDArray[np.intp] = rows[verdicts.ids[rows] == 0]
+            return open_rows
+        return self._sampled(profile, found, pod, snapshot, verdicts, nominated, rows, wanted, scope)
+
+    def _sampled(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        rows: npt.NDArray[np.intp], wanted: int, scope: SearchScope,
+    ) -> npt.NDArray[np.intp]:  # fmt: skip
+        """Search in kube-scheduler's order until enough feasible rows are found.
+
+        The search ends at the next feasible row after that, so refused rows before it are filtered and reported as well.
+        """
+        order = self.order.rows(snapshot.table, scope.rows)
+        order = order[np.isin(order, rows)]
+        feasible: list[int] = []
+        processed, enough, further = 0, False, 1
+        while processed < len(order) and not enough:
+            if len(feasible) == wanted:
+                further *= 2
+            ahead = max(wanted, 100) if len(feasible) < wanted else further // 2
+            chunk = order[processed : processed + ahead]
+            trial = Verdicts(len(verdicts))
+            judge(profile, found, pod, NodeView(snapshot, chunk), trial, nominated)
+            for row in chunk:
+                status = trial.status(row)
+                enough = status is None and len(feasible) == wanted
+                if enough:
+                    break
+                processed += 1
+                if status is None:
+                    feasible.append(int(row))
+                else:
+                    verdicts.refuse(row, status)
+        self.order.advance(processed, scope.count(snapshot.table))
+        return np.array(feasible, dtype=np.intp)
+
+    def _post_filter(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        consultation: Consultation, scope: SearchScope,
+    ) -> Asking[Decision]:  # fmt: skip
+        outcome: PostFilterResult | None = None
+        if not scope.post_filter:
+            outcome = PostFilterResult(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
+        elif profile.at("postFilter"):
+            preempting = any(extender.preempt_verb for extender in consultation.extenders)
+            attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated, consults=preempting)
+            outcome = yield from _run_post_filter(profile, pod, attempt, consultation)
+        count = scope.count(snapshot.table)
+        return Decision(
+            pod,
+            None,
+            found,
+            verdicts,
+            post_filter=outcome,
+            evaluated=count,
+            among=count,
+            form=profile.message_form,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The pod's nominated node, filtered alone; ``row`` is None if the pod has no nominated node."""
+
+    row: int | None
+    verdicts: Verdicts
+
+    def run(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, nominated: Nominated,
+        consultation: Consultation,
+    ) -> Asking[npt.NDArray[np.intp]]:  # fmt: skip
+        """Return the row if the pod fits there, else no rows."""
+        if self.row is None:
+            return _NO_ROWS
+        rows = np.array([self.row], dtype=np.intp)
+        judge(profile, found, pod, NodeView(snapshot, rows), self.verdicts, nominated)
+        if self.verdicts.status(self.row) is not None:
+            return _NO_ROWS
+        try:
+            return (yield from consultation.filter(rows, snapshot, self.verdicts))
+        except ExtenderError:  # the extender is called again with all feasible nodes
+            return _NO_ROWS
+
+    def tell(self, found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> None:
+        """Record why the pod does not fit, if PreFilter excludes the node from the search that follows."""
+        if self.row is None or found.nodes is None or snapshot.table.nodes[self.row].name in found.nodes:
+            return
+        status = self.verdicts.status(self.row)
+        if status is not None:
+            verdicts.refuse(self.row, status)
+
+
+def _raise_first_error(verdicts: Verdicts) -> None:
+    """Raise AttemptError for the first row that a plugin could not judge, if there is one."""
+    rows = verdicts.rows_with(Code.ERROR)
+    broken = verdicts.status(int(rows[0])) if len(rows) else None
+    if broken is not None:
+        raise AttemptError(broken.plugin, broken.message)
+
+
+def _rows_to_look_at(profile: Profile, found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> npt.NDArray[np.intp]:
+    """Return the rows that PreFilter left, and refuse the others."""
+    if found.nodes is None:
+        return np.arange(len(verdicts))
+    row_of = snapshot.table.row_of
+    rows = np.array(sorted(row_of[name] for name in found.nodes if name in row_of), dtype=np.intp)
+    verdicts.refuse(np.arange(len(verdicts)), status_of_left_out(profile, found))
+    verdicts.ids[rows] = 0
+    return rows
+
+
+def status_of_left_out(profile: Profile, found: PreFiltered) -> Status:
+    """Return the status of the nodes that PreFilter left out."""
+    named = " ".join(found.narrowed_by)
+    reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.names_nodes_left_out else ()
+    return Status(Code.UNSCHEDULABLE if profile.evicts_on_nodes_left_out else Code.UNRESOLVABLE, "", reasons)
+
+
+def judge(
+    profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts, nominated: Nominated
+) -> None:
+    """Run Filter over a view; rows with nominated pods are judged with those pods added."""
+    run_filter(profile, found, pod, nodes, verdicts)
+    if nominated:
+        judge_nominated(profile, found, pod, nodes, verdicts, nominated)
+
+
+def rate(
+    profile: Profile,
+    found: PreFiltered,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    feasible: npt.NDArray[np.intp],
+    *,
+    bare: bool = False,
+) -> Scores:
+    """Score the feasible rows; each gets 1 if there are no Score plugins. ``bare``: score them without pods and images."""
+    whole = len(feasible) == len(snapshot.table) and bool((feasible == np.arange(len(feasible))).all())
+    view = snapshot.nodes if whole else NodeView(snapshot, feasible)
+    if not profile.at("score"):
+        return Scores(feasible, np.ones(len(feasible), dtype=np.int64))
+    return run_score(profile, found, pod, BareView(snapshot, feasible) if bare else view)
+
+
+def _run_post_filter(
+    profile: Profile, pod: PodInfo, attempt: FailedAttempt, consultation: Consultation
+) -> Asking[PostFilterResult]:
+    """Run PostFilter plugins in order until one succeeds or reports that nothing can help.
+
+    The effects of the plugins before that one are kept.
+
+    Source  framework/runtime/framework.go, RunPostFilterPlugins
+    """
+    reasons: list[str] = []
+    nominated: str | None = None
+    effects: tuple[Effect, ...] = ()
+    for step in profile.at("postFilter"):
+        result = ask(step, "postFilter", pod, attempt)
+        if isinstance(result, Consult):
+            result = yield from _consulted(result, attempt.snapshot, consultation)
+        if not isinstance(result, PostFilterResult):
+            raise PluginError(step.name, f"returned {result!r} in postFilter; return PostFilterResult(code, ...)")
+        if result.code is Code.ERROR:
+            return PostFilterResult(Code.ERROR, result.reasons, effects=effects)
+        if result.code in {Code.SUCCESS, Code.UNRESOLVABLE}:
+            return replace(result, effects=(*effects, *result.effects)) if effects else result
+        if result.nominated is not None:
+            nominated = result.nominated
+        reasons.extend(result.reasons)
+        effects += result.effects
+    return PostFilterResult(Code.UNSCHEDULABLE, tuple(reasons), nominated, effects=effects)
+
+
+def _consulted(wanted: Consult[Candidate], snapshot: Snapshot, consultation: Consultation) -> Asking[PostFilterResult]:
+    """Pass the candidates for preemption to the extenders, and let the plugin choose among those they keep."""
+    try:
+        return wanted.choose((yield from consultation.preempt(wanted.candidates, snapshot)))
+    except ExtenderError as error:
+        return PostFilterResult(Code.ERROR, (f"preemption: {error}",))

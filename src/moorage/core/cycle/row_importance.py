@@ -1,0 +1,140 @@
+"""The pods of each row, the most important first, as arrays, cached until the row changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import is_not
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.core.cycle.importance import by_importance
+from moorage.state.columns import BoolArray, IntArray, ranges
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["RankedRows", "Ranking"]
+
+_Rows: TypeAlias = npt.NDArray[np.intp]
+
+#: The lowest priority of a row without pods.
+_NO_PODS: Final = 2**63 - 1
+
+
+class RankedRows:
+    """The pods of some rows, row after row, the most important pod of each row first.
+
+    ``facts`` has an entry for each pod: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod
+    count, and its request of each resource.
+
+    Shapes  counts (rows,): the number of pods of each row; facts (pods, 2 + resources)
+    """
+
+    __slots__ = ("_pods", "_rows", "counts", "facts")
+
+    def __init__(self, counts: IntArray, facts: IntArray, pods: Mapping[int, tuple[PodInfo, ...]], rows: Sequence[int]) -> None:
+        self.counts, self.facts = counts, facts
+        self._pods, self._rows = pods, rows
+
+    def pods(self, at: int) -> tuple[PodInfo, ...]:
+        """Return the pods of one of the rows, by its position. Call this before the table changes."""
+        return self._pods[self._rows[at]]
+
+
+class Ranking:
+    """A cache of the ranked pods of a node table, which follows the table's change log."""
+
+    def __init__(self) -> None:
+        self._table: NodeTable | None = None
+        self._resources: tuple[str, ...] = ()
+        self._layout = 0
+        self._position = 0
+        self._pods: dict[int, tuple[PodInfo, ...]] = {}
+        #: The facts of ranked rows, with gaps, up to ``_used``; and for each row where its facts start and their number, -1 for
+        #: a row that is not ranked.
+        self._pool: IntArray = np.zeros((0, 2), dtype=np.int64)
+        self._used = 0
+        self._starts: IntArray = np.zeros(0, dtype=np.int64)
+        self._counts: IntArray = np.zeros(0, dtype=np.int64)
+        #: The lowest priority of the pods on each row; and the mapping of each row's pods, to detect rows that moved.
+        self._lowest: IntArray = np.zeros(0, dtype=np.int64)
+        self._held: list[dict[str, PodInfo]] = []
+
+    def have_lesser(self, table: NodeTable, rows: _Rows, priority: int) -> BoolArray:
+        """Return for each row whether it has a pod of lower priority."""
+        self._follow(table)
+        lesser: BoolArray = self._lowest[rows] < priority
+        return lesser
+
+    def of(self, table: NodeTable, rows: _Rows) -> RankedRows:
+        """Return the ranked pods of these rows."""
+        self._follow(table)
+        unknown = rows[self._counts[rows] < 0]
+        if len(unknown):
+            self._rank(table, np.unique(unknown))
+        counts = self._counts[rows]
+        return RankedRows(counts, self._pool[ranges(self._starts[rows], counts)], self._pods, rows.tolist())
+
+    def _rank(self, table: NodeTable, rows: _Rows) -> None:
+        """Rank the pods of rows, each listed once."""
+        facts: list[tuple[int, ...]] = []
+        for row in rows.tolist():
+            pods = self._pods[row] = tuple(by_importance(table.pods[row].values()))
+            facts += [(pod.priority, 1, *(pod.requests.get(name, 0) for name in self._resources)) for pod in pods]
+        counts = np.array([len(self._pods[row]) for row in rows.tolist()], dtype=np.int64)
+        if self._used + len(facts) > len(self._pool):
+            self._make_room(len(facts))
+        self._counts[rows] = counts
+        self._starts[rows] = self._used + counts.cumsum() - counts
+        self._pool[self._used : self._used + len(facts)] = np.array(facts, dtype=np.int64).reshape(len(facts), self._width)
+        self._used += len(facts)
+
+    @property
+    def _width(self) -> int:
+        return 2 + len(self._resources)
+
+    def _make_room(self, more: int) -> None:
+        """Close the gaps between facts, and make the pool at least twice as large as they and ``more`` entries need."""
+        rows = np.flatnonzero(self._counts > 0)
+        counts = self._counts[rows]
+        held = self._pool[ranges(self._starts[rows], counts)]
+        self._starts[rows] = counts.cumsum() - counts
+        self._used = len(held)
+        self._pool = np.zeros((2 * (len(held) + more), self._width), dtype=np.int64)
+        self._pool[: len(held)] = held
+
+    def _follow(self, table: NodeTable) -> None:
+        """Drop the rows that changed since the last call."""
+        changes = table.changes
+        resources = table.resources_requested
+        changed = changes.since(self._position) if table is self._table else None
+        if changed is None or resources != self._resources:
+            self._pods.clear()
+            self._counts[:] = -1
+            self._resources, self._used = resources, 0
+            self._pool = np.zeros((0, self._width), dtype=np.int64)
+        if changed is None:
+            self._held, self._lowest = [], np.zeros(0, dtype=np.int64)
+        if changed is None or changes.layout != self._layout:
+            changed = [*(changed or ()), *self._moved(table)]
+        for row in dict.fromkeys(changed):
+            self._pods.pop(row, None)
+            if row < len(table):
+                self._counts[row] = -1
+                self._lowest[row] = _lowest(table.pods[row])
+        self._table, self._layout, self._position = table, changes.layout, changes.position
+
+    def _moved(self, table: NodeTable) -> list[int]:
+        """Resize the arrays to the rows of the table. Return the rows that are new or belong to another node than before."""
+        held, self._held = self._held, table.pods.copy()
+        kept, more = min(len(held), len(table)), np.full(max(0, len(table) - len(held)), -1, dtype=np.int64)
+        self._lowest = np.concatenate([self._lowest[:kept], more])
+        self._starts = np.concatenate([self._starts[:kept], more])
+        self._counts = np.concatenate([self._counts[:kept], more])
+        moved = np.flatnonzero(np.fromiter(map(is_not, table.pods, held), dtype=bool, count=kept))
+        return [*moved.tolist(), *range(kept, len(table))]
+
+
+def _lowest(pods: Mapping[str, PodInfo]) -> int:
+    return min([pod.priority for pod in pods.values()], default=_NO_PODS)

@@ -1,0 +1,267 @@
+"""The cached path of the scheduling cycle: find the sheet of a pod's keys, or make it, and decide with it.
+
+A pod whose keys are new costs one look at all rows by a handful of array operations, and leaves nothing behind but the columns
+that read only nodes. If the keys come again before many rows have changed, their sheet is kept.
+
+Nothing is approximated. ``Cycle`` decides the same with and without this module; a property test checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from types import MappingProxyType
+from typing import Final
+
+from moorage.core.cycle.column import Columns, Steps
+from moorage.core.cycle.decision import Feasible, Quick
+from moorage.core.cycle.domain_verdicts import ByDomain
+from moorage.core.cycle.narrowed_nodes import NarrowLook
+from moorage.core.cycle.pinned_pods import PinnedPods
+from moorage.core.cycle.pod_signatures import ShapeRoute, Signed, Signer
+from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.what_if import Nominated
+from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Sheets"]
+
+#: Rows kept in all sheets together, at about 50 bytes each.
+_ROWS_KEPT: Final = 4_000_000
+#: The most routes that are cached; all are dropped when there are more.
+_ROUTES_KEPT: Final = 4096
+_NONE: Nominated = MappingProxyType({})
+#: The most keys that are remembered of pods without a sheet.
+_LOOKED_REMEMBERED: Final = 4096
+#: A sheet pays if at most so many rows, or at most one in so many, change from one pod to the next. It is dropped after twice
+#: as many changes.
+_FEW_ROWS: Final = 256
+_SOON: Final = 16
+_POINTS: Final = ("preFilter", "filter", "preScore", "score")
+
+
+class Sheets:
+    """The sheets of one profile. The least recently used one is dropped first."""
+
+    def __init__(self, profile: Profile, capacity: int = 1024) -> None:
+        self._profile, self._capacity = profile, capacity
+        self._sheets: dict[Hashable, Sheet] = {}
+        #: The key of the sheet of the last decision, if it is kept.
+        self._decided: Hashable | None = None
+        #: Sheets for the rows after an open transaction added or removed nodes.
+        self._derived: dict[Hashable, Sheet] = {}
+        self._derived_for = -1
+        #: Keys that came without having a sheet → the position in the change log then.
+        self._looked: dict[Hashable, int] = {}
+        steps = {step.name: step for point in _POINTS for step in profile.at(point)}
+        scopes = {name: _scope_of(step) for name, step in steps.items()}
+        always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
+        # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
+        self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
+        on_nodes = frozenset(name for name, scope in scopes.items() if scope is Scope.NODE)
+        self._on_rows = frozenset(name for name, scope in scopes.items() if Scope.NODE < scope <= Scope.NODE_PODS)
+        self._signer = Signer(steps.values(), always_asked, on_nodes)
+        self._groups = [Steps(profile, frozenset(names)) for names in self._signer.groups]
+        self._columns = Columns()
+        self._splits: dict[frozenset[str], tuple[Steps, Steps, frozenset[str]]] = {}
+        self._by_domain = ByDomain(profile)
+        self._narrow = NarrowLook(profile)
+        self._routes: dict[bytes, ShapeRoute[Sheet]] = {}
+        #: The routes by ``id()`` of the spec and labels of the first pod of a shape, which the route keeps in memory.
+        self._by_parts: dict[tuple[int, int], ShapeRoute[Sheet]] = {}
+        #: The sheet of the last decision by a route, if it is still the last entry of ``_sheets``; otherwise None.
+        self._used_last: Sheet | None = None
+        self._pinned = PinnedPods(profile, self._route_without_node, self._follow)
+
+    # -- by the shape of a pod ----------------------------------------------------------------------------------------
+
+    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+        """Decide like ``decide``. A pod of a shape that was decided before is not signed again."""
+        if pod.spec.affinity is not None:
+            if nominated and self._narrow.concerns(pod):
+                return None
+            pinned = self._pinned.decide(pod, snapshot) if self._pays else None
+            if pinned is not None:
+                return Quick(pinned[0], 1, pinned[1], 1)
+            if self._narrow.concerns(pod):
+                return self._decide_narrow(pod, snapshot) if self._pays else None
+        route = self._by_parts.get(_parts_of(pod))
+        if route is None or not route.suits(pod):
+            shape = pod.shape()
+            route = self._routes.get(shape)
+            if route is None:
+                return self._decide_first(pod, shape, snapshot, seed, nominated)
+        if not self._follow(route, snapshot):
+            return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
+        route.share(pod)
+        if not route.sheet.refresh(pod, snapshot):
+            return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
+        return route.sheet.decide(pod, snapshot, nominated, seed)
+
+    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+        """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
+        route = self._by_parts.get(_parts_of(pod))
+        return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
+
+    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
+        """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod has no sheet."""
+        if not self._pays or (pod.spec.affinity is not None and self._narrow.concerns(pod)):
+            return None
+        shape = pod.shape()
+        route = self._routes.get(shape)
+        if route is not None and self._leads(route, snapshot):
+            route.share(pod)
+            if route.sheet.refresh(pod, snapshot):
+                return route.sheet.feasible(pod, snapshot)
+        sheet = self._find(pod, snapshot, shape)
+        self._keep_route(shape, snapshot)
+        return None if sheet is None else sheet.feasible(pod, snapshot)
+
+    def _leads(self, route: ShapeRoute[Sheet], snapshot: Snapshot) -> bool:
+        """Return whether a route still leads to a sheet in use."""
+        return self._sheets.get(route.key) is route.sheet and route.holds(snapshot)
+
+    def _follow(self, route: ShapeRoute[Sheet], snapshot: Snapshot) -> bool:
+        """Return the same as ``_leads``, and mark the sheet as the last one used."""
+        leads = self._leads(route, snapshot)
+        if leads and self._used_last is not route.sheet:
+            self._used_last = self._sheets[route.key] = self._sheets.pop(route.key)
+        return leads
+
+    def _route_without_node(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+        """Return the route to a pod's sheet, which is made if it is not kept; None if there can be no route."""
+        shape = pod.shape()
+        route = self._routes.get(shape)
+        if route is not None and self._leads(route, snapshot) and route.sheet.follows(pod, snapshot):
+            return route
+        self._find(pod, snapshot, shape, keep=True)
+        route = self._keep_route(shape, snapshot)
+        return route if route is not None and route.sheet.follows(pod, snapshot) else None
+
+    def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
+        """Decide, and keep the route from the pod's shape to its sheet."""
+        quick = self.decide(pod, snapshot, nominated, seed, shape)
+        self._keep_route(shape, snapshot)
+        return quick
+
+    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+        """Keep and return the route from a shape to the sheet that was just found; None if there can be no route."""
+        known = None if self._decided is None else self._signer.known(shape)
+        if self._decided is None or known is None or self._signer.signs_each:
+            return None
+        if len(self._routes) >= _ROUTES_KEPT:
+            self._routes.clear()
+            self._by_parts.clear()
+        route = self._routes[shape] = ShapeRoute(known, self._decided, self._sheets[self._decided], snapshot)
+        self._by_parts[_parts_of(known.first)] = route
+        return route
+
+    # -- by its keys --------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int, shape: bytes | None = None
+    ) -> Quick | None:
+        """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
+        self._decided = None
+        if not self._pays:
+            return None
+        if self._narrow.concerns(pod):
+            return None if nominated else self._decide_narrow(pod, snapshot)
+        sheet = self._find(pod, snapshot, shape)
+        return None if sheet is None else sheet.decide(pod, snapshot, nominated, seed)
+
+    def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        few = self._narrow.decide(pod, snapshot)
+        return None if few is None else Quick(few.row, 1, few.found, few.among)
+
+    def _find(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None = None, *, keep: bool = False) -> Sheet | None:
+        """Return the pod's sheet, up to date; None if it has none. Sets ``_decided`` to its key if the sheet is kept.
+
+        ``keep``: keep the sheet even if its keys are new
+        """
+        self._decided = None
+        try:
+            signed = self._signer.sign(pod, snapshot, shape)
+        except TypeError:  # a signature that cannot be hashed
+            return None
+        key, changes = signed.key, snapshot.table.changes
+        sheet = self._sheets.pop(key, None)
+        self._used_last = None
+        if sheet is not None and sheet.arrangement != changes.arrangement and changes.is_rearranged:
+            self._sheets[key] = sheet  # for when the transaction is rolled back
+            return self._derive(signed, pod, snapshot)
+        if sheet is not None and not self._pays_since(sheet.position, snapshot, 2):
+            sheet = None
+        if sheet is None or not sheet.refresh(pod, snapshot):
+            keep = keep or sheet is not None or self._comes_again(key, snapshot)
+            sheet = self._make(signed, pod, snapshot, keep=keep)
+            if not keep:
+                return sheet
+            self._make_place(snapshot)
+        self._sheets[key] = sheet
+        self._decided = key
+        return sheet
+
+    def _make_place(self, snapshot: Snapshot) -> None:
+        """Drop sheets until there is place for one more, and those that were not used for long."""
+        most = max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))
+        while self._sheets:
+            oldest = next(iter(self._sheets))
+            if len(self._sheets) < most and self._pays_since(self._sheets[oldest].position, snapshot, 2):
+                return
+            del self._sheets[oldest]
+
+    @staticmethod
+    def _pays_since(position: int, snapshot: Snapshot, times: int = 1) -> bool:
+        """Return whether few rows changed since a position, so that following them is faster than judging all rows."""
+        table = snapshot.table
+        behind = table.changes.behind(position)
+        return behind <= times * _FEW_ROWS or behind * _SOON <= times * len(table)
+
+    def _comes_again(self, key: Hashable, snapshot: Snapshot) -> bool:
+        """Return whether these keys came not long ago."""
+        looked = self._looked.pop(key, None)
+        if len(snapshot.table) <= _FEW_ROWS or (looked is not None and self._pays_since(looked, snapshot)):
+            return True
+        if len(self._looked) >= _LOOKED_REMEMBERED:
+            del self._looked[next(iter(self._looked))]
+        self._looked[key] = snapshot.table.changes.position
+        return False
+
+    def _make(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool) -> Sheet:
+        """Return a new sheet."""
+        asked, on_rows, idle = self._split(signed.asked)
+        columns = [self._columns.of(key, self._groups[key[0]], pod, snapshot, reads_pods=False) for key in signed.nodes]
+        columns.append(self._columns.of(signed.rows, on_rows, pod, snapshot, reads_pods=True, keep=keep))
+        return Sheet(self._profile, self._by_domain, asked, idle, columns, snapshot, is_brief=not keep)
+
+    def _derive(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> Sheet:
+        """Return the sheet for the rows after an open transaction added or removed nodes."""
+        arrangement = snapshot.table.changes.arrangement
+        if self._derived_for != arrangement:
+            self._derived.clear()
+            self._derived_for = arrangement
+        sheet = self._derived.get(signed.key)
+        if sheet is None or not sheet.refresh(pod, snapshot):
+            sheet = self._derived[signed.key] = self._make(signed, pod, snapshot, keep=False)
+        return sheet
+
+    def _split(self, asked: frozenset[str]) -> tuple[Steps, Steps, frozenset[str]]:
+        """Return the plugins that run for each pod, those of the last column, and PreFilter plugins with nothing to do."""
+        found = self._splits.get(asked)
+        if found is None:
+            idle = frozenset(step.name for step in self._profile.at("preFilter") if step.name in self._always_asked - asked)
+            steps = Steps(self._profile, asked), Steps(self._profile, self._on_rows - asked)
+            found = self._splits[asked] = *steps, idle
+        return found
+
+
+def _parts_of(pod: PodInfo) -> tuple[int, int]:
+    labels = pod.labels
+    return id(pod.spec), id(labels) if labels else 0
+
+
+def _scope_of(step: Step) -> Scope:
+    """Return what a plugin's cached answers depend on; CLUSTER if it does not sign pods, or normalizes over other nodes."""
+    return Scope.CLUSTER if step.reuse.signature is None or step.over_nodes else step.reuse.scope

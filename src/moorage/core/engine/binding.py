@@ -1,0 +1,263 @@
+"""Bindings: the pods between their decision and the end of their binding cycle.
+
+A ``Binding`` is one assumed pod. It records which Permit plugins still make it wait and until when, which work is under way,
+and whether the pod was deleted or bound by another client meanwhile. ``Bindings`` is the register of all bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush, heapreplace
+from typing import Any
+
+from msgspec import Struct, field
+
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.facts import Phase
+from moorage.core.queue.queued_pod import QueuedPod
+from moorage.framework.profile import Profile, Step
+from moorage.framework.verdicts import Code, Status
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Binding", "Bindings"]
+
+
+class Binding(Struct, eq=False):
+    """An assumed pod between its decision and its binding.
+
+    ``busy``      True if PreFilter returned state for a plugin that otherwise does nothing from Reserve on
+    ``waits``     Permit plugin → deadline in engine seconds; ``patience``: the timeout in seconds each of them was given;
+                  ``waits_for``: the reasons of the last plugin that asked to wait
+    ``verdict``   why the pod must release its node; it does so when the work under way has ended
+    ``ticket``    the work under way; None while Permit holds the pod
+    ``latest``    the newest version of the pod without a node
+    ``withdrawn`` the pod was deleted, or another pod has its name; ``returned``: it exists again, on no node, as after a
+                  restart of an API server that lost its last writes
+    ``failed``    the failed decision, while Unreserve's effects are carried out
+    ``bound_to``  the node that the API server reports for the pod, bound by us or by another scheduler
+    ``expected``  the node was published as nominatedNodeName before PreBind
+    ``authors``   for each effect under way, the prefix of its error that names the plugin
+    ``alert``     called when a plugin allows or rejects the waiting pod, which can happen at any time
+    ``order``     the number of the binding among those that were ever held
+    ``may_do_without_extender``  the binding extender is ignorable; ``extender_failed``: it failed
+    """
+
+    queued: QueuedPod
+    profile: Profile
+    decision: Decision
+    node: str
+    busy: bool = True
+    alert: Callable[[Binding], None] = lambda binding: None
+    waits: dict[str, float] = field(default_factory=dict)
+    patience: dict[str, float] = field(default_factory=dict)
+    waits_for: tuple[str, ...] = ()
+    verdict: Status | None = None
+    ticket: int | None = None
+    latest: PodInfo | None = None
+    withdrawn: bool = False
+    returned: bool = False
+    bound_to: str = ""
+    failed: Decision | None = None
+    expected: bool = False
+    authors: tuple[str, ...] = ()
+    may_do_without_extender: bool = False
+    extender_failed: bool = False
+    order: int = 0
+
+    @classmethod
+    def begin(
+        cls,
+        queued: QueuedPod,
+        profile: Profile,
+        decision: Decision,
+        node: str,
+        alert: Callable[[Binding], None] = lambda binding: None,
+    ) -> Binding:
+        """Return a binding of a pod to a node. ``decision`` holds the state that PreFilter returned."""
+        busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
+        return cls(queued, profile, decision, node, busy, alert)
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod as it was when its node was chosen."""
+        return self.decision.pod
+
+    @property
+    def wanted(self) -> bool:
+        """True while the binding cycle should continue."""
+        return self.verdict is None and not self.withdrawn and not self.bound_to
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Permit plugins that have not allowed the pod yet."""
+        return tuple(self.waits)
+
+    @property
+    def deadline(self) -> float:
+        """The earliest deadline of a Permit plugin, in engine seconds."""
+        return min(self.waits.values())
+
+    def allow(self, plugin: str) -> None:
+        """End one plugin's wait. When none is left, the pod proceeds at the scheduler's next step."""
+        if self.waits.pop(plugin, None) is not None:
+            self.alert(self)
+
+    def reject(self, plugin: str, message: str) -> None:
+        """Reject the waiting pod: it releases its node at the scheduler's next step."""
+        if self.ticket is None:
+            self.verdict = self.verdict or Status(Code.UNSCHEDULABLE, plugin, (message,))
+            self.alert(self)
+
+    def preempt(self, plugin: str, message: str) -> None:
+        """Make the pod release its node and retry after its backoff, without waiting for an event."""
+        self.verdict = self.verdict or Status(Code.ERROR, plugin, (message,))
+
+    @property
+    def proceeds(self) -> bool:
+        """True once every Permit plugin has allowed the pod, or one has rejected it."""
+        return self.verdict is not None or not self.waits
+
+    @property
+    def states(self) -> Mapping[str, Any]:
+        """The state that PreFilter returned, by plugin; plugins that it skipped have none."""
+        found = self.decision.found
+        return {} if found is None else found.states
+
+    def steps(self, point: str) -> tuple[Step, ...]:
+        """Return the plugins of an extension point that have work to do for the pod, in order."""
+        profile = self.profile
+        return (profile.steps if self.busy else profile.restless).get(point, ())
+
+
+class Bindings:
+    """All bindings by pod UID, and the work that is under way for them.
+
+    ``held``      bindings without work under way: Permit holds them, or they proceed at the next step
+    ``by_ticket`` the phase and the pod's UID of each piece of work under way
+    """
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, Binding] = {}
+        self.held: dict[str, Binding] = {}
+        self.by_ticket: dict[int, tuple[Phase, str]] = {}
+        self._holds = 0
+        #: Bindings that Permit holds, and that were neither allowed nor rejected since.
+        self._waiting: dict[str, Binding] = {}
+        #: Order and UID of bindings that proceed, as a heap. Entries whose binding is no longer held are skipped.
+        self._proceeding: list[tuple[int, str]] = []
+        #: Deadline, order and UID of bindings that wait, as a heap. Entries may be too early, or of no use any more.
+        self._deadlines: list[tuple[float, int, str]] = []
+
+    def hold(self, binding: Binding) -> None:
+        """Register a binding that Permit holds."""
+        uid = binding.pod.uid
+        self._holds += 1
+        binding.order = self._holds
+        self.by_uid[uid] = self.held[uid] = self._waiting[uid] = binding
+        heappush(self._deadlines, (binding.deadline, binding.order, uid))
+        self.note(binding)
+
+    def note(self, binding: Binding) -> None:
+        """Note that a binding was allowed, rejected or preempted: if it is held, it proceeds at the next step."""
+        uid = binding.pod.uid
+        if self.held.get(uid) is binding and binding.proceeds:
+            self._waiting.pop(uid, None)
+            heappush(self._proceeding, (binding.order, uid))
+
+    def begin_work(self, binding: Binding) -> None:
+        """Register a binding whose work begins: it is held no longer."""
+        self.by_uid[binding.pod.uid] = binding
+        self._let_go(binding.pod.uid)
+
+    def drop(self, binding: Binding) -> None:
+        """Remove a binding. Answers to its work are ignored from now on."""
+        uid = binding.pod.uid
+        self.by_uid.pop(uid, None)
+        self._let_go(uid)
+
+    def _let_go(self, uid: str) -> None:
+        if self.held.pop(uid, None) is None:
+            return
+        self._waiting.pop(uid, None)
+        if not self.held:  # what the heaps still have is of no use
+            self._proceeding.clear()
+            self._deadlines.clear()
+
+    def waiting(self) -> list[Binding]:
+        """Return the bindings that Permit holds, in the order they arrived."""
+        return list(self._waiting.values())
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if Permit holds a pod."""
+        return bool(self._waiting)
+
+    def due(self, now: float) -> Iterator[Binding]:
+        """Yield the held bindings that proceed or whose deadline is over, in the order in which they were held.
+
+        The caller ends each, or lets it continue. One that becomes due meanwhile is among them if its turn has not passed.
+        """
+        self._drop_stale()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, order, uid = heappop(self._deadlines)
+            heappush(self._proceeding, (order, uid))
+            self._drop_stale()
+        last, turn, passed = self._holds, 0, list[Binding]()
+        while self._proceeding and self._proceeding[0][0] <= last:
+            order, uid = heappop(self._proceeding)
+            binding = self._held_as(order, uid)
+            if binding is None:
+                continue
+            passed.append(binding)
+            if order <= turn or (not binding.proceeds and binding.deadline > now):
+                continue
+            turn = order
+            try:
+                yield binding
+            except GeneratorExit:
+                break
+        for binding in passed:
+            if self._held_as(binding.order, binding.pod.uid) is binding:
+                if binding.waits:
+                    heappush(self._deadlines, (binding.deadline, binding.order, binding.pod.uid))
+                self.note(binding)
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return the time from which ``due`` yields a binding; None if none is held."""
+        self._drop_stale()
+        soonest = self._deadlines[0][0] if self._deadlines else None
+        if self._proceeding:
+            return now if soonest is None else min(now, soonest)
+        return soonest
+
+    def _held_as(self, order: int, uid: str) -> Binding | None:
+        """Return the binding that was held as this one of all, if it still is."""
+        binding = self.held.get(uid)
+        return binding if binding is not None and binding.order == order else None
+
+    def _drop_stale(self) -> None:
+        """Drop the first entries of the heaps as long as they are of no use, and correct deadlines that are too early."""
+        proceeding, deadlines = self._proceeding, self._deadlines
+        while proceeding and self._held_as(*proceeding[0]) is None:
+            heappop(proceeding)
+        while deadlines:
+            deadline, order, uid = deadlines[0]
+            binding = self._held_as(order, uid)
+            if binding is None or binding.proceeds:
+                heappop(deadlines)
+            elif binding.deadline > deadline:
+                heapreplace(deadlines, (binding.deadline, order, uid))
+            else:
+                return
+
+    def phase_of(self, binding: Binding) -> Phase | None:
+        """Return the phase of the work under way for a pod; None while Permit holds it."""
+        return None if binding.ticket is None else self.by_ticket[binding.ticket][0]
+
+    def is_wanted(self, ticket: int) -> bool:
+        """Return True if the result of this work still matters. Unreserve, evictions and nominations always do."""
+        phase, uid = self.by_ticket.get(ticket, (None, ""))
+        if phase is None or phase is Phase.UNRESERVE:
+            return True
+        binding = self.by_uid.get(uid)
+        return binding is not None and binding.ticket == ticket and binding.wanted

@@ -1,0 +1,167 @@
+"""The fast lane: pods that need nothing unusual go from the queue to their node in one step.
+
+Most pods are alike: it is their first attempt, no other pod is in backoff, in flight or held, and no plugin but
+DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding cycle do, without the
+objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the caller makes an attempt;
+decisions, states and reports are the same with and without the lane.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from moorage.api.core import Pod
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision, Quick
+from moorage.core.cycle.what_if import Nominated
+from moorage.core.engine.binding import Binding
+from moorage.core.engine.engine_state import EngineState
+from moorage.core.engine.facts import Phase, Work
+from moorage.core.engine.outbox import Decided
+from moorage.core.engine.placement import Found
+from moorage.core.engine.pod_run import PodRun, is_copy
+from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
+from moorage.framework.effects import BindPod
+from moorage.framework.profile import Profile
+from moorage.plugins.default_binder import DefaultBinder
+from moorage.state.cluster import ClusterState
+
+__all__ = ["FastLane"]
+
+#: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
+_QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
+_NONE: Nominated = MappingProxyType({})
+
+
+class FastLane:
+    """The fast lane of one scheduler. While ``is_open`` is False, every pod gets an attempt of its own."""
+
+    def __init__(self, state: EngineState) -> None:
+        self._state = state
+        # A driver that records the changes of the cluster and the queue must see every one of them.
+        self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
+        self._suits: dict[str, Profile | None] = {}
+
+    def find(self, cycle: Cycle, now: float) -> Found | None:
+        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock."""
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        return self._find_beside_nominated(cycle, now) if queued is None else self._decide(queued, cycle, _NONE)
+
+    def find_after(self, before: Found, cycle: Cycle, now: float) -> Found | PodRun | None:
+        """Return the same as ``find``, or the run that begins with the next pod of the queue, if it is a copy of the last one.
+
+        ``before``: the pod that this lane placed last, if nothing else has happened since
+        """
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        if queued is None:
+            return self._find_beside_nominated(cycle, now)
+        return self._run_of(before, queued) or self._decide(queued, cycle, _NONE)
+
+    def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
+        """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
+        nominated = self._state.queue.nominated if self.is_open and cycle.heeds_nominated else _NONE
+        queued = self._state.queue.first_if_quiet(now, beside_nominated=True) if nominated else None
+        return None if queued is None else self._decide(queued, cycle, nominated)
+
+    def _decide(self, queued: QueuedPod, cycle: Cycle, nominated: Nominated) -> Found | None:
+        """Decide on a pod of the queue; None if it needs an attempt."""
+        state, cluster = self._state, self._state.cluster
+        if state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
+            return None
+        pod, spec = queued.pod, queued.pod.spec
+        profile = self._suits.get(spec.scheduler_name) or self._profile_of(spec.scheduler_name)
+        if profile is None or pod.status.nominated_node_name or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
+            return None
+        if spec.scheduling_group is not None or spec.resource_claims or (spec.volumes and pod.volumes is not None):
+            return None
+        if pod.pod.metadata.deletion_timestamp is not None:
+            return None
+        try:
+            fast = cycle.decide_fast  # a subclass may not take nominated pods
+            quick = fast(profile, pod, cluster.snapshot, nominated) if nominated else fast(profile, pod, cluster.snapshot)
+            pod.needs  # noqa: B018 (raises here, before anything is changed)
+        except Exception:  # the attempt reports it
+            return None
+        return None if quick is None else self._found(queued, profile, cycle, quick)
+
+    def begin_run(self, before: Found, now: float) -> PodRun | None:
+        """Return the run that begins with the next pod of the queue, if it is a copy of the last one; see ``find_after``."""
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        return None if queued is None else self._run_of(before, queued)
+
+    def _run_of(self, before: Found, queued: QueuedPod) -> PodRun | None:
+        """Return the run that begins with a pod of the queue; None if it is no copy of the last one, or there can be no run."""
+        if queued.pod.spec is not before.pod.spec or not is_copy(queued.pod, before.pod):
+            return None
+        route = before.cycle.route_of(before.profile, before.pod, self._state.cluster.snapshot)
+        return None if route is None else PodRun(self._state, before, route)
+
+    def _found(self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick) -> Found | None:
+        """Return the pod with its decision; None if a plugin has work after the decision."""
+        row, found, nodes = quick.row, quick.found, self._state.cluster.table.nodes
+        if not profile.resting.isdisjoint(found.states):
+            return None
+        pod, node = queued.pod, nodes[row].name
+        evaluated = len(nodes) if found.nodes is None else len(found.nodes)
+        decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+        return Found(queued, pod, decision, profile, row, node, cycle, quick.among)
+
+    def _profile_of(self, name: str) -> Profile | None:
+        """Return the profile of a scheduler name if all its pods may take the lane."""
+        if name not in self._suits:
+            profile = self._state.profiles[name]
+            self._suits[name] = profile if _suits(profile) else None
+        return self._suits[name]
+
+    # -- what follows from a decision ------------------------------------------------------------------------------------
+
+    def assume(self, found: Found) -> None:
+        """Take the pod out of the queue and count it on its node."""
+        state = self._state
+        state.queue.take_first(found.queued)
+        state.cluster.assume_on(found.pod, found.node, found.row)
+        found.cycle.follow(found.among, state.cluster.table)
+        state.revision += 1
+
+    def place(self, found: Found, bound: Pod) -> None:
+        """Assume the pod and confirm it as bound at once, for a driver that reports nothing in between."""
+        state = self._state
+        state.queue.take_first(found.queued)
+        info = found.pod.bound(bound)
+        state.cluster.place_on(found.pod, info, found.node, found.row)
+        found.cycle.follow(found.among, state.cluster.table)
+        state.outbox.tickets += 1
+        state.revision += 2
+        state.facts += 1
+        if state.queue.heeds_events:
+            state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
+
+    def order_bind(self, found: Found) -> None:
+        """Assume the pod, report the decision and order the binding, as an attempt does."""
+        self.begin_bind(found)
+        outbox, pod = self._state.outbox, found.pod
+        outbox.put(Decided(found.decision))
+        outbox.put(Work(outbox.tickets, Phase.BIND, pod, found.node, (BindPod(pod, found.node),)))
+
+    def begin_bind(self, found: Found) -> Binding:
+        """Assume the pod and return its binding, whose ``ticket`` is the bind. The caller reports the decision and binds."""
+        self.assume(found)
+        return self._state.order_usual_bind(found.queued, found.profile, found.decision, found.node)
+
+    def confirm(self, found: Found, bound: Pod) -> None:
+        """Record that the assumed pod is bound. It replaces the driver's two facts: the bound pod and the end of the bind."""
+        state = self._state
+        state.outbox.tickets += 1
+        state.revision += 1
+        state.facts += 1
+        info = found.pod.bound(bound)
+        state.cluster.confirm(info, found.row)
+        if state.queue.heeds_events:
+            state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
+
+
+def _suits(profile: Profile) -> bool:
+    binders = profile.at("bind")
+    plugin = binders[0].plugin if len(binders) == 1 else None
+    only_default = type(plugin) is DefaultBinder and binders[0].call == plugin.bind
+    return only_default and not any(profile.restless_at(point) for point in _QUIET_POINTS)

@@ -1,0 +1,283 @@
+"""Pod groups: their attempts, the binding or requeueing of their pods, and their condition (gate GenericWorkload).
+
+When a pod of a group reaches the head of the queue, all waiting pods of the group leave the queue with it. ``GroupCycle``
+finds a node for each of them that fits; a ``GroupAttempt`` then starts their binding cycles or requeues them.
+
+Source  kube-scheduler, schedule_one_podgroup.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.api.pod_groups import POD_GROUP_SCHEDULED, Condition, PodGroup, find_condition, with_condition
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.extenders import Asking, without_asking
+from moorage.core.engine.attempt import let_go
+from moorage.core.engine.binding_cycle import BindingCycle
+from moorage.core.engine.engine_state import EngineState
+from moorage.core.engine.facts import Phase
+from moorage.core.engine.failure_handler import FailureHandler
+from moorage.core.engine.group_cycle import GroupCycle
+from moorage.core.engine.group_outcome import WAITING, GroupOutcome, GroupReport, MemberAttempt, QueuedGroup
+from moorage.core.engine.outbox import Decided, GroupAttempted
+from moorage.core.engine.preemption_executor import PreemptionExecutor
+from moorage.core.queue import QueuedPod
+from moorage.errors import AttemptError, PluginError
+from moorage.framework.effects import Effect, SetGroupCondition
+from moorage.framework.placements import GroupInfo
+from moorage.framework.verdicts import Code, Status
+from moorage.state.pod_groups import group_key
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["GroupAttempt", "GroupScheduler"]
+
+# kube-scheduler's own texts, kept word for word.
+NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
+NOT_WITH_CONSTRAINTS: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
+
+
+class GroupScheduler:
+    """Takes the pods of a group out of the queue together, and schedules them together."""
+
+    def __init__(
+        self,
+        state: EngineState,
+        cycle: Cycle,
+        binding_cycle: BindingCycle,
+        failure_handler: FailureHandler,
+        preemption: PreemptionExecutor,
+    ) -> None:
+        self.state = state
+        self.cycle = cycle
+        self.binding_cycle = binding_cycle
+        self.failure_handler = failure_handler
+        self.preemption = preemption
+
+    def gather(self, first: QueuedPod, skip: Callable[[QueuedPod], bool]) -> list[QueuedPod]:
+        """Take the other pods of a pod's group out of the queue.
+
+        Returns the pods to schedule, by priority and then by age, without those for which ``skip`` returns True.
+        """
+        state = self.state
+        known = state.cluster.snapshot.group_of(first.pod)
+        others = [] if known is None else [pod for pod in known.unscheduled if pod.uid != first.pod.uid]
+        pods = [first, *(queued for pod in others if (queued := state.queue.pop_this(pod, state.now)) is not None)]
+        pods.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt or 0.0, queued.initial_order))
+        return [queued for queued in pods if not skip(queued)]
+
+    def attempt_for(self, pods: list[QueuedPod]) -> GroupAttempt:
+        """Return the attempt for pods of one group. Pods that name different schedulers fail together."""
+        names = [queued.pod.spec.scheduler_name for queued in pods]
+        namespace, _, name = (group_key(pods[0].pod) or "/").partition("/")
+        info = GroupInfo(namespace, name, tuple(queued.pod for queued in pods))
+        group = QueuedGroup(info, self.state.profiles[names[0]], tuple(pods))
+        return GroupAttempt(self, group, _refusal_of(names))
+
+
+class GroupAttempt:
+    """An attempt to schedule the pods of one group. ``refusal`` is why it fails before it starts, or ""."""
+
+    def __init__(self, groups: GroupScheduler, group: QueuedGroup, refusal: str) -> None:
+        self._groups = groups
+        self._state = groups.state
+        self._group = group
+        self._refusal = refusal
+        self._settled = False
+
+    @property
+    def key(self) -> str:
+        return self._group.info.key
+
+    def run(self) -> Asking[None]:
+        if self._refusal:
+            self._fail_all(self._refusal)
+            return
+        outcome = yield from self._decide()
+        for error in outcome.done_without:
+            self._state.outbox.fault(error)
+        self._settle(outcome)
+
+    def run_alone(self) -> None:
+        without_asking(self.run())
+
+    def abort(self, fault: PluginError) -> None:
+        for queued in () if self._settled else self._group.pods:
+            let_go(queued, fault, self._state, self._groups.failure_handler)
+
+    def cancel(self, why: str) -> None:
+        for queued in self._group.pods:
+            if self._state.queue.get(queued.pod.uid) is queued:
+                self._groups.failure_handler.requeue(queued, Decision(queued.pod, error=AttemptError("", why)), "")
+
+    def _fail_all(self, why: str) -> None:
+        for queued in self._group.pods:
+            if self._state.queue.get(queued.pod.uid) is queued:
+                self._requeue(queued, Decision(queued.pod, error=AttemptError("", why)), "")
+
+    # -- deciding --------------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> Asking[GroupOutcome]:
+        state = self._state
+        by_placement = state.gates["TopologyAwareWorkloadScheduling"]
+        cycle = GroupCycle(
+            self._group, self._groups.cycle, state.cluster, state.queue, by_placement, state.now, self._unreserve,
+            state.outbox.fault,
+        )  # fmt: skip
+        outcome = yield from cycle.run()
+        outcome.preempting = tuple(cycle.preempting)
+        if state.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
+            yield from self._preempt_for_group(cycle, outcome)
+        return outcome
+
+    def _preempt_for_group(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[None]:
+        """Search victims for the group as a whole and record the result in the outcome.
+
+        Source  schedule_one_podgroup.go, runWorkloadAwarePreemption
+        """
+        found = yield from self._victims(cycle)
+        if not isinstance(found, Status):
+            outcome.victims, outcome.waiting = found, True
+        elif found.code is Code.ERROR:
+            outcome.status = found
+        else:
+            status = outcome.status
+            outcome.status = Status(status.code, status.plugin, (*status.reasons, found.message))
+
+    def _victims(self, cycle: GroupCycle) -> Asking[tuple[PodInfo, ...] | Status]:
+        group, snapshot = self._group, self._state.cluster.snapshot
+        step = group.profile.pod_group_post_filter
+        if step is None:
+            return Status(Code.UNSCHEDULABLE, "", (NO_PREEMPTION,))
+        known = snapshot.objects(PodGroup).get(group.info.key)
+        if known is None:
+            missing = f'podgroup.scheduling.k8s.io "{group.info.name}" not found'
+            return Status(Code.ERROR, "", (f"failed to get pod group object: {missing}",))
+        if known.topology_keys:
+            return Status(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
+        cycle.note_demands()
+
+        def fits() -> Asking[Status]:
+            return (yield from cycle.run(post_filter=False)).status
+
+        found: tuple[PodInfo, ...] | Status = yield from step.call(known, group.info.pods, snapshot, fits)
+        return found
+
+    def _unreserve(self, pod: PodInfo, node: str, effects: tuple[Effect, ...]) -> None:
+        self._state.outbox.order(Phase.UNRESERVE, pod, node, effects)
+
+    # -- settling --------------------------------------------------------------------------------------------------------
+
+    def _settle(self, outcome: GroupOutcome) -> None:
+        """Order the preemption, start binding cycles, requeue the other pods, and update the group's condition."""
+        groups, group = self._groups, self._group
+        for pod, result in outcome.preempting:  # before the pods are requeued, so that they wait for their preemption
+            groups.failure_handler.displace(result)
+            if result.victims or result.effects:
+                groups.preemption.preempt(pod, result)
+        if outcome.victims:
+            groups.preemption.preempt_for_group(group.info, outcome.victims)
+        untried = (
+            MemberAttempt(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :]
+        )
+        decisions = [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
+        self._settled = True
+        groups.binding_cycle.settle_waits()
+        for decision in decisions:
+            held = self._state.bindings.held.get(decision.pod.uid)
+            if held is not None and held.waits:
+                groups.binding_cycle.publish(held)
+        self._set_condition(outcome.status)
+        self._state.outbox.put(GroupAttempted(_report(group, outcome, decisions)))
+
+    def _settle_pod(self, tried: MemberAttempt, outcome: GroupOutcome) -> Decision:
+        """Start the binding cycle of a pod, or requeue it. Returns the decision that was reported."""
+        status, decision = outcome.status, tried.decision
+        if status.code is Code.ERROR:
+            if decision.code is not Code.ERROR or decision.group is not None:
+                decision = Decision(tried.queued.pod, error=AttemptError("", status.message))
+            return self._requeue(tried.queued, decision, "")
+        if tried.fits:
+            if status.code is Code.SUCCESS:
+                return self._groups.binding_cycle.begin(tried.queued, self._group.profile, decision, publish=False)
+            if outcome.waiting:
+                return self._requeue(tried.queued, replace(decision, node=None, group=status), tried.node)
+        if tried.fits or (tried.preempts and not outcome.waiting):
+            return self._requeue(tried.queued, replace(decision, node=None, group=_refusal(tried.permit)), "")
+        result = decision.post_filter
+        if result is not None:
+            return self._requeue(tried.queued, decision, result.nominated)
+        clears = decision.group is None and (decision.verdicts is None or decision.refused_after is not None)
+        return self._requeue(tried.queued, decision, "" if clears else None)
+
+    def _requeue(self, queued: QueuedPod, decision: Decision, nominated: str | None) -> Decision:
+        self._state.outbox.put(Decided(decision))
+        self._groups.failure_handler.requeue(queued, decision, nominated)
+        return decision
+
+    def _set_condition(self, status: Status) -> None:
+        """Order the group's condition to be written if it changes. A group that was scheduled once stays so.
+
+        Source  schedule_one_podgroup.go, updatePodGroupCondition
+        """
+        known = self._state.cluster.snapshot.objects(PodGroup).get(self._group.info.key)
+        if known is None:
+            missing = f'podgroup.scheduling.k8s.io "{self._group.info.name}" not found'
+            self._state.outbox.fault(AttemptError("", missing))
+            return
+        condition = _condition_of(status, known)
+        held = find_condition(known, POD_GROUP_SCHEDULED)
+        if held is not None and held.status == "True" and condition.status != "True":
+            return
+        if with_condition(known, condition, None) is not known:
+            effects = (SetGroupCondition(known, condition),)
+            self._state.outbox.order(Phase.GROUP_STATUS, self._group.pods[0].pod, "", effects)
+
+
+def _refusal_of(schedulers: list[str]) -> str:
+    """Return why pods that name these schedulers cannot be placed together; "" if they name one."""
+    other = next((name for name in schedulers if name != schedulers[0]), None)
+    if other is None:
+        return ""
+    return f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{other}" and "{schedulers[0]}"'
+
+
+def _refusal(permit: Status | None) -> Status:
+    """Return the status of a pod that found a node while its group did not."""
+    text = permit.message if permit is not None else ""
+    return Status(Code.UNSCHEDULABLE, "", (WAITING.reasons[0], text))
+
+
+def _report(group: QueuedGroup, outcome: GroupOutcome, decisions: Iterable[Decision]) -> GroupReport:
+    scheduled = sum(decision.node is not None for decision in decisions)
+    return GroupReport(
+        group.info.key,
+        group.profile.scheduler_name,
+        _result_of(outcome),
+        outcome.status.message,
+        scheduled,
+        len(group.pods) - scheduled,
+        sum(tried.node is not None for tried in outcome.tried),
+    )
+
+
+def _result_of(outcome: GroupOutcome) -> str:
+    if outcome.status.code is Code.SUCCESS:
+        return "scheduled"
+    if outcome.status.code is Code.ERROR:
+        return "error"
+    return "waiting_on_preemption" if outcome.waiting else "unschedulable"
+
+
+def _condition_of(status: Status, group: PodGroup) -> Condition:
+    generation = group.metadata.generation
+    if status.code is Code.SUCCESS:
+        return Condition(type=POD_GROUP_SCHEDULED, status="True", reason="Scheduled", observed_generation=generation)
+    reason = "SchedulerError" if status.code is Code.ERROR else "Unschedulable"
+    return Condition(
+        type=POD_GROUP_SCHEDULED, status="False", reason=reason, message=status.message, observed_generation=generation
+    )

@@ -1,0 +1,132 @@
+"""A run: copies of one pod that follow each other in the queue.
+
+What is the same for all of them is checked and looked up once, when the run begins. The run ends as soon as anything unusual
+happens; the fast lane then looks at the next pod from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moorage.api.core import Pod
+from moorage.core.cycle.decision import Decision, Quick
+from moorage.core.cycle.pod_signatures import ShapeRoute
+from moorage.core.cycle.sheet import Sheet
+from moorage.core.engine.binding import Binding
+from moorage.core.engine.engine_state import EngineState
+from moorage.core.engine.placement import Found
+from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["PodRun", "is_copy"]
+
+
+def is_copy(pod: PodInfo, other: PodInfo) -> bool:
+    """Return True for a pod that has the shape of another, which is not being deleted, and shares its spec and status."""
+    if pod.spec is not other.spec or pod.status is not other.status or pod.namespace != other.namespace:
+        return False
+    meta, its = pod.pod.metadata, other.pod.metadata
+    return (
+        meta.deletion_timestamp is None
+        and (meta.labels is its.labels or meta.labels == its.labels)
+        and meta.owner_references == its.owner_references
+    )
+
+
+class PodRun:
+    """Places the copies of a pod that the fast lane has placed.
+
+    ``revision`` and ``facts`` are those of the state after the last placement. The driver ends the run once they differ, and
+    when ``cycle`` is no longer that of the scheduler.
+    """
+
+    def __init__(self, state: EngineState, first: Found, route: ShapeRoute[Sheet]) -> None:
+        """``route``: see ``Cycle.decide_next``."""
+        self._state = state
+        self._first = first.pod
+        self.cycle = first.cycle
+        self.revision, self.facts = state.revision, state.facts
+        self._profile = first.profile
+        self._resting = first.profile.resting
+        self._route = route
+        self._copies = state.cluster.copies_of(first.pod)
+        self._nodes = state.cluster.table.nodes
+        self._snapshot = state.cluster.snapshot
+        #: The last results of PreFilter after which no plugin has work.
+        self._quiet: PreFiltered | None = None
+
+    def place_next(self, now: float, bind: Callable[[Pod, str], Pod | None]) -> Decision | None:
+        """Decide on the next pod of the queue, and place it as ``FastLane.place`` does; None ends the run.
+
+        ``bind`` is called with the pod and its node, and returns the bound version; None ends the run.
+        """
+        state = self._state
+        queue, copies = state.queue, self._copies
+        state.now = now
+        queued = queue.first_if_quiet(now)
+        if queued is None:
+            return None
+        pod = queued.pod
+        uid = pod.uid
+        if not is_copy(pod, self._first) or uid in state.bindings.by_uid or not copies.may_place(uid):
+            return None
+        quick = self._decide(pod)
+        if quick is None:
+            return None
+        row, found = quick.row, quick.found
+        node = self._nodes[row].name
+        bound = bind(pod.pod, node)
+        if bound is None:
+            return None
+        queue.drop_first(uid)
+        info = self._route.bound(pod, bound)
+        copies.place(info, node, row)
+        if quick.among >= 0:
+            self.cycle.follow(quick.among, state.cluster.table)
+        state.outbox.tickets += 1
+        self.revision = state.revision = state.revision + 2
+        self.facts = state.facts = state.facts + 1
+        if queue.heeds_events:
+            queue.event(ASSIGNED_POD_ADD, None, info, now)
+        evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
+        return Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+
+    def find_next(self, now: float) -> tuple[QueuedPod, Quick] | None:
+        """Decide on the next pod of the queue for ``begin_bind``; None ends the run."""
+        state = self._state
+        state.now = now
+        queued = state.queue.first_if_quiet(now)
+        if queued is None:
+            return None
+        pod = queued.pod
+        if not is_copy(pod, self._first) or pod.uid in state.bindings.by_uid or not self._copies.may_place(pod.uid):
+            return None
+        quick = self._decide(pod)
+        return None if quick is None else (queued, quick)
+
+    def begin_bind(self, queued: QueuedPod, quick: Quick) -> Binding:
+        """Assume the pod that ``find_next`` has returned, and begin its bind as ``FastLane.begin_bind`` does."""
+        state, pod, row, found = self._state, queued.pod, quick.row, quick.found
+        node = self._nodes[row].name
+        state.queue.take_first(queued)
+        self._copies.place(pod, node, row)
+        state.cluster.assume_placed(pod.uid, node)
+        if quick.among >= 0:
+            self.cycle.follow(quick.among, state.cluster.table)
+        state.revision += 1
+        evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
+        decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+        return state.order_usual_bind(queued, self._profile, decision, node)
+
+    def _decide(self, pod: PodInfo) -> Quick | None:
+        """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""
+        try:
+            quick = self.cycle.decide_next(self._route, pod, self._snapshot)
+        except Exception:  # the attempt reports it
+            return None
+        if quick is not None and quick.found is not self._quiet:
+            if not self._resting.isdisjoint(quick.found.states):
+                return None
+            self._quiet = quick.found
+        return quick

@@ -1,0 +1,1 @@
+"""What people see: commands, web pages and plots."""

@@ -1,0 +1,157 @@
+"""Read the cluster and the scheduler options of a command, and connect its extenders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from moorage.errors import InputError
+from moorage.framework.registry import load
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.interfaces.cli.detected_release import release_of_nodes
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.release_options import AUTO
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, unwatched
+from moorage.simulator.simulate import Options
+from moorage.simulator.unknown_fields import Validation
+
+__all__ = [
+    "asking", "emulating", "keeping_what_is_read", "place_of", "read_cluster", "read_once", "reading_options",
+    "refuse_nothing_to_place", "rules_of", "simulation_options",
+]  # fmt: skip
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Read = TypeVar("_Read")
+#: What was read, by what was asked for; None if nothing is kept.
+_kept: dict[tuple[Any, ...], Any] | None = None
+
+
+@contextmanager
+def keeping_what_is_read() -> Iterator[None]:
+    """Read each input and configuration once in this block, also in processes that are forked in it."""
+    global _kept  # noqa: PLW0603
+    _kept = {}
+    try:
+        yield
+    finally:
+        _kept = None
+
+
+def read_once(key: tuple[Any, ...], read: Callable[[], _Read]) -> _Read:
+    """Return what ``read`` returns, or what it returned earlier for ``key`` in ``keeping_what_is_read``."""
+    if _kept is None:
+        return read()
+    if key not in _kept:
+        _kept[key] = read()
+    found: _Read = _kept[key]
+    return found
+
+
+def place_of(path: str | None) -> str:
+    """Return the absolute path of a file, as questions name it; "" for None."""
+    return path if path == STDIN else "" if path is None else str(Path(path).absolute())
+
+
+def asking(options: Options) -> AbstractContextManager[Options]:
+    """Return a context manager that yields the options with a client for the configured extenders."""
+    from moorage.interfaces.cli.scheduler_factory import extenders_connected  # imports an HTTP client, which is rarely needed
+
+    return extenders_connected(options)
+
+
+def simulation_options(given: Mapping[str, Any]) -> Options:
+    """Return the scheduler options in a command's parameters.
+
+    Raises  InputError if the configuration cannot be read, or a plugin cannot be imported
+    """
+    config = given["config"]
+    if given["plugins"]:
+        # Like `python -m`, find modules in the current directory, but never in place of an installed module.
+        sys.path.append(os.getcwd())
+    return Options(
+        config=None if config is None else read_once(("config", place_of(config)), lambda: read_file(config, CONFIG_LIMIT)),
+        where=config or "the default configuration",
+        plugins=tuple(load(reference) for reference in given["plugins"]),
+        emulate=None if given["emulate"] == AUTO else given["emulate"],
+        provider=given["algorithm_provider"],
+        feature_gates=given["feature_gates"],
+        max_disks=given["max_disks"],
+        seed=given["seed"],
+        skip_extenders=given["extenders"] == "skip",
+        quota=not given["no_quota"],
+    )
+
+
+def rules_of(given: Mapping[str, Any]) -> ReadRules:
+    """Return the rules for reading input that a command's parameters state.
+
+    Raises  InputError
+    """
+    return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]))
+
+
+def read_cluster(
+    paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...], rules: ReadRules, progress: Progress | None = None
+) -> ClusterInput:
+    """Read a cluster from files.
+
+    Raises  InputError if there is no object in them
+    """
+    on_read = unwatched if progress is None else progress.reading
+    cluster = read_once(
+        (tuple(map(place_of, paths)), recursive, custom, rules),
+        lambda: read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read),
+    )
+    if not cluster.report.read and not cluster.report.unused:
+        where = "standard input" if paths == (STDIN,) else ", ".join(paths)
+        raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")
+    return cluster
+
+
+def emulating(options: Options, given: Mapping[str, Any], cluster: ClusterInput) -> Options:
+    """Return the options with the release of the cluster, if ``--emulate auto`` asks for it.
+
+    Raises  InputError if the version of neither the API server nor a kubelet is known, or there is no such release
+    """
+    if given["emulate"] != AUTO:
+        return options
+    found = release_of_nodes(cluster.nodes, cluster.report.server_version, lambda note: click.echo(f"note: {note}", err=True))
+    return replace(options, emulate=found.name)
+
+
+def refuse_nothing_to_place(cluster: ClusterInput) -> None:
+    """Refuse an input without pods and workloads if it has objects of unknown kinds, which may be its workloads.
+
+    Raises  InputError that names the kinds that were not read
+    """
+    unknown = [one for one in cluster.report.unused if one.unknown]
+    if unknown and not cluster.pods and not any(getattr(cluster, slot) for slot in WORKLOAD_SLOTS):
+        left_out = "; ".join(map(str, unknown))
+        raise InputError(f"nothing to place; not read: {left_out}. --allow-unknown accepts such input")
+
+
+def reading_options(command: _Command) -> _Command:
+    """Add the options for reading input to a command."""
+    for option in reversed(_READING):
+        command = option(command)
+    return command
+
+
+_READING = (
+    click.option(
+        "--validate", type=click.Choice([str(one) for one in Validation]), default="strict", show_default=True,
+        help="Unknown fields of manifests: an error, a note, or ignored. Those that an API server printed are always a note.",
+    ),
+    click.option(
+        "--treat-as", multiple=True, metavar="PLURAL.GROUP=KIND",
+        help="Read a custom workload as a built-in one: rollouts.argoproj.io=Deployment. May be repeated.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,148 @@
+"""``moorage config``: validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+from moorage.api.yaml_writing import PrintableDumper
+from moorage.basis.printable import escape_json
+from moorage.core.config.convert import convert as to_v1
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.show import as_document, as_table
+from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.errors import ConfigError, InputError, MoorageError
+from moorage.framework.registry import load
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.interfaces.cli.command_help import CommandGroup
+from moorage.interfaces.cli.release_options import emulate_options
+from moorage.interfaces.cli.terminal import say
+from moorage.plugins import builtin_registry
+
+__all__ = ["config"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _common(command: _Command) -> _Command:
+    gates = click.option(
+        "--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."
+    )
+    plugins = click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin. May be repeated.")
+    return emulate_options(gates(plugins(command)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The values of the options that all subcommands of ``moorage config`` share."""
+
+    feature_gates: str
+    plugins: tuple[str, ...]
+    emulate: str | None
+    algorithm_provider: str
+
+
+@click.group(cls=CommandGroup)
+def config() -> None:
+    """Validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
+
+
+@config.command(short_help="Validate a configuration as kube-scheduler does.")
+@click.argument("file")
+@_common
+def validate(file: str, **given: Any) -> None:
+    """Validate FILE (- for standard input) as the kube-scheduler release that reads its apiVersion does.
+
+    Exits with 1 for an invalid configuration and prints one line per fault on standard error.
+    """
+    loaded = _or_refuse(file, _Given(**given))
+    names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
+    kind = "profile" if len(loaded.profiles) == 1 else "profiles"
+    say(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
+    for profile in loaded.profiles:
+        if profile.missing:
+            missing = ", ".join(profile.missing)
+            say(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
+
+
+@config.command(short_help="Show which plugins run for each profile, with their weights.")
+@click.argument("file", required=False)
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print it.")
+@_common
+def show(file: str | None, output: str, **given: Any) -> None:
+    """Show the plugins that run for each profile of FILE, in order, with their weights.
+
+    Without FILE, show the defaults. The JSON and YAML output is a complete configuration, with every default filled in, that
+    loads to the same profiles. A Policy or an algorithm provider is shown as a KubeSchedulerConfiguration v1beta1.
+    """
+    loaded = _or_refuse(file, _Given(**given))
+    if output == "text":
+        click.echo(as_table(loaded.profiles, loaded.heading, loaded.version), nl=False)
+        return
+    if any(profile.run_all_filters for profile in loaded.profiles):
+        say("note: only a Policy can set alwaysCheckAllPredicates", err=True)
+    say(f"note: {loaded.heading}", err=True)
+    _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output, loaded.heading)
+
+
+@config.command(short_help="Convert an older configuration or a Policy to v1.")
+@click.argument("file", required=False)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print it.")
+@_common
+def convert(file: str | None, output: str, **given: Any) -> None:
+    """Convert FILE, a configuration of an older version or a Policy, to KubeSchedulerConfiguration v1.
+
+    Settings that have no equivalent in v1, or score differently there, are listed on standard error, one a line.
+    """
+    loaded = _or_refuse(file, _Given(**given))
+    converted = to_v1(loaded, builtin_registry())
+    say(f"note: from {loaded.heading}", err=True)
+    for note in converted.notes:
+        say(f"note: {note}", err=True)
+    _print(converted.document, output, f"from {loaded.heading}")
+
+
+def _print(document: dict[str, Any], output: str, heading: str) -> None:
+    """Print a document. YAML starts with a comment that names the release whose rules apply; JSON has no comments."""
+    if output == "json":
+        click.echo(escape_json(json.dumps(document, indent=2, ensure_ascii=False)))
+    else:
+        say(f"# {heading}")
+        click.echo(yaml.dump(document, Dumper=PrintableDumper, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _or_refuse(file: str | None, given: _Given) -> Loaded:
+    """Return the loaded configuration, or exit with 1 and one line per fault."""
+    try:
+        return _loaded(file, given)
+    except ConfigError as error:
+        place = "" if file is None else f"{_where(file)}: "
+        lines = [f"{place}{fault}" for fault in error.faults] or str(error).split("\n")
+    except MoorageError as error:
+        lines = str(error).split("\n")
+    for line in lines:
+        say(line, err=True)
+    raise click.exceptions.Exit(1)
+
+
+def _loaded(file: str | None, given: _Given) -> Loaded:
+    if given.algorithm_provider and file is not None:
+        raise InputError("--algorithm-provider replaces a file; give one of them")
+    source = ConfigSource(
+        emulate=given.emulate,
+        provider=given.algorithm_provider,
+        feature_gates=given.feature_gates,
+        plugins=tuple(map(load, given.plugins)),
+    )
+    if file is not None:
+        source = replace(source, config=read_file(file, CONFIG_LIMIT), where=_where(file))
+    return load_source(source)
+
+
+def _where(file: str) -> str:
+    return "standard input" if file == STDIN else file

@@ -1,0 +1,123 @@
+"""``moorage dump``: write the objects of a live cluster, with the fields that scheduling reads, into one file."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.wording import counted
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.memory import collect_seldom
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.terminal import bare, say
+from moorage.laboratory.dump_file import DumpWriter
+from moorage.laboratory.live_dump import Unread, endpoint_of, fetch, naming_the_server, version_of
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.rest import Rest
+
+__all__ = ["dump", "write_parts"]
+
+
+EPILOG = """Examples:
+
+\b
+    moorage dump -o cluster.json.gz
+    moorage dump --context production | moorage simulate -f -
+
+What is in the file, and what never is: moorage help dump
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
+@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="PLURAL.VERSION.GROUP",
+    help="Also read this kind, which a custom plugin looks up. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--keep-annotation", "kept", multiple=True, metavar="KEY",
+    help="Also keep this annotation, which a custom plugin reads. May be repeated.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+def dump(**given: Any) -> None:
+    """Write a cluster into one file, with everything that scheduling reads. Only read requests are made.
+
+    The file is for -f of the other commands. It has no secrets, config maps, environments or arguments. Kinds that are
+    forbidden or not served are left out; the file says so, and the other commands repeat it.
+    """
+    collect_seldom()
+    endpoint = endpoint_of(given["kubeconfig"], given["context"])
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    writer = DumpWriter(given["kept"])
+    with Progress(quiet=given["quiet"]) as progress:
+        progress.say(f"reading {endpoint.server} …")
+        with naming_the_server(endpoint.server):
+            version, missing = asyncio.run(_fetch(endpoint, writer, given["kinds"], progress))
+    write_parts(given["path"], writer.parts(endpoint.server, began, missing, version))
+    if not given["quiet"]:
+        _report(given["path"], writer, missing)
+
+
+async def _fetch(
+    endpoint: Endpoint, writer: DumpWriter, kinds: Iterable[str], progress: Progress
+) -> tuple[str, list[Unread]]:  # fmt: skip
+    """Read the cluster into ``writer``; return the version of its API server, and the kinds that are missing."""
+
+    def take(page: InputFile) -> None:
+        writer.take(page)
+        progress.say(f"reading {endpoint.server}: {sum(writer.counts.values()):,} objects …")
+
+    async with Rest(endpoint, agent="moorage-dump") as rest:
+        return await version_of(rest.get), await fetch(rest.get, take, kinds)
+
+
+def _report(path: str | None, writer: DumpWriter, missing: Iterable[Unread]) -> None:
+    counts = writer.counts
+    total = sum(counts.values())
+    nodes, pods = counts.get("Node", 0), counts.get("Pod", 0)
+    say(
+        f"{path or 'standard output'}: {counted(total, 'object')}, {counted(nodes, 'node')} and {counted(pods, 'pod')}",
+        err=True,
+    )
+    for one in missing:
+        say(f"  {one}", err=True)
+
+
+def write_parts(path: str | None, parts: Iterable[bytes]) -> None:
+    """Write a file as a whole or not at all, readable by its owner only; standard output without a path.
+
+    Raises  OSError
+    """
+    if path is None:
+        out = bare(sys.stdout).buffer
+        for part in parts:
+            out.write(part)
+        out.flush()
+        return
+    target = Path(path)
+    descriptor, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as plain:
+            if target.name.endswith(".gz"):
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=plain, mtime=0) as packed:
+                    packed.writelines(parts)
+            else:
+                plain.writelines(parts)
+        os.replace(beside, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise

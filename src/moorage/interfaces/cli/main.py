@@ -1,0 +1,163 @@
+"""The ``moorage`` command.
+
+Subcommands are imported when they are used, so that ``--help``, ``--version`` and completion stay quick. Exit statuses:
+0 success; 1 an error in the input, the options or the run; 2 success, but some pod is still pending; 130 interrupted by the
+user.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from moorage import __version__
+from moorage.basis.printable import one_line
+from moorage.errors import MoorageError
+from moorage.interfaces.cli.command_help import CommandGroup
+from moorage.interfaces.cli.pflag import FlagError
+from moorage.interfaces.cli.terminal import guard, print_error, say, unguard
+
+__all__ = [
+    "COMMANDS", "ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "Commands", "cli", "main", "run_command",
+]  # fmt: skip
+
+OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
+
+#: Subcommand → module:object, and its short help.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "capacity": ("moorage.interfaces.cli.capacity:capacity", "Say how many more instances of a pod fit."),
+    "completion": ("moorage.interfaces.cli.completion:completion", "Print the script that completes commands in a shell."),
+    "compare": ("moorage.interfaces.cli.compare:compare", "Say whether another configuration, release or cluster is better."),
+    "config": ("moorage.interfaces.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
+    "dump": ("moorage.interfaces.cli.dump:dump", "Write a live cluster into one file, as input for the other commands."),
+    "cordon": ("moorage.interfaces.cli.cordon:cordon", "Say what cordoning nodes would change."),
+    "demo": ("moorage.interfaces.cli.demo:demo", "Schedule a bundled example cluster."),
+    "drain": ("moorage.interfaces.cli.drain:drain", "Say what kubectl drain would do, and what happens to the pods."),
+    "explain": ("moorage.interfaces.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
+    "fail": ("moorage.interfaces.cli.fail:fail", "Say what happens when nodes are lost."),
+    "help": ("moorage.interfaces.cli.help:show_help", "Show a page of the documentation."),
+    "man": ("moorage.interfaces.cli.man:man", "Print the man page of a command."),
+    "plan": ("moorage.interfaces.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
+    "plugin": ("moorage.interfaces.cli.plugin:plugin", "Start a plugin of your own."),
+    "redact": ("moorage.interfaces.cli.redact:redact", "Replace the names in a dump, so that it can be shared."),
+    "report": ("moorage.interfaces.cli.report:report", "Print an overview of a cluster."),
+    "run": ("moorage.interfaces.cli.run:run", "Schedule the pods of a live cluster."),
+    "simulate": ("moorage.interfaces.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
+    "survive": ("moorage.interfaces.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),
+    "sweep": ("moorage.interfaces.cli.sweep:sweep", "Simulate a grid of configurations and seeds."),
+    "ui": ("moorage.interfaces.cli.ui:ui", "Print a link to the web interface of a running cluster."),
+    "up": ("moorage.interfaces.cli.up:up", "Run an embedded cluster with simulated nodes."),
+}
+
+#: How ``moorage --help`` groups the commands.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Ask about a cluster": (
+        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "sweep",
+    ),
+    "Schedule a cluster": ("run", "up", "ui"),
+    "Get and share input": ("dump", "redact", "demo"),
+    "Set up": ("config", "plugin", "completion", "help", "man"),
+}  # fmt: skip
+
+
+class Commands(CommandGroup):
+    """A group that imports a command on first use and shows its short help without importing it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        importlib.import_module("moorage.interfaces.cli.memory").keep_freed_memory()
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        known = self.list_commands(ctx)
+        grouped = {name for names in GROUPS.values() for name in names}
+        for title, names in {**GROUPS, "Other": tuple(sorted(set(known) - grouped))}.items():
+            records = [(name, COMMANDS[name][1]) for name in names if name in known]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, "--version", prog_name="moorage", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Moorage: the Kubernetes scheduler in Python.
+
+    Reads kubectl dumps, manifests and traces, and decides as kube-scheduler 1.36 does. The tutorial: moorage help
+    first-simulation. All pages: moorage help
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run ``moorage`` and exit with its status."""
+    run_command(cli, "moorage", args)
+
+
+def run_command(command: click.Command, name: str, args: Sequence[str] | None = None) -> None:
+    """Run a command under a name, with the arguments of the process if there are no others, and exit with its status."""
+    if "_MOORAGE_COMPLETE" not in os.environ:  # click writes completions as bytes, which the guard rejects
+        guard()
+    status = _run(command, name, list(sys.argv[1:] if args is None else args))
+    unguard()  # after an unexpected exception Python prints the traceback through the guard
+    sys.exit(status)
+
+
+def _run(command: click.Command, name: str, args: list[str]) -> int:
+    try:
+        status = command.main(args=args, prog_name=name, standalone_mode=False)
+        # Detect a failure to write the output here, not while Python shuts down.
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as no_args:
+        click.echo(no_args.format_message(), err=True)
+        return ERROR
+    except click.ClickException as error:
+        _print_error(error)
+        return ERROR
+    except MoorageError as error:
+        print_error(str(error))
+        return ERROR
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output closed its end of the pipe.
+        _drop_output()
+        return ERROR
+    except OSError as error:
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else "the output cannot be written: "
+        print_error(one_line(f"{where}{error.strerror or error}"))
+        return ERROR
+    except MemoryError:
+        print_error("out of memory; split the input into smaller parts")
+        return ERROR
+    return status if isinstance(status, int) else OK
+
+
+def _drop_output() -> None:
+    """Redirect the remaining output to /dev/null, so that Python does not fail again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_error(error: click.ClickException) -> None:
+    # pflag's errors start with a capital letter.
+    prefix = "Error" if isinstance(error, FlagError) else "error"
+    print_error(one_line(error.format_message()), prefix)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        say(f"See '{error.ctx.command_path} --help' for usage.", err=True)

@@ -1,0 +1,73 @@
+"""``moorage report --serve``: show a cluster in a browser, and answer questions about it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from moorage.interfaces.cli.cluster_files import place_of
+from moorage.interfaces.cli.question_worker import absolute_plugin, answer_question
+from moorage.interfaces.cli.terminal import say
+from moorage.interfaces.web.cluster_source import ClusterSource
+from moorage.interfaces.web.question_processes import Answering
+from moorage.interfaces.web.standalone import serve_cluster
+from moorage.laboratory.cluster import Cluster
+
+__all__ = ["inheriting", "input_words", "serve"]
+
+#: Parameters of a question command → options: with paths as values, with other values, and without values.
+_FILES: Final = {"paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig"}
+_VALUES: Final = {
+    "edits": "edit", "cordoned": "cordon", "removed": "remove-nodes", "added": "add-nodes", "scaled": "scale",
+    "treat_as": "treat-as", "validate": "validate", "emulate": "emulate", "algorithm_provider": "algorithm-provider",
+    "feature_gates": "feature-gates", "max_disks": "max-pd-vols", "extenders": "extenders", "seed": "seed",
+    "context": "context",
+}  # fmt: skip
+_FLAGS: Final = {"recursive": "recursive", "live": "live", "no_quota": "no-quota"}
+
+
+def input_words(given: Mapping[str, Any]) -> list[str]:
+    """Return the options for input, scheduler and changes of a question command, with absolute paths."""
+    words = [f"--{option}" for name, option in _FLAGS.items() if given[name]]
+    for name, option in _FILES.items():
+        words += [f"--{option}={place_of(one)}" for one in _all(given[name])]
+    for name, option in _VALUES.items():
+        words += [f"--{option}={one}" for one in _all(given[name])]
+    return words + [f"--plugins={absolute_plugin(one)}" for one in given["plugins"]]
+
+
+def _all(value: Any) -> list[Any]:
+    return [] if value in (None, "") else list(value) if isinstance(value, tuple) else [value]
+
+
+@contextmanager
+def inheriting() -> Iterator[Answering]:
+    """Answer questions in forks of this process as it is now, which have read what it has read."""
+    answer = Answering(answer_question, inherits=True)
+    answer.prepare()
+    try:
+        yield answer
+    finally:
+        answer.close()
+
+
+def serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
+    """Serve until Ctrl-C."""
+    asyncio.run(_serve(cluster, given, answer))
+
+
+async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
+    serving = asyncio.ensure_future(serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    await asyncio.wait({serving})
+    if not serving.cancelled():
+        await serving
+
+
+def _announce(link: str) -> None:
+    say(f"In a browser, once: {link}")
+    say("Ctrl-C stops it.")

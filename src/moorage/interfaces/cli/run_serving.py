@@ -1,0 +1,228 @@
+"""Prepare serving from the flags: sockets, certificates, the clusters for access reviews, and the metrics to show.
+
+Everything is prepared before anything starts, so that every fault is reported at startup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import yaml
+
+from moorage.api.releases import CURRENT, Release
+from moorage.core.config.legacy_serving import Addresses, split_host_port
+from moorage.errors import InputError, MoorageError
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.pflag import Given
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster
+from moorage.live.server.authentication import FrontProxies
+from moorage.live.server.authorization import OpenPaths
+from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
+from moorage.live.server.client_ca import ClientCaRules
+from moorage.live.server.listener import listen
+from moorage.live.server.metric_types import Filter
+
+__all__ = [
+    "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "metric_faults", "metric_filter",
+    "open_serving", "serving_rules",
+]  # fmt: skip
+
+_MOST_PORT: Final = 65535
+#: A key of --allow-metric-labels.
+_METRIC_LABEL: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*,[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingRules:
+    """How to serve HTTPS. ``authentication`` and ``authorization`` are the clusters that review requests; None without one."""
+
+    socket: socket.socket
+    tls: ServingTls
+    trust: ClientCaRules
+    open_paths: OpenPaths
+    authentication: Endpoint | None
+    authorization: Endpoint | None
+    token_ttl_s: float
+    allowed_ttl_s: float
+    refused_ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSockets:
+    """Sockets for plain HTTP of 1.19 to 1.21. ``metrics`` is None where ``healthz`` also serves metrics, or none are served."""
+
+    healthz: socket.socket | None = None
+    metrics: socket.socket | None = None
+    together: bool = True
+
+    def close(self) -> None:
+        for one in (self.healthz, self.metrics):
+            if one is not None:
+                one.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """All serving; ``secure`` is None where HTTPS is disabled."""
+
+    secure: ServingRules | None
+    plain: PlainSockets = PlainSockets()
+
+
+def check_flags(given: Given, release: Release = CURRENT) -> None:
+    """Validate the serving flags of a release from 1.23 on.
+
+    Raises  InputError
+    """
+    port = given["secure-port"]
+    if port > _MOST_PORT:
+        raise InputError(f"--secure-port {port} must be between 1 and {_MOST_PORT}, inclusive. It cannot be turned off with 0")
+    if port < 0:
+        raise InputError(f"--secure-port {port} must be between 0 and {_MOST_PORT}, inclusive. 0 for turning off secure port")
+    for fault in empty_header_faults(given):
+        raise InputError(fault)
+    for fault in metric_faults(given, release, _label_lists(given)):
+        raise InputError(fault)
+
+
+def metric_faults(given: Given, release: Release, lists: Mapping[str, str]) -> Iterator[str]:
+    """Yield the faults of the flags for metrics. ``lists``: the allowed values of labels."""
+    value = given["show-hidden-metrics-for-version"]
+    if value not in {"", release.previous}:
+        yield release.hidden_metrics_fault.format(value=value, previous=release.previous)
+    if not all(_METRIC_LABEL.fullmatch(key) for key in lists):
+        yield release.metric_labels_fault.format(lists=json.dumps(lists, separators=(",", ":")))
+
+
+def empty_header_faults(given: Given) -> Iterator[str]:
+    """Yield the fault of the first flag for request headers that has an empty value."""
+    for flag in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix", "allowed-names"):
+        if any(not text.strip() for text in given[f"requestheader-{flag}"]):
+            yield f'empty value in "requestheader-{flag}"'
+            return
+
+
+def open_serving(given: Given, kubeconfig: Callable[[str], Endpoint], addresses: Addresses | None) -> Serving:
+    """Return how to serve. Listens at once, so that a port in use is reported at startup.
+
+    Raises  InputError for unusable files and ports in use
+    """
+    plain = _plain_sockets(addresses) if addresses is not None else PlainSockets()
+    try:
+        return Serving(serving_rules(given, kubeconfig), plain)
+    except MoorageError:
+        plain.close()
+        raise
+
+
+def _plain_sockets(addresses: Addresses) -> PlainSockets:
+    healthz = _listen_at(addresses.healthz)
+    if addresses.metrics == addresses.healthz:
+        return PlainSockets(healthz)
+    try:
+        return PlainSockets(healthz, _listen_at(addresses.metrics), together=False)
+    except MoorageError:
+        if healthz is not None:
+            healthz.close()
+        raise
+
+
+def _listen_at(address: str) -> socket.socket | None:
+    parts = split_host_port(address) if address else None
+    return None if parts is None else listen(parts[0], int(parts[1]))
+
+
+def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
+    """Return how to serve HTTPS; None if it is disabled. Listens at once, so that a port in use is reported at startup.
+
+    Raises  InputError for unusable files and ports in use
+    """
+    port = given["secure-port"]
+    if port == 0:
+        return None
+    address = given["bind-address"] or "0.0.0.0"  # noqa: S104
+    rules = TlsRules(given["tls-min-version"], given["tls-cipher-suites"], given["tls-curve-preferences"])
+    opened = listen(address, port, share_port=given["permit-port-sharing"])
+    try:
+        now = datetime.now(UTC)
+        pair, files = given_or_made(given["tls-cert-file"], given["tls-private-key-file"], given["cert-dir"], address, now)
+        return ServingRules(
+            opened,
+            ServingTls(rules, pair, files, [named_pair(text) for text in given["tls-sni-cert-key"]]),
+            _trust(given),
+            OpenPaths(given["authorization-always-allow-paths"]),
+            _delegated(given["authentication-kubeconfig"], kubeconfig),
+            _delegated(given["authorization-kubeconfig"], kubeconfig),
+            given["authentication-token-webhook-cache-ttl"],
+            given["authorization-webhook-cache-authorized-ttl"],
+            given["authorization-webhook-cache-unauthorized-ttl"],
+        )
+    except MoorageError:
+        opened.close()
+        raise
+
+
+def _trust(given: Given) -> ClientCaRules:
+    proxies = FrontProxies(
+        names=tuple(given["requestheader-allowed-names"]),
+        user_headers=tuple(given["requestheader-username-headers"]),
+        group_headers=tuple(given["requestheader-group-headers"]),
+        uid_headers=tuple(given["requestheader-uid-headers"]),
+        extra_prefixes=tuple(given["requestheader-extra-headers-prefix"]),
+    )
+    return ClientCaRules(
+        given["client-ca-file"],
+        given["requestheader-client-ca-file"],
+        proxies,
+        skip_lookup=given["authentication-skip-lookup"],
+        tolerant=given["authentication-tolerate-lookup-failure"],
+    )
+
+
+def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | None:
+    """Return the cluster of a kubeconfig; without one, the cluster that this pod runs in; None outside of a cluster."""
+    if path:
+        return kubeconfig(path)
+    try:
+        return in_cluster(ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC)))
+    except InputError:
+        return None
+
+
+# -- metrics ------------------------------------------------------------------------------------------------------------
+
+
+def metric_filter(given: Given) -> Filter:
+    """Return the filter for metrics that the flags describe.
+
+    Raises  InputError for an unusable manifest
+    """
+    allowed: dict[tuple[str, str], frozenset[str]] = {}
+    for key, values in _label_lists(given).items():
+        metric, _, label = key.partition(",")
+        allowed[metric, label] = frozenset(values.split(","))
+    hidden_too = bool(given["show-hidden-metrics-for-version"])
+    return Filter(frozenset(filter(None, given["disabled-metrics"])), allowed, hidden_too)
+
+
+def _label_lists(given: Given) -> Mapping[str, str]:
+    manifest = given["allow-metric-labels-manifest"]
+    return {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
+
+
+def _manifest(path: str) -> Mapping[str, str]:
+    try:
+        found: Any = yaml.safe_load(read_file(path, CONFIG_LIMIT))
+        lists = found["allowListMapping"]
+        return {str(key): str(values) for key, values in lists.items()}
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{path}: cannot read allowListMapping") from None

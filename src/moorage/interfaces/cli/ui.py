@@ -1,0 +1,54 @@
+"""``moorage ui``: print another link to the web interface of a running cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+import msgspec
+
+from moorage.errors import ClusterError, InputError
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.terminal import say
+from moorage.laboratory.live_dump import endpoint_of
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.rest import Rest
+
+__all__ = ["ui"]
+
+EPILOG = """\b
+Examples:
+    moorage ui --context moorage
+    moorage ui --kubeconfig ~/.moorage/kubeconfig
+
+The web interface: moorage help web-ui
+"""
+
+
+class _Link(msgspec.Struct):
+    token: str
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
+@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")
+def ui(**given: Any) -> None:
+    """Print a link to the web interface of a running moorage up.
+
+    The link opens one session, of the user of the kubeconfig.
+    """
+    endpoint = endpoint_of(given["kubeconfig"], given["context"])
+    say(f"{endpoint.server}/ui/#token={asyncio.run(_token(endpoint))}")
+
+
+async def _token(endpoint: Endpoint) -> str:
+    async with Rest(endpoint, agent="moorage-ui") as rest:
+        try:
+            return msgspec.json.decode(await rest.send("POST", "/lab/v1/links", b"{}"), type=_Link).token
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+        except msgspec.DecodeError:
+            pass
+    raise InputError(f"{endpoint.server}: serves no web interface; it is part of moorage up")

@@ -1,0 +1,220 @@
+"""Nodes and pods as rows with the fields that the map shows.
+
+Units: cpu in millicores, memory and storage in bytes, other resources in counts, times in seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.api.quantity import QuantityError
+from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
+from moorage.core.engine.scheduler import Scheduler
+from moorage.core.queue.queued_pod import QueuePlace
+from moorage.framework.change_values import taint_text
+from moorage.state.pod_requests import amount, pod_requests
+
+__all__ = [
+    "BOUND", "NodeRow", "PodRow", "QueueState", "TypicalShape", "is_ended", "node_row", "pod_row", "queue_state",
+    "stranded_shares", "typical_shapes",
+]  # fmt: skip
+
+
+BOUND: Final = "bound"
+_ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+#: Maximum length of a cause; kube-scheduler's longest messages name every reason of every plugin.
+_MOST_CAUSE: Final = 1024
+
+
+class NodeRow(Struct, frozen=True, gc=False):
+    """A node without what its pods request."""
+
+    name: str
+    zone: str
+    labels: Mapping[str, str]
+    ready: bool
+    cordoned: bool
+    taints: tuple[str, ...]
+    allocatable: Mapping[str, int]
+
+
+class QueueState(Struct, frozen=True, gc=False):
+    """The state of a pod in a scheduler's queue."""
+
+    state: str = ""
+    attempts: int = 0
+    cause: str = ""
+
+
+class PodRow(Struct, frozen=True, gc=False):
+    """A pod. ``node`` is None while it has no node; ``cause`` then says why."""
+
+    key: str
+    owner: str
+    node: str | None
+    state: str
+    priority: int
+    requests: Mapping[str, int]
+    cause: str
+    arrived: float
+    attempts: int
+    bound_at: float
+    uid: str
+
+
+_UNKNOWN: Final = QueueState()
+
+
+def is_ended(pod: Pod) -> bool:
+    """Return True for a pod that has ended and holds no resources."""
+    return pod.status.phase in ENDED_PHASES
+
+
+def node_row(node: Node) -> NodeRow:
+    """Return the row of a node. Quantities that cannot be read are left out."""
+    labels = node.labels
+    return NodeRow(
+        node.name,
+        next((labels[key] for key in _ZONES if key in labels), ""),
+        labels,
+        all(one.status == "True" for one in node.status.conditions if one.type == "Ready"),
+        node.spec.unschedulable,
+        tuple([taint_text(one) for one in node.spec.taints]),
+        _amounts(node.status.allocatable or node.status.capacity),
+    )
+
+
+def pod_row(pod: Pod, queue: QueueState = _UNKNOWN) -> PodRow:
+    """Return the row of a pod. ``queue`` is its state in the scheduler's queue."""
+    metadata, spec, node = pod.metadata, pod.spec, pod.spec.node_name
+    scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+    cause = "" if node or scheduled is None or scheduled.status == "True" else scheduled.message[:_MOST_CAUSE]
+    if not node and not cause:
+        cause = queue.cause[:_MOST_CAUSE]
+    bound_at = seconds_of(scheduled.last_transition_time) if node and scheduled is not None else 0.0
+    return PodRow(
+        pod.key, _owner(pod), node or None, _state(pod, queue), spec.priority or 0, _requests(pod), cause,
+        seconds_of(metadata.creation_timestamp), queue.attempts, bound_at, metadata.uid,
+    )  # fmt: skip
+
+
+def _state(pod: Pod, queue: QueueState) -> str:
+    if pod.metadata.deletion_timestamp is not None:
+        return "terminating"
+    if pod.spec.node_name:
+        return BOUND
+    if pod.spec.scheduling_gates or queue.state == "gated":
+        return "gated"
+    if pod.status.nominated_node_name:
+        return "nominated"
+    return queue.state or "pending"
+
+
+def _owner(pod: Pod) -> str:
+    """Return the workload of a pod: its controller, or the Deployment of its ReplicaSet."""
+    for one in pod.metadata.owner_references:
+        if one.controller:
+            mark = pod.labels.get(POD_TEMPLATE_HASH)
+            if one.kind == "ReplicaSet" and mark and one.name.endswith(f"-{mark}"):
+                return f"Deployment/{one.name[: -len(mark) - 1]}"
+            return f"{one.kind}/{one.name}"
+    return ""
+
+
+def _requests(pod: Pod) -> Mapping[str, int]:
+    try:
+        return pod_requests(pod).requests
+    except QuantityError:
+        return {}
+
+
+def _amounts(given: Mapping[str, str | int | float]) -> dict[str, int]:
+    amounts = {}
+    for name, quantity in given.items():
+        try:
+            amounts[name] = amount(name, quantity)
+        except QuantityError:
+            continue
+    return amounts
+
+
+@lru_cache(maxsize=4096)
+def seconds_of(stamp: str | None) -> float:
+    """Return the time of a timestamp; 0 if there is none or it cannot be read."""
+    try:
+        return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+    except ValueError:
+        return 0.0
+
+
+# -- queue state -------------------------------------------------------------------------------------------------------
+# The state of a pod in a scheduler's queue, in the terms of the map.
+
+_WORDS: Final = {QueuePlace.BACKOFF: "backoff", QueuePlace.GATED: "gated"}
+
+
+def queue_state(scheduler: Scheduler, uid: str) -> QueueState:
+    """Return in which part of the queue a pod is, and its number of attempts."""
+    queued = scheduler.queue.get(uid)
+    return _UNKNOWN if queued is None else QueueState(_WORDS.get(queued.place, "pending"), queued.attempts)
+
+
+# -- stranded ----------------------------------------------------------------------------------------------------------
+# The stranded share of each node: free resources that typical pods cannot use.
+#
+# If a node has free resources, its share is the weight of the typical pods that do not fit on it: 0 if all fit, 1 if none
+# fits. A full node has the share 0.
+
+#: Maximum number of typical shapes; and the minimum share of all pods that makes a shape typical.
+_MOST: Final = 20
+_TYPICAL: Final = 0.01
+
+Amounts = Mapping[str, int]
+
+
+class TypicalShape(NamedTuple):
+    """What a typical pod requests, and its share of all typical pods."""
+
+    requests: Amounts
+    weight: float
+
+
+def typical_shapes(requests: Iterable[Amounts]) -> tuple[TypicalShape, ...]:
+    """Return the most frequent requests. Counting starts by identity, as most pods with equal requests share one object."""
+    seen: dict[int, tuple[Amounts, int]] = {}
+    for one in requests:
+        held = seen.get(id(one))
+        seen[id(one)] = (one, 1 if held is None else held[1] + 1)
+    counts: dict[tuple[tuple[str, int], ...], int] = {}
+    for one, count in seen.values():
+        key = tuple(sorted((name, amount) for name, amount in one.items() if amount > 0))
+        if key:
+            counts[key] = counts.get(key, 0) + count
+    total = sum(counts.values())
+    common = sorted(((count, key) for key, count in counts.items() if count >= _TYPICAL * total), reverse=True)[:_MOST]
+    kept = sum(count for count, _ in common)
+    return tuple(TypicalShape(dict(key), count / kept) for count, key in common)
+
+
+def stranded_shares(shapes: Sequence[TypicalShape], allocatable: Sequence[Amounts], used: Sequence[Amounts]) -> list[float]:
+    """Return the stranded share of each node, from 0 to 1."""
+    names = sorted({name for shape in shapes for name in shape.requests})
+    if not shapes or not allocatable:
+        return [0.0] * len(allocatable)
+    free = np.array(
+        [[given.get(name, 0) - held.get(name, 0) for name in names] for given, held in zip(allocatable, used, strict=True)]
+    )
+    room = np.array([given.get("pods", 1) > held.get("pods", 0) for given, held in zip(allocatable, used, strict=True)])
+    lost = np.zeros(len(allocatable))
+    for shape in shapes:
+        asked = np.array([shape.requests.get(name, 0) for name in names])
+        lost += shape.weight * ~((free >= asked).all(axis=1) & room)
+    found: list[float] = np.where((free > 0).any(axis=1), lost, 0.0).round(3).tolist()
+    return found

@@ -1,0 +1,307 @@
+"""The routes of the web interface: pages under /ui/, data and questions under /lab/v1/.
+
+The server around it checks Host and Origin, authenticates certificates and tokens, and sends every ApiError as a Status. This
+module identifies sessions by their cookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+from aiohttp import web
+
+from moorage.cluster.apiserver.http.connections import Connection
+from moorage.cluster.apiserver.http.sending import abort, limit_buffers, write
+from moorage.cluster.apiserver.vocabulary.statuses import (
+    ApiError,
+    bad_request,
+    no_such_page,
+    not_allowed,
+    too_large,
+    unauthorized,
+)
+from moorage.interfaces.web.hub import Hub
+from moorage.interfaces.web.mirror import View
+from moorage.interfaces.web.report_file import LIVE_POLICY, bundle_file
+from moorage.interfaces.web.sessions import SESSION_S, Sessions, Visitor, view_of
+
+__all__ = ["Limits", "Site", "is_own_path"]
+
+_MOST_BODY: Final = 1 << 20
+#: Seconds within which a client must read a piece of a stream, or send the body of a request.
+_PATIENCE_S: Final = 10.0
+#: The end of the year 9999.
+_MOST_SECONDS: Final = 253_402_300_800.0
+_JSON: Final = "application/json"
+_NAME: Final = "[^/]{1,253}"
+
+Handler = Callable[[web.BaseRequest, Visitor], Awaitable[web.StreamResponse]]
+
+
+class Limits(Protocol):
+    """The server's limits on concurrent requests and streams."""
+
+    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]: ...
+    def watching(self, client: str) -> AbstractContextManager[None]: ...
+
+
+class TokenBody(msgspec.Struct):
+    token: str
+
+
+def is_own_path(path: str) -> bool:
+    """Return True for a path of the web interface."""
+    return path == "/ui" or path.startswith(("/ui/", "/lab/v1/"))
+
+
+class Site:
+    """Answers requests. ``admit`` returns the user of a token that does not come from a link; None if it is not valid."""
+
+    def __init__(
+        self, hub: Hub, sessions: Sessions[Any], admit: Callable[[str], Awaitable[Any | None]] | None = None,
+        namespaces: Callable[[], list[str]] = list,
+    ) -> None:  # fmt: skip
+        self.hub = hub
+        self.sessions = sessions
+        self._admit = admit
+        self._namespaces = namespaces
+        #: True if pages may change the cluster.
+        self.writable = False
+        #: True if questions are answered.
+        self.asks = False
+        self.streams: set[asyncio.Task[Any] | None] = set()
+        #: Callbacks for the start of a session, and for the end of the server.
+        self.on_enter: list[Callable[[], None]] = []
+        self.on_end: list[Callable[[], None]] = [hub.end]
+        #: Returns, for a user's name, a function that returns the user's events since its last call. Each stream calls this
+        #: once.
+        self.notices: Callable[[str], Callable[[], list[bytes]]] = lambda name: list
+        self._routes: list[tuple[str, re.Pattern[str], Any]] = []
+        self.route("GET", "/lab/v1/snapshot", self._snapshot)
+        self.route("GET", "/lab/v1/events", self._events)
+        self.route("GET", "/lab/v1/history", self._history)
+        self.route("POST", "/lab/v1/links", self._link)
+        self.route("DELETE", "/lab/v1/session", self._leave)
+
+    def route(self, method: str, path: str, handler: Any) -> None:
+        """Add a route. ``{name}`` in its path matches one segment, which the handler gets as keyword argument."""
+        pattern = re.compile(re.sub(r"\\{(\w+)\\}", rf"(?P<\1>{_NAME})", re.escape(path)))
+        self._routes.append((method, pattern, handler))
+
+    def end(self) -> None:
+        """End all streams, so that a stopping server does not wait for them."""
+        for task in self.streams:
+            _cancel(task)
+        for end in self.on_end:
+            end()
+
+    # -- who asks ------------------------------------------------------------------------------------------------------
+
+    def session_user(self, request: web.BaseRequest) -> Any | None:
+        """Return the user of the request's session; None without one."""
+        return self.sessions.user_of(request.cookies.get(cookie_name(request), ""))
+
+    async def respond(self, request: web.BaseRequest, visitor: Visitor | None, limits: Limits) -> web.StreamResponse:
+        """Return the response to a request for a path of the web interface.
+
+        Raises  ApiError
+        """
+        path = request.path
+        if not path.startswith("/lab/v1/"):
+            return _page(request)
+        if path == "/lab/v1/session" and request.method == "POST":
+            return await self._enter(request, limits)
+        if visitor is None:
+            raise unauthorized()
+        handler = self._handler(request.method, path)
+        if request.method == "GET" and path == "/lab/v1/events":
+            with limits.watching(visitor.name):
+                return await self._stream(request, handler(request, visitor))
+        async with limits.taken(visitor.name, mutating=request.method != "GET"):
+            response: web.StreamResponse = await handler(request, visitor)
+            return response
+
+    def _handler(self, method: str, path: str) -> Handler:
+        others = False
+        for wanted, pattern, handler in self._routes:
+            found = pattern.fullmatch(path)
+            if found is not None:
+                if wanted == method:
+                    return partial(handler, **found.groupdict())
+                others = True
+        raise not_allowed() if others else no_such_page()
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def _enter(self, request: web.BaseRequest, limits: Limits) -> web.StreamResponse:
+        """Begin a session with the token of a link, or with another token that ``admit`` accepts."""
+        async with limits.taken("system:anonymous", mutating=True):
+            token = (await read_body(request, TokenBody)).token
+        cookie = self.sessions.open(token)
+        if cookie is None and self._admit is not None:
+            user = await self._admit(token)
+            cookie = None if user is None else self.sessions.start(user)
+        if cookie is None:
+            raise unauthorized()
+        for enter in self.on_enter:
+            enter()
+        response = web.Response(status=204)
+        response.set_cookie(
+            cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", secure=_is_secure(request), httponly=True,
+            samesite="Strict",
+        )  # fmt: skip
+        return response
+
+    async def _link(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        """Return the token of a new link for the user. Sessions get none, as a session could then be renewed forever."""
+        del request
+        if visitor.credential is None:
+            raise ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
+        return json_response({"token": self.sessions.make_token(visitor.credential)}, status=201)
+
+    async def _leave(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        """End the session."""
+        del visitor
+        self.sessions.end(request.cookies.get(cookie_name(request), ""))
+        self.hub.wake()  # ends the streams of the session
+        response = web.Response(status=204)
+        response.del_cookie(cookie_name(request), path="/lab/v1")
+        return response
+
+    # -- the cluster ---------------------------------------------------------------------------------------------------
+
+    async def view(self, visitor: Visitor) -> View:
+        return await view_of(visitor, self._namespaces())
+
+    async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        view, at = await self.view(visitor), request.query.get("at")
+        if at is None:
+            return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable, asks=self.asks))
+        return compressed(request, await self.hub.past(view, visitor.name, _moment(at)))
+
+    async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        ends = [request.query.get(name) for name in ("from", "to")]
+        span = None if None in ends else (_moment(ends[0]), _moment(ends[1]))
+        return compressed(request, await self.hub.history(await self.view(visitor), span))
+
+    async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
+        await self.view(visitor)
+        last = request.headers.get("Last-Event-ID") or request.query.get("after", "")
+        cookie = request.cookies.get(cookie_name(request), "")
+        by_session = self.sessions.user_of(cookie) is not None
+
+        async def view() -> View:
+            if by_session and self.sessions.user_of(cookie) is None:
+                raise unauthorized()
+            return await self.view(visitor)
+
+        return self.hub.events(view, last, self.notices(visitor.name))
+
+    async def _stream(self, request: web.BaseRequest, opening: Awaitable[Any]) -> web.StreamResponse:
+        """Send a stream of events until either side ends it. A client that stops reading is disconnected."""
+        frames = await opening
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        if isinstance(request.protocol, Connection):
+            task = asyncio.current_task()
+            self.streams.add(task)
+            request.protocol.when_lost = partial(_cancel, task)
+        limit_buffers(request)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                writer = await response.prepare(request)
+            async for frame in frames:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await write(response, writer, frame)
+        except (TimeoutError, ApiError):
+            abort(request)
+        except ConnectionError:
+            pass
+        finally:
+            await frames.aclose()
+            self.streams.discard(asyncio.current_task())
+            if isinstance(request.protocol, Connection):
+                request.protocol.when_lost = None
+        return response
+
+
+# -- requests and responses ---------------------------------------------------------------------------------------------
+
+
+def cookie_name(request: web.BaseRequest) -> str:
+    """Return the name of the session's cookie. It contains the port, because browsers share cookies among ports of a host."""
+    socket = request.get_extra_info("sockname")
+    return f"moorage-{socket[1]}" if socket else "moorage"
+
+
+def json_response(body: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type=_JSON)
+
+
+def compressed(request: web.BaseRequest, body: bytes) -> web.Response:
+    """Return a response with a body that is already compressed with gzip; decompress it for clients without gzip."""
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        return web.Response(body=body, headers={"Content-Type": _JSON, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+    return web.Response(body=gzip.decompress(body), headers={"Content-Type": _JSON, "Vary": "Accept-Encoding"})
+
+
+async def read_body(request: web.BaseRequest, form: type[Any], most: int = _MOST_BODY) -> Any:
+    """Return the decoded body of a request. It must be JSON, a media type that pages of other sites cannot send.
+
+    Raises  ApiError
+    """
+    if request.content_type != _JSON:
+        raise ApiError(415, "UnsupportedMediaType", f"send {_JSON}")
+    if (request.content_length or 0) > most:
+        raise too_large(most)
+    body = bytearray()
+    async with asyncio.timeout(_PATIENCE_S):
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > most:
+                raise too_large(most)
+    try:
+        return msgspec.json.decode(bytes(body), type=form)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(str(error)) from None
+
+
+def _moment(text: str | None) -> float:
+    """Return a time in seconds since 1970.
+
+    Raises  ApiError 400
+    """
+    try:
+        at = float(text or "")
+    except ValueError:
+        at = -1.0
+    if not 0 <= at < _MOST_SECONDS:
+        raise bad_request(f"no time in seconds since 1970: {text}")
+    return at
+
+
+def _cancel(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+
+
+def _page(request: web.BaseRequest) -> web.Response:
+    if request.method not in {"GET", "HEAD"}:
+        raise not_allowed()
+    if request.path == "/ui":
+        return web.Response(status=308, headers={"Location": "/ui/"})
+    found = bundle_file(request.path.removeprefix("/ui/"))
+    if found is None:
+        raise no_such_page()
+    headers = {"Content-Type": found.media, "Content-Security-Policy": LIVE_POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
+    return web.Response(body=found.body, headers=headers)
+
+
+def _is_secure(request: web.BaseRequest) -> bool:
+    return request.get_extra_info("ssl_object") is not None

@@ -1,0 +1,122 @@
+"""A small server for the web interface of a cluster that was read from files. It listens on loopback only."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from aiohttp import web
+
+from moorage.cluster.apiserver.access.authentication import Authenticator
+from moorage.cluster.apiserver.http.connections import HEADERS, Connection
+from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
+from moorage.cluster.apiserver.http.responses import error_response
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
+from moorage.interfaces.web.cluster_source import ClusterSource
+from moorage.interfaces.web.hub import Hub
+from moorage.interfaces.web.live_site import SetupRoute
+from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
+from moorage.interfaces.web.question_processes import Answering
+from moorage.interfaces.web.questions import Board, QuestionRoutes
+from moorage.interfaces.web.sessions import Sessions
+from moorage.interfaces.web.site import Site, is_own_path
+from moorage.live.server.listener import listen, serving
+
+__all__ = ["serve_cluster"]
+
+_LOCAL: Final = "127.0.0.1"
+_JSON: Final = "application/json"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class _Reader:
+    """The user of every session: the person who started the command and opened its link."""
+
+    name = "reader"
+    credential = None
+
+    async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
+        """Allow everything, as the cluster cannot be changed here."""
+
+
+class _Inputs:
+    """The input of questions: the options with which this command was started."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = tuple(words)
+
+    async def current(self, folder: Path) -> tuple[Sequence[str], None]:
+        del folder
+        return self._words, None
+
+
+async def serve_cluster(
+    source: ClusterSource, port: int, answer: Answering, words: Sequence[str], on_ready: Callable[[str], None]
+) -> None:
+    """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that the options in ``words`` name.
+
+    Raises  InputError if the port cannot be listened on
+    """
+    sessions: Sessions[_Reader] = Sessions()
+    hub = Hub(source)
+    site = Site(hub, sessions, namespaces=source.namespaces)
+    PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
+    SetupRoute(site, source.scheduler, source.notes)
+    with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
+        board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake)
+        QuestionRoutes(site, board, (), answer.prepare)
+        async with serving(_application(site), listen(_LOCAL, port), None) as bound:
+            on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                site.end()
+
+
+def _application(site: Site) -> web.Application:
+    guard, seats = Authenticator({}), Seats(ServerLimits())
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.began()
+        try:
+            response = await _without_errors(_respond(site, guard, seats, request))
+        finally:
+            if isinstance(connection, Connection):
+                connection.ended()
+        if not response.prepared:
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+        return response
+
+    app = web.Application(client_max_size=1 << 20)
+    app.router.add_route("*", "/{path:.*}", handle)
+    return app
+
+
+async def _respond(site: Site, guard: Authenticator, seats: Seats, request: web.Request) -> web.StreamResponse:
+    guard.check_source(request.headers)
+    if request.path == "/":
+        return web.Response(status=308, headers={"Location": "/ui/"})
+    if not is_own_path(request.path):
+        raise no_such_page()
+    return await site.respond(request, site.session_user(request), seats)
+
+
+async def _without_errors(responding: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    try:
+        return await responding
+    except ApiError as error:
+        return error_response(error, _JSON)
+    except TimeoutError:
+        return error_response(ApiError(408, "Timeout", "the request's body did not arrive in time"), _JSON)
+    except (ConnectionError, web.HTTPException):
+        raise
+    except Exception as error:  # a bug must not end the server
+        _LOG.exception("the web interface")
+        return error_response(internal(type(error).__name__), _JSON)

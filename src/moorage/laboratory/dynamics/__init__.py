@@ -1,0 +1,32 @@
+"""A cluster over time: ``moorage.Simulation`` and its processes.
+
+Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
+"""
+
+from moorage.laboratory.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent
+from moorage.laboratory.dynamics.consolidation import Consolidation
+from moorage.laboratory.dynamics.distributions import (
+    DAY,
+    HOUR,
+    MINUTE,
+    WEEK,
+    Distribution,
+    Empirical,
+    Exponential,
+    Fixed,
+    LogNormal,
+    UniformBetween,
+    Weibull,
+)
+from moorage.laboratory.dynamics.failing_nodes import FailingNodes
+from moorage.laboratory.dynamics.node_pools import NodePool
+from moorage.laboratory.dynamics.pod_arrivals import AtTimes, Diurnal, PodArrivals, PodKind, Poisson, Regular, TraceArrivals
+from moorage.laboratory.dynamics.simulation import ClusterProcess, Simulation, SimulationTotals
+from moorage.laboratory.dynamics.state_recorder import StateRecorder
+
+__all__ = [
+    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerRules", "ClusterAutoscaler", "ClusterProcess", "Consolidation",
+    "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed", "LogNormal", "NodePool", "PodArrivals",
+    "PodKind", "Poisson", "Regular", "ScalingEvent", "Simulation", "SimulationTotals", "StateRecorder", "TraceArrivals",
+    "UniformBetween", "Weibull",
+]  # fmt: skip

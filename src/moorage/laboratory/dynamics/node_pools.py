@@ -1,0 +1,119 @@
+"""Node pools of an autoscaler: the template of their nodes, the minimum and maximum size, and the existing nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.api.core import Node
+from moorage.errors import InputError
+from moorage.laboratory.dynamics.distributions import DistributionLike
+from moorage.laboratory.node_groups import group_nodes
+from moorage.laboratory.node_types import NodeType, Offer, offers_of_types, read_list, read_types
+from moorage.laboratory.objects import ObjectLike
+
+__all__ = ["NodePool", "PoolState", "pool_states", "read_pools"]
+
+#: The maximum size of a pool that gives none, and the longest provisioning time of a node in seconds.
+_MOST: Final = 1000
+_LONGEST_S: Final = 1e7
+#: The fields of a pool in a file that a node type does not have.
+_OWN: Final = ("min", "provisionSeconds")
+
+
+class NodePool(Struct, frozen=True, kw_only=True):
+    """Nodes that an autoscaler adds and removes.
+
+    ``node``         a manifest, as struct, dict, YAML text or path; or ``like``: a node or a node group of the cluster, whose
+                     nodes belong to the pool from the beginning
+    ``price``        of one node for an hour, in any unit
+    ``provision_s``  from the decision until a new node is ready
+    """
+
+    name: str
+    node: ObjectLike | None = None
+    like: str = ""
+    price: float = 1.0
+    min: int = 0
+    max: int = 1000
+    provision_s: DistributionLike = 120.0
+    zones: tuple[str, ...] = ()
+
+
+class PoolState:
+    """The state of a pool. ``members`` are its nodes, ``upcoming`` those that are ordered and do not exist yet."""
+
+    def __init__(self, pool: NodePool, offer: Offer, members: Iterable[str]) -> None:
+        self.pool, self.offer = pool, offer
+        self.members = dict.fromkeys(members)
+        self.upcoming: dict[str, Node] = {}
+        self._made = 0
+        self._node_s, self._since_s = 0.0, 0.0
+
+    @property
+    def size(self) -> int:
+        return len(self.members) + len(self.upcoming)
+
+    def order(self, taken: Iterable[str]) -> Node:
+        """Order a node: return it, and count it as upcoming."""
+        node = self.offer.node(self._made, taken)
+        self._made += 1
+        self.upcoming[node.name] = node
+        return node
+
+    def sketch(self, number: int) -> Node:
+        """Return a node like those that could be ordered, for an estimate."""
+        return self.offer.node(1_000_000 + number)
+
+    def account(self, now_s: float) -> None:
+        """Add the node hours since the last call; call this before the number of nodes changes."""
+        self._node_s += len(self.members) * (now_s - self._since_s)
+        self._since_s = now_s
+
+    def node_hours(self, now_s: float) -> float:
+        """Return the hours that the pool's nodes existed, added up."""
+        self.account(now_s)
+        return self._node_s / 3600
+
+
+def read_pools(path: str) -> list[NodePool]:
+    """Read a file of pools: node types as for ``moorage plan``, each with ``min`` and ``provisionSeconds`` if wanted.
+
+    Raises  InputError that names the field
+    """
+    found = []
+    for at, entry in enumerate(read_list(path)):
+        where = f"{path}[{at}]"
+        if not isinstance(entry, Mapping):
+            raise InputError(f"{where}: expected a pool, such as {{name: general, like: node-1, max: 10}}")
+        [one] = read_types([{key: value for key, value in entry.items() if key not in _OWN}])
+        least, seconds = entry.get("min", 0), entry.get("provisionSeconds", 120)
+        if not isinstance(least, int) or isinstance(least, bool) or not 0 <= least <= (_MOST if one.max is None else one.max):
+            raise InputError(f"{where}.min: expected a whole number from 0 to max, found {str(least)[:40]!r}")
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < _LONGEST_S:
+            raise InputError(f"{where}.provisionSeconds: expected seconds, found {str(seconds)[:40]!r}")
+        most = _MOST if one.max is None else one.max
+        shared = {name: getattr(one, name) for name in ("name", "node", "like", "price", "zones")}
+        found.append(NodePool(**shared, min=least, max=most, provision_s=float(seconds)))
+    return found
+
+
+def pool_states(pools: Sequence[NodePool], nodes: Sequence[Node]) -> dict[str, PoolState]:
+    """Return the pools by name. The members of a pool with ``like`` are the existing nodes of the same node group.
+
+    Raises  InputError
+    """
+    types = [
+        NodeType(name=one.name, node=one.node, like=one.like, price=one.price, max=one.max, zones=one.zones) for one in pools
+    ]
+    found: dict[str, PoolState] = {}
+    for pool, offer in zip(pools, offers_of_types(types, nodes), strict=True):
+        if pool.name in found or not 0 <= pool.min <= pool.max:
+            raise InputError(f"pool {pool.name}: give each pool a name of its own, and a minimum that is at most its maximum")
+        alike = group_nodes([offer.pattern, *nodes])[0].nodes[1:] if pool.like else ()
+        found[pool.name] = PoolState(pool, offer, [node.name for node in alike])
+    if not found:
+        raise InputError("an autoscaler needs at least one pool")
+    return found

@@ -1,0 +1,253 @@
+"""The result of a sweep: a table with a row for each run, the columns of single runs, the summary, and failed runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.errors import InputError
+from moorage.laboratory.frames import ColumnFrame, frame_of
+from moorage.laboratory.paired_metrics import Draws, compare_pairs
+from moorage.laboratory.sweeps.grid import SEED, Label, SweepGrid
+from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun
+from moorage.report.answer import Stopped
+from moorage.report.gates import MetricComparison
+
+__all__ = ["MetricSummary", "SweepBaseline", "SweepGroup", "SweepResult", "baseline_of"]
+
+
+# -- summary -----------------------------------------------------------------------------------------------------------
+# The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
+#
+# The statistics are those of ``moorage compare``: BCa bootstrap intervals from five seeds on, and the exact test of the signs
+# up to twelve pairs.
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """A metric over the seeds. ``difference`` is against the baseline; None for the baseline itself and without one.
+
+    ``deviation``  the standard deviation of the sample; None with one seed, and where values are infinite
+    """
+
+    seeds: int
+    mean: float
+    deviation: float | None
+    interval: tuple[float, float] | None
+    least: float
+    most: float
+    difference: MetricComparison | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepGroup:
+    """The runs that differ in their seed alone."""
+
+    labels: Mapping[str, Label]
+    metrics: Mapping[str, MetricSummary] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepBaseline:
+    """The value of an axis with which the other values of this axis are compared."""
+
+    axis: str
+    label: Label
+
+    def __str__(self) -> str:
+        return f"{self.axis}={self.label}"
+
+
+def baseline_of(grid: SweepGrid, text: str | None) -> SweepBaseline | None:
+    """Return the baseline that ``AXIS=VALUE`` names; without a text, the first value of the first axis that has several.
+
+    Raises  InputError for an axis or a value that is not in the grid
+    """
+    if text is None:
+        axis = next((axis for axis in grid.axes if axis.varies and axis.name != SEED), None)
+        return None if axis is None else SweepBaseline(axis.name, axis.values[0].label)
+    name, equals, label = text.partition("=")
+    known = {axis.name: axis for axis in grid.axes if axis.name != SEED}
+    if not equals or name not in known:
+        raise InputError(f"{text}: the baseline is AXIS=VALUE; the axes are {', '.join(known) or 'none'}")
+    labels = {str(value.label): value.label for value in known[name].values}
+    if label not in labels:
+        raise InputError(f"{text}: {name} has no value {label}; its values are {', '.join(labels)}")
+    return SweepBaseline(name, labels[label])
+
+
+def summarise(
+    runs: Sequence[StoredRun], digest: str, metrics: Sequence[str] = (), baseline: SweepBaseline | None = None
+) -> list[SweepGroup]:
+    """Return the groups of runs in order. ``metrics``: those to summarise, in this order; empty: all that every run has.
+
+    Raises  InputError for a metric that no run has
+    """
+    groups: dict[tuple[Label, ...], list[StoredRun]] = {}
+    for run in runs:
+        groups.setdefault(_place(run), []).append(run)
+    names = metrics or _common(runs)
+    known = {name for run in runs for name in run.metrics}
+    if runs and (unknown := [name for name in names if name not in known]):
+        raise InputError(f"{unknown[0]}: no run has this metric; runs have {', '.join(sorted(known))}")
+    draws = Draws(digest)
+    return [
+        SweepGroup(_without_seed(held[0]), _group(held, _compared_with(held[0], groups, baseline), names, draws))
+        for held in groups.values()
+    ]
+
+
+def _place(run: StoredRun, **changed: Label) -> tuple[Label, ...]:
+    return tuple({**_without_seed(run), **changed}.values())
+
+
+def _without_seed(run: StoredRun) -> dict[str, Label]:
+    return {name: label for name, label in run.labels.items() if name != SEED}
+
+
+def _common(runs: Sequence[StoredRun]) -> list[str]:
+    return [name for name in runs[0].metrics if all(name in run.metrics for run in runs)] if runs else []
+
+
+def _compared_with(
+    run: StoredRun, groups: Mapping[tuple[Label, ...], list[StoredRun]], baseline: SweepBaseline | None
+) -> list[StoredRun]:
+    if baseline is None or run.labels[baseline.axis] == baseline.label:
+        return []
+    return groups.get(_place(run, **{baseline.axis: baseline.label}), [])
+
+
+def _group(
+    held: Sequence[StoredRun], others: Sequence[StoredRun], names: Sequence[str], draws: Draws
+) -> dict[str, MetricSummary]:
+    found = {}
+    for name in names:
+        values = {run.labels.get(SEED, at): run.metrics[name] for at, run in enumerate(held) if name in run.metrics}
+        before = {run.labels.get(SEED, at): run.metrics[name] for at, run in enumerate(others) if name in run.metrics}
+        if values:
+            found[name] = _summary(name, values, before, draws)
+    return found
+
+
+def _summary(name: str, values: Mapping[Label, float], before: Mapping[Label, float], draws: Draws) -> MetricSummary:
+    numbers = list(values.values())
+    alone = compare_pairs(name, (), numbers, draws)
+    pairs = [seed for seed in values if seed in before]
+    difference = compare_pairs(name, [before[s] for s in pairs], [values[s] for s in pairs], draws) if pairs else None
+    return MetricSummary(
+        seeds=len(numbers),
+        mean=alone.b,
+        deviation=statistics.stdev(numbers) if len(numbers) > 1 and all(map(math.isfinite, numbers)) else None,
+        interval=alone.interval_of_b,
+        least=min(numbers),
+        most=max(numbers),
+        difference=difference,
+    )
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The runs in the order of the grid. ``made`` were run now; the others were in the store; ``stopped`` if some were left.
+
+    The frames give NumPy columns, and Arrow's C stream to pandas and polars.
+    """
+
+    grid: SweepGrid
+    all: tuple[StoredRun, ...]
+    failed: tuple[FailedRun, ...] = ()
+    made: int = 0
+    metrics: tuple[str, ...] = ()
+    against: str | None = None
+    stopped: Stopped | None = None
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @cached_property
+    def runs(self) -> ColumnFrame:
+        """A row for each run: its values of the axes, and its numbers; NaN where a run does not have one."""
+        axes = list(self.all[0].labels) if self.all else []
+        names = list(dict.fromkeys(name for run in self.all for name in run.metrics))
+        rows = [
+            (*(run.labels[axis] for axis in axes), *(run.metrics.get(name, float("nan")) for name in names)) for run in self.all
+        ]
+        return frame_of([*axes, *names], rows)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of ``runs``."""
+        return self.runs.columns()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.runs.__arrow_c_stream__(requested_schema)
+
+    @cached_property
+    def series(self) -> ColumnFrame:
+        """The columns of all runs that have any, concatenated, with the values of the axes as first columns."""
+        return _series(self.all)
+
+    def select(self, **labels: Label) -> SweepResult:
+        """Return the runs with these values, by axis.
+
+        Raises  InputError for an axis that the grid does not have
+        """
+        known = [axis.name for axis in self.grid.axes]
+        if unknown := [name for name in labels if name not in known]:
+            raise InputError(f"{unknown[0]}: no such axis; the axes are {', '.join(known)}")
+        kept = tuple(run for run in self.all if all(run.labels[name] == label for name, label in labels.items()))
+        return replace(self, all=kept)
+
+    def groups(self, metrics: Sequence[str] = (), against: str | None = None) -> list[SweepGroup]:
+        """Return the summary of the runs that differ in their seed alone, and differences from a baseline, paired by seed.
+
+        ``metrics``  empty: those of the sweep
+        ``against``  ``AXIS=VALUE``; None: what the grid says, or else the first value of the first axis that has several
+
+        Raises  InputError for a baseline that is not in the grid
+        """
+        return summarise(self.all, self.grid.digest, metrics or self.metrics, baseline_of(self.grid, against or self.against))
+
+    def summary(self, metrics: Sequence[str] = (), against: str | None = None) -> ColumnFrame:
+        """Return ``groups`` as a table: a row for each group and metric."""
+        axes = [axis.name for axis in self.grid.axes if axis.name != "seed"]
+        names = (*axes, "metric", "seeds", "mean", "deviation", "low", "high", "difference", "difference_low",
+                 "difference_high", "exact", "p")  # fmt: skip
+        return frame_of(names, _summary_rows(self.groups(metrics, against), axes))
+
+
+def _summary_rows(groups: Sequence[SweepGroup], axes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    for group in groups:
+        for name, one in group.metrics.items():
+            low, high = one.interval or (None, None)
+            change = one.difference
+            ends = (None, None) if change is None or change.interval is None else change.interval
+            against = (None, None, None) if change is None else (change.difference, change.exact, change.p)
+            yield (
+                *(group.labels[axis] for axis in axes), name, one.seeds, one.mean, one.deviation, low, high,
+                against[0], *ends, *against[1:],
+            )  # fmt: skip
+
+
+def _series(runs: Sequence[StoredRun]) -> ColumnFrame:
+    with_series = [run for run in runs if run.series]
+    names = list(dict.fromkeys(name for run in with_series for name in run.series))
+    counts = [len(next(iter(run.series.values()))) for run in with_series]
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for axis in with_series[0].labels if with_series else ():
+        columns[axis] = np.repeat(frame_of([axis], [[run.labels[axis]] for run in with_series])[axis], counts)
+    for name in names:
+        parts = [
+            run.series[name] if name in run.series else np.full(count, np.nan)
+            for run, count in zip(with_series, counts, strict=True)
+        ]
+        columns[name] = np.concatenate(parts)
+    return ColumnFrame(columns)

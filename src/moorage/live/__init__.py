@@ -1,0 +1,1 @@
+"""The scheduler on a cluster: client, runtime and server."""

@@ -1,0 +1,233 @@
+"""Credentials that change at run time: rotated token files, and exec plugins that return tokens or certificates.
+
+Source  client-go: rest/token_source.go, plugin/pkg/client/auth/exec/exec.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.api.json_tree import UNREADABLE
+from moorage.basis.files import read_bytes
+from moorage.errors import InputError
+from moorage.live.client.endpoint import Identity
+
+__all__ = ["ExecCommand", "ExecCredentials", "TokenFile", "run_program"]
+
+_REREAD_S = 60.0
+_EXEC_S = 60.0
+_MAX_OUTPUT = 1 << 20
+_KILL_S = 5.0
+
+
+class TokenFile:
+    """A bearer token in a file, reread every minute and after a 401. While the file is unreadable, the last token is used."""
+
+    def __init__(self, path: Path, clock: Callable[[], float], identity: Identity | None = None) -> None:
+        self._path, self._clock, self._certificate_identity = path, clock, identity or Identity()
+        self._token = ""
+        self._read_at = float("-inf")
+
+    async def identity(self) -> Identity:
+        if self._clock() - self._read_at >= _REREAD_S:
+            self._read()
+        return Identity(self._token, self._certificate_identity.certificate, self._certificate_identity.key)
+
+    def invalidate(self) -> None:
+        self._read_at = float("-inf")
+
+    def _read(self) -> None:
+        try:
+            token = read_bytes(self._path).decode("ascii").strip()
+        except (InputError, UnicodeDecodeError) as error:
+            if self._token:
+                return
+            raise InputError(f"token file {self._path}: {error}") from None
+        if not token and not self._token:
+            raise InputError(f"token file {self._path}: it is empty")
+        self._token = token or self._token
+        self._read_at = self._clock()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecCommand:
+    """An exec plugin. ``cluster`` is the cluster information passed to it, None if ``provideClusterInfo`` is not set."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str = ""
+    cluster: Mapping[str, Any] | None = None
+    directory: str = ""
+
+
+#: Runs a program with arguments and environment, and returns its standard output.
+Runner = Callable[[list[str], Mapping[str, str]], Awaitable[bytes]]
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _ExecCredentialStatus | None = None
+
+
+class _ExecCredentialStatus(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class ExecCredentials:
+    """Runs an exec plugin for an identity: at first use, after its expiry and after a 401."""
+
+    def __init__(
+        self,
+        command: ExecCommand,
+        env: Mapping[str, str],
+        wall: Callable[[], datetime],
+        run: Runner | None = None,
+    ) -> None:
+        self._command, self._env, self._wall = command, env, wall
+        self._run = run or run_program
+        self._identity: Identity | None = None
+        self._expires: datetime | None = None
+        self._lock = asyncio.Lock()
+        self._failures, self._failure = 0, ""
+
+    async def identity(self) -> Identity:
+        failures = self._failures
+        async with self._lock:
+            if self._failures != failures:
+                raise InputError(self._failure)  # the plugin failed while this call waited for it
+            if self._identity is None or (self._expires is not None and self._wall() >= self._expires):
+                try:
+                    self._identity, self._expires = await self._run_plugin()
+                except InputError as error:
+                    self._failures, self._failure = self._failures + 1, str(error)
+                    raise
+            return self._identity
+
+    def invalidate(self) -> None:
+        self._identity = None
+
+    async def _run_plugin(self) -> tuple[Identity, datetime | None]:
+        command = self._command
+        spec: dict[str, Any] = {"interactive": False}
+        if command.cluster is not None:
+            spec["cluster"] = dict(command.cluster)
+        info = {"kind": "ExecCredential", "apiVersion": command.api_version, "spec": spec}
+        env = {**self._env, **dict(command.env), "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        program = command.command
+        if command.directory and os.sep in program and not Path(program).is_absolute():
+            program = str(Path(command.directory) / program)
+        try:
+            output_bytes = await self._run([program, *command.args], env)
+        except InputError as error:
+            hint = f" ({' '.join(command.install_hint.split())})" if command.install_hint else ""
+            raise InputError(f"exec plugin {command.command}: {error}{hint}") from None
+        return self._read(output_bytes)
+
+    def _read(self, output_bytes: bytes) -> tuple[Identity, datetime | None]:
+        name = f"exec plugin {self._command.command}"
+        try:
+            credential = msgspec.json.decode(output_bytes, type=_ExecCredential)
+        except UNREADABLE as error:
+            raise InputError(f"{name}: its output is not an ExecCredential: {error}") from None
+        status = credential.status
+        if credential.kind != "ExecCredential" or credential.api_version != self._command.api_version or status is None:
+            wanted = f"an ExecCredential of {self._command.api_version} with a status"
+            found = f"{credential.kind or 'nothing'} of {credential.api_version or 'no version'}"
+            raise InputError(f"{name}: expected {wanted}, got {found}")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise InputError(f"{name}: a certificate and its key must come together")
+        if not status.token and not status.client_certificate_data:
+            raise InputError(f"{name}: it returned neither a token nor a certificate")
+        expires = status.expiration_timestamp
+        if expires is not None and expires <= self._wall():
+            raise InputError(f"{name}: the credential expired at {expires.isoformat()}")
+        certificate = status.client_certificate_data.encode() or None
+        return Identity(status.token, certificate, status.client_key_data.encode() or None), expires
+
+
+async def run_program(args: list[str], env: Mapping[str, str]) -> bytes:
+    """Run a program and return its output: at most a mebibyte within a minute.
+
+    Raises  InputError
+    """
+    try:
+        # A process group of its own, so that its children are killed with it.
+        transport, output = await asyncio.get_running_loop().subprocess_exec(
+            _Output, *args, env=dict(env), stdin=asyncio.subprocess.DEVNULL, stderr=None, process_group=0
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(f"it cannot be run: {_error_text(error)}") from None
+    try:
+        async with asyncio.timeout(_EXEC_S):
+            await output.over
+    except TimeoutError:
+        raise InputError(f"it did not end within {_EXEC_S:g}s") from None
+    finally:
+        await _end(transport, output)
+    if len(output.output_bytes) > _MAX_OUTPUT:
+        raise InputError(f"it printed more than {_MAX_OUTPUT} bytes")
+    if (status := transport.get_returncode()) != 0:
+        raise InputError(f"it failed with exit status {status}")
+    return bytes(output.output_bytes)
+
+
+class _Output(asyncio.SubprocessProtocol):
+    """The output of a program. ``over`` completes when all output was read or there is too much; ``exited`` when the
+    program ends.
+    """
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.output_bytes = bytearray()
+        self.over: asyncio.Future[None] = loop.create_future()
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        del fd
+        if len(self.output_bytes) <= _MAX_OUTPUT:
+            self.output_bytes += data
+        if len(self.output_bytes) > _MAX_OUTPUT:
+            _complete(self.over)
+
+    def process_exited(self) -> None:
+        _complete(self.exited)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        _complete(self.over)
+
+
+def _complete(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
+    """Kill a program that is still running, with its children, and close its pipes."""
+    if not output.exited.done() or not output.over.done() or len(output.output_bytes) > _MAX_OUTPUT:
+        with suppress(ProcessLookupError):
+            os.killpg(transport.get_pid(), signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_KILL_S):
+                await output.exited
+    transport.close()
+
+
+def _error_text(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,342 @@
+"""A pool of HTTP/1.1 keep-alive connections for short requests: binds, events and patches.
+
+A general HTTP library costs several times the work of a binding itself. Here a request is one write, and a response is parsed
+as it arrives. A connection carries one request at a time, or several that are sent together; when all are in use, requests
+wait in order. Redirects, cookies, compression and proxies are not supported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from moorage.errors import ClusterError, MoorageError
+from moorage.live.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler, UnsentError
+
+__all__ = ["ConnectionPool", "Reply", "RequestBatch", "ResponseHandler", "UnsentError"]
+
+#: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
+_MAX_CONNECTIONS: Final = 32
+#: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
+_MAX_IDLE_S: Final = 15.0
+_CONNECT_S: Final = 10.0
+#: How many connections are opened at a time for waiting requests. The first handshake costs as much as several binds; later
+#: ones resume its TLS session and cost less.
+_OPENING: Final = 2
+#: How long new connections reuse a TLS session, in seconds; servers accept one for hours.
+_SESSION_S: Final = 300.0
+#: Maximum number of waiting batches of requests that are sent together over one connection.
+_TOGETHER: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBatch:
+    """Requests to send soon, with the same limits. ``answers`` get the responses by the requests' indexes.
+
+    ``apart``: the requests may go over several connections, in any order. Otherwise they go over one, in their order.
+    ``check`` is called right before sending and may raise a MoorageError, which ``answers`` get.
+    """
+
+    requests: Sequence[bytes]
+    answers: ResponseHandler
+    most: int
+    timeout_s: float
+    check: Callable[[], None] = lambda: None
+    apart: bool = False
+
+
+class _Queued(NamedTuple):
+    """Requests that wait for a connection: those of a batch with these indexes."""
+
+    batch: RequestBatch
+    which: range
+
+    def fail(self, error: MoorageError) -> None:
+        for at in self.which:
+            self.batch.answers.ended(at, error)
+
+
+class _Response:
+    """The answer to one request, as a future."""
+
+    is_brief = False
+
+    def __init__(self, future: asyncio.Future[Reply]) -> None:
+        self._future = future
+
+    def succeeded(self, which: Sequence[int], status: int) -> None:
+        """Do nothing: the answer is not brief."""
+
+    def ended(self, at: int, answer: Reply | MoorageError) -> None:
+        del at
+        if self._future.done():  # cancelled
+            return
+        if isinstance(answer, Reply):
+            self._future.set_result(answer)
+        else:
+            self._future.set_exception(answer)
+
+
+class ConnectionPool:
+    """A pool of connections to one server. ``server_name`` is the name in its certificate."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str = "") -> None:
+        self._host, self._port, self._tls = host, port, tls
+        self._server_name = (server_name or host) if tls is not None else None
+        self._idle: list[PooledConnection] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        #: The requests of ``send_soon`` that wait for a connection, and the tasks that open connections for them.
+        self._queue: deque[_Queued] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._connections: dict[PooledConnection, None] = {}
+        #: The TLS session for new connections, and when to replace it, on the loop's clock.
+        self._session: ssl.SSLSession | None = None
+        self._session_due = 0.0
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def request(self, request: bytes, most: int, timeout_s: float, check: Callable[[], None]) -> Reply:
+        """Send a request and return its response. ``check`` is called right before sending, and may raise.
+
+        Raises  ClusterError for no response, a timeout, a response of more than ``most`` bytes or not in HTTP; OSError;
+                what ``check`` raises
+        """
+        loop = asyncio.get_running_loop()
+        connection = self._idle_connection(loop.time()) or await self._acquire(loop)
+        response: asyncio.Future[Reply] = loop.create_future()
+        self._send(connection, request, (_Response(response), 0), most, timeout_s, check, loop)
+        try:
+            return await response
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+
+    def send_soon(self, batch: RequestBatch) -> None:
+        """Send requests at once, or when a connection becomes idle."""
+        count = len(batch.requests)
+        if batch.apart:
+            self._queue.extend([_Queued(batch, range(at, at + 1)) for at in range(count)])
+        else:
+            self._queue.append(_Queued(batch, range(count)))
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._queue:
+            connection = self._idle_connection(now)
+            if connection is None:
+                self._open_for_queue(loop)
+                return
+            self._release(connection)
+
+    def _send_queued(self, connection: PooledConnection) -> bool:
+        """Send waiting requests over an idle connection, several if many wait. Return whether any was sent."""
+        loop = asyncio.get_running_loop()
+        sent = self._next_in_queue()
+        if not sent:
+            return False
+        timeout_s = min([one.batch.timeout_s for one in sent])
+        deadline = loop.time() + timeout_s
+        requests = [one.batch.requests[at] for one in sent for at in one.which]
+        pending = [(one.batch.answers, at) for one in sent for at in one.which]
+        try:
+            connection.send(b"".join(requests), pending, max([one.batch.most for one in sent]), deadline, timeout_s)
+        except OSError as error:
+            connection.close()
+            for one in sent:
+                one.fail(ClusterError(str(error)))
+            return False
+        self._arm_timer(deadline, loop)
+        return True
+
+    def _next_in_queue(self) -> list[_Queued]:
+        """Remove and return waiting requests to send together. Those whose check fails end with its error."""
+        most_now = min(_TOGETHER, 1 + len(self._queue) // self._count)
+        sent: list[_Queued] = []
+        checked: RequestBatch | None = None
+        while self._queue and len(sent) < most_now:
+            one = self._queue.popleft()
+            if one.batch is not checked:
+                try:
+                    one.batch.check()
+                except MoorageError as error:
+                    one.fail(error)
+                    continue
+                checked = one.batch
+            sent.append(one)
+        return sent
+
+    def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Open another connection, unless enough are being opened for the waiting requests or the maximum is reached."""
+        if len(self._opening) < min(_OPENING, len(self._queue)) and self._count < _MAX_CONNECTIONS:
+            self._count += 1
+            task = loop.create_task(self._open(loop), name="open a connection")
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            connection = await self._connect(loop)
+        except (OSError, ClusterError, UnicodeError) as error:
+            if not self._count:  # no other connection can send the waiting requests
+                failed, self._queue = self._queue, deque()
+                for one in failed:
+                    one.fail(_as_cluster_error(error))
+            return
+        self._release(connection)
+        if self._queue:
+            self._opening.discard(asyncio.current_task())
+            self._open_for_queue(loop)
+
+    def _send(
+        self,
+        connection: PooledConnection,
+        request: bytes,
+        pending: Pending,
+        most: int,
+        timeout_s: float,
+        check: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        try:
+            check()
+            deadline = loop.time() + timeout_s
+            try:
+                connection.send(request, [pending], most, deadline, timeout_s)
+            except BaseException:
+                connection.close()
+                raise
+        except BaseException:
+            self._release(connection)
+            raise
+        self._arm_timer(deadline, loop)
+
+    def close(self) -> None:
+        """Close all connections; those in use when their request ends."""
+        self._closed = True
+        for connection in self._idle:
+            self._drop(connection)
+        self._idle.clear()
+
+    # -- deadlines -----------------------------------------------------------------------------------------------------
+
+    def _arm_timer(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Arm the timer for a deadline. One timer serves all connections, as responses are rarely late."""
+        if self._timer is None or deadline < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(deadline, self._check_deadlines, deadline, loop)
+
+    def _check_deadlines(self, now: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        next_due = NEVER
+        for connection in list(self._connections):
+            if connection.deadline <= now:
+                connection.time_out()
+            next_due = min(next_due, connection.deadline)
+        if next_due < NEVER:
+            self._arm_timer(next_due, loop)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    async def _acquire(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
+        queue = self._waiting.append
+        while True:
+            connection = self._idle_connection(loop.time())
+            if connection is not None:
+                return connection
+            if self._count < _MAX_CONNECTIONS:
+                return await self._connect_for_request(loop)
+            turn: asyncio.Future[None] = loop.create_future()
+            queue(turn)
+            queue = self._waiting.appendleft  # a request that lost its turn to another waits at the front
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._wake_waiter()
+                raise
+
+    def _idle_connection(self, now: float) -> PooledConnection | None:
+        """Return the connection that was idle for the shortest time; close those that were idle for too long."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and now - connection.idle_since < _MAX_IDLE_S:
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _connect_for_request(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
+        self._count += 1
+        try:
+            return await self._connect(loop)
+        except BaseException:
+            if not self._count:  # no other connection serves the queue
+                self._open_for_queue(loop)
+            raise
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
+        """Return a new connection. The caller has added it to ``_count``; a failure subtracts it."""
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, connection = await loop.create_connection(
+                    lambda: PooledConnection(self._tls, self._server_name, self._session, self._release),
+                    self._host,
+                    self._port,
+                    happy_eyeballs_delay=0.25,
+                )
+                await self._wait_until_ready(connection)
+        except BaseException:
+            self._count -= 1
+            self._wake_waiter()
+            raise
+        self._connections[connection] = None
+        return connection
+
+    @staticmethod
+    async def _wait_until_ready(connection: PooledConnection) -> None:
+        try:
+            await connection.ready
+        except BaseException:
+            connection.close()
+            raise
+
+    def _release(self, connection: PooledConnection) -> None:
+        if connection.usable:
+            self._keep_session(connection)
+            if self._queue and self._send_queued(connection):
+                return
+        if connection.usable and not self._closed:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            self._drop(connection)
+        self._wake_waiter()
+
+    def _keep_session(self, connection: PooledConnection) -> None:
+        """Keep the TLS session of a connection for new connections. It is complete after a response; copying it takes long."""
+        if connection.used and self._tls is not None:
+            now = asyncio.get_running_loop().time()
+            if now >= self._session_due:
+                self._session, self._session_due = connection.session, now + _SESSION_S
+
+    def _drop(self, connection: PooledConnection) -> None:
+        connection.close()
+        self._connections.pop(connection, None)
+        self._count -= 1
+        if self._queue:
+            self._open_for_queue(asyncio.get_running_loop())
+
+    def _wake_waiter(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+
+def _as_cluster_error(error: Exception) -> ClusterError:
+    return error if isinstance(error, ClusterError) else ClusterError(str(error) or type(error).__name__)

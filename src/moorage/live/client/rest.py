@@ -1,0 +1,502 @@
+"""HTTP/1.1 requests to an API server: throttled, limited in time and size, retried when the server asks for it.
+
+Every failure becomes a ``ClusterError`` with the server's message. Binds have priority over all other requests and use
+their own connections, so that nothing else can delay them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+import msgspec
+
+from moorage.api.json_tree import UNREADABLE
+from moorage.errors import UNREACHABLE, ClusterError, InputError, MoorageError
+from moorage.live.client.endpoint import Endpoint, Identity, tls_context
+from moorage.live.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError
+from moorage.live.client.throttle import BINDING, OTHER, Throttle
+
+__all__ = ["BIND_S", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent"]
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+_MAX_ATTEMPTS = 10
+_REQUEST_S = 30.0
+#: Difference between kube-scheduler's default leaseDuration and renewDeadline, in seconds.
+BIND_S = 5.0
+_CONNECT_S = 10.0
+#: How long an identity is used without asking the credentials again.
+_IDENTITY_S: Final = 1.0
+_MAX_OBJECT = 16 << 20
+_MAX_LIST = 2 << 30
+_MAX_LINE = 16 << 20
+_CHUNK = 1 << 16
+#: Methods that may be sent again when an idle connection turns out to be closed.
+_REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
+_PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._-]*").fullmatch
+
+
+def user_agent(version: str, program: str = "moorage") -> str:
+    """Return our User-Agent, in the format of Kubernetes' programs."""
+    return f"{program}/v{version} ({platform.system().lower()}/{platform.machine().lower()}) scheduler"
+
+
+class Rest:
+    """A session with one API server; use it as an async context manager.
+
+    ``bind_s`` limits a bind, as another scheduler may already lead when a slower one takes effect. ``on_response`` is
+    called with the method and response status (0 for none) of requests, and the seconds that each took; ``on_throttled``
+    with the method, and the seconds that each waited for the throttle.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        qps: float = 50.0,
+        burst: int = 100,
+        agent: str = "moorage",
+        bind_s: float = BIND_S,
+        on_response: Callable[[str, int, Sequence[float]], None] = lambda method, status, seconds: None,
+        on_throttled: Callable[[str, Sequence[float]], None] = lambda method, seconds: None,
+    ) -> None:
+        self.endpoint = endpoint
+        where = urlsplit(endpoint.server)
+        self._prefix = where.path.rstrip("/")
+        named = [
+            ("Host", where.netloc.rpartition("@")[2]),
+            ("User-Agent", agent),
+            ("Accept", "application/json"),
+            *endpoint.headers,
+        ]
+        self._head = "".join(f"{name}: {_printable(name, value)}\r\n" for name, value in named)
+        self._on_response, self._on_throttled = on_response, on_throttled
+        self._bind_s = bind_s
+        self._qps, self._burst = qps, burst
+        self._agent = agent
+        self._throttle: Throttle
+        self._sessions: dict[int, aiohttp.ClientSession] = {}
+        self._pools: dict[int, ConnectionPool] = {}
+        self._identity: Identity | None = None
+        #: When ``post_soon`` has to ask for the identity again, on the monotonic clock, and the headers that it sends.
+        self._identity_until = 0.0
+        self._identity_token: str | None = None
+        self._post_head = b""
+        #: Asks for the identity while ``post_soon`` still uses the last one.
+        self._renewing: asyncio.Task[None] | None = None
+        #: Status → the durations of responses to ``post_soon`` that are not reported yet.
+        self._responses: dict[int, list[float]] = {}
+        self._retired: list[aiohttp.ClientSession] = []
+
+    async def __aenter__(self) -> Self:
+        self._throttle = Throttle(self._qps, self._burst, asyncio.get_running_loop().time)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+        for pool in self._pools.values():
+            pool.close()
+        for session in (*self._sessions.values(), *self._retired):
+            await session.close()
+        await asyncio.sleep(0)  # connections close in the next turn of the loop
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, params: Mapping[str, str] = {}) -> bytes:
+        """Return the body of a response.
+
+        Raises  ClusterError
+        """
+        return await self.send("GET", path, params=params, max_bytes=_MAX_LIST)
+
+    async def _wait_for_throttle(self, method: str, lane: int) -> None:
+        began = time.monotonic()
+        await self._throttle.take(lane)
+        self._on_throttled(method, [time.monotonic() - began])
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        params: Mapping[str, str] = {},
+        content_type: str = "application/json",
+        lane: int = OTHER,
+        check: Callable[[], None] = lambda: None,
+        max_bytes: int = _MAX_OBJECT,
+    ) -> bytes:
+        """Send a request and return the body of its response. ``check`` is called right before each attempt, and may raise.
+
+        Raises  ClusterError; what ``check`` raises
+        """
+        headers = {"Content-Type": content_type} if body is not None else {}
+        rejected = False
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            await self._wait_for_throttle(method, lane)
+            session, auth = await self._session(lane)
+            try:
+                if max_bytes == _MAX_LIST or self.endpoint.proxy:
+                    check()
+                    return await self._send_with_aiohttp(session, method, path, params, body, headers | auth, max_bytes)
+                return await self._send_pooled(lane, method, path, params, body, headers | auth, max_bytes, check)
+            except ClusterError as error:
+                if error.status == 401 and not rejected:
+                    rejected = True
+                    self.endpoint.credentials.invalidate()
+                    continue
+                if error.retry_after_s is None or attempt == _MAX_ATTEMPTS:
+                    raise
+                await asyncio.sleep(error.retry_after_s)
+        raise ClusterError(f"{method} {path}: Unauthorized on the last attempt", 401, "Unauthorized")
+
+    def post_soon(
+        self,
+        posts: Sequence[tuple[str, bytes]],
+        done: Callable[[Sequence[int], MoorageError | None], None],
+        *,
+        lane: int = OTHER,
+        check: Callable[[], None] = lambda: None,
+        apart: bool = False,
+    ) -> bool:
+        """Send POST requests, each a path and a body, together on one connection. The server answers in order.
+
+        ``done`` is called with the indexes of requests that ended in the same way and their error, None for success. Nothing
+        is retried. ``check`` is called right before sending; ``done`` gets the MoorageError that it raises. ``apart``: the
+        requests may go over several connections, in any order.
+
+        Return True; or False, and send nothing, if the rate limit or the credentials would require waiting.
+        """
+        began = time.monotonic()
+        if self.endpoint.proxy or not self._post_head or began > self._identity_until:
+            return False
+        if began > self._identity_until - _IDENTITY_S / 2:
+            self._renew_soon()
+        if not self._throttle.take_now(len(posts)):
+            return False
+        requests = [self._post(path, body) for path, body in posts]
+        timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
+        self._on_throttled("POST", [0.0] * len(posts))
+        answers = _Posts(posts, began, self._posted, done)
+        self._pools[lane].send_soon(RequestBatch(requests, answers, _MAX_OBJECT, timeout_s, check, apart))
+        return True
+
+    def _post(self, path: str, body: bytes) -> bytes:
+        target = self._prefix + path
+        if not _PLAIN_PATH(target):
+            target = quote(target, safe=_PATH_CHARACTERS)
+        return b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (target.encode(), self._post_head, len(body), body)
+
+    def _posted(self, status: int, seconds: float, count: int) -> None:
+        """Record responses to requests of ``post_soon``: all that the loop has read since its last turn together."""
+        if not self._responses:
+            asyncio.get_running_loop().call_soon(self._report_responses)
+        self._responses.setdefault(status, []).extend([seconds] * count)
+        if status == 401:
+            self.endpoint.credentials.invalidate()
+            self._identity_until = 0.0
+
+    def _report_responses(self) -> None:
+        responses, self._responses = self._responses, {}
+        for status, seconds in responses.items():
+            self._on_response("POST", status, seconds)
+
+    @asynccontextmanager
+    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """Open a watch and yield its lines, as many at a time as have arrived.
+
+        They end when the server ends the stream or sends nothing for ``idle_s``.
+        """
+        await self._wait_for_throttle("GET", OTHER)
+        session, auth = await self._session(OTHER)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
+        try:
+            began = time.monotonic()
+            async with session.get(
+                self.endpoint.server + path, headers=auth, timeout=timeout, **self._options(params)
+            ) as response:
+                self._on_response("GET", response.status, [time.monotonic() - began])
+                if response.status != 200:
+                    raise _status_error("watch", path, response, await _bounded(response, _MAX_OBJECT))
+                yield _lines(response)
+        except ClusterError as error:
+            if error.status == 401:
+                self.endpoint.credentials.invalidate()
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _transport_error(f"watch {path}", error) from error
+
+    # -- one request ---------------------------------------------------------------------------------------------------
+
+    async def _send_with_aiohttp(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: bytes | None,
+        headers: Mapping[str, str],
+        max_bytes: int,
+    ) -> bytes:
+        began, status = time.monotonic(), 0
+        try:
+            request = session.request(method, self.endpoint.server + path, data=body, headers=headers, **self._options(params))
+            async with request as response:
+                status = response.status
+                answer = await _bounded(response, max_bytes)
+                if response.status >= 300:
+                    raise _status_error(method, path, response, answer)
+                return answer
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _transport_error(f"{method} {path}", error) from error
+        finally:
+            self._on_response(method, status, [time.monotonic() - began])
+
+    async def _send_pooled(
+        self,
+        lane: int,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: bytes | None,
+        headers: Mapping[str, str],
+        max_bytes: int,
+        check: Callable[[], None],
+    ) -> bytes:
+        """Send a request with a short response over the connection pool, much cheaper than ``_send_with_aiohttp``."""
+        request = self._request(method, path, params, body, headers)
+        timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
+        began, status = 0.0, 0
+
+        def checked() -> None:
+            nonlocal began
+            check()
+            began = time.monotonic()
+
+        try:
+            pool = self._pools[lane]
+            try:
+                reply = await pool.request(request, max_bytes, timeout_s, checked)
+            except UnsentError:
+                if method not in _REPEATABLE:
+                    raise
+                reply = await pool.request(request, max_bytes, timeout_s, checked)
+            status = reply.status
+        except (ClusterError, TimeoutError, OSError, UnicodeError) as error:
+            raise _transport_error(f"{method} {path}", error) from error
+        finally:
+            if began:
+                self._on_response(method, status, [time.monotonic() - began])
+        if status >= 300:
+            raise _reply_error(method, path, reply)
+        return reply.body
+
+    def _request(
+        self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
+    ) -> bytes:
+        """Return the encoded request."""
+        target = self._prefix + path
+        if not _PLAIN_PATH(target):
+            target = quote(target, safe=_PATH_CHARACTERS)
+        if params:
+            target = f"{target}?{urlencode(params)}"
+        header_lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if header_lines.count("\r") != len(headers) or header_lines.count("\n") != len(headers) or "\0" in header_lines:
+            raise ClusterError(f"{method} {path}: a header would be more than one line")
+        length = "" if body is None and method == "GET" else f"Content-Length: {len(body or b'')}\r\n"
+        return f"{method} {target} HTTP/1.1\r\n{self._head}{header_lines}{length}\r\n".encode() + (body or b"")
+
+    def _options(self, params: Mapping[str, str]) -> dict[str, Any]:
+        options: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
+        if self.endpoint.server_name:
+            options["server_hostname"] = self.endpoint.server_name
+        return options
+
+    async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
+        """Return the lane's session and the authorization header. A new certificate requires new connections."""
+        try:
+            identity = await self.endpoint.credentials.identity()
+            changed = self._identity is None or identity.certificate != self._identity.certificate
+            if changed:
+                self._retired += self._sessions.values()
+                for pool in self._pools.values():
+                    pool.close()
+                self._sessions = {lane: self._new_session(identity, lane) for lane in (BINDING, OTHER)}
+                self._pools = {lane: self._new_pool(identity) for lane in (BINDING, OTHER)}
+            if changed or identity.token != self._identity_token:
+                self._set_post_head(identity)
+        except InputError as error:
+            raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
+        self._identity, self._identity_until = identity, time.monotonic() + _IDENTITY_S
+        return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
+
+    def _renew_soon(self) -> None:
+        """Ask for the identity in the background, so that steady use of ``post_soon`` need not wait for it."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="renew the identity")
+
+    async def _renew(self) -> None:
+        with suppress(ClusterError):  # the next request that needs the identity reports it
+            await self._session(OTHER)
+
+    def _set_post_head(self, identity: Identity) -> None:
+        """Prepare the headers of ``post_soon``. They stay empty for a token that no header can contain."""
+        token = f"Authorization: Bearer {identity.token}\r\n" if identity.token else ""
+        usable = identity.token.isprintable()
+        self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode() if usable else b""
+        self._identity_token = identity.token
+
+    def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
+        tls = tls_context(self.endpoint, identity)
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True, socket_factory=_keepalive_socket),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=[("User-Agent", self._agent), ("Accept", "application/json"), *self.endpoint.headers],
+            timeout=aiohttp.ClientTimeout(total=self._bind_s if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
+        )
+
+    def _new_pool(self, identity: Identity) -> ConnectionPool:
+        where = urlsplit(self.endpoint.server)
+        tls = tls_context(self.endpoint, identity)
+        try:
+            port = where.port or (443 if tls is not None else 80)
+        except ValueError as error:
+            raise InputError(f"{self.endpoint.server}: {error}") from None
+        return ConnectionPool(where.hostname or "", port, tls, self.endpoint.server_name)
+
+
+class _Posts:
+    """The answers to the requests of one ``post_soon``. ``record`` gets status, seconds and number of responses."""
+
+    is_brief = True
+
+    def __init__(
+        self,
+        posts: Sequence[tuple[str, bytes]],
+        began: float,
+        record: Callable[[int, float, int], None],
+        done: Callable[[Sequence[int], MoorageError | None], None],
+    ) -> None:
+        self._posts, self._began, self._record, self._done = posts, began, record, done
+
+    def succeeded(self, which: Sequence[int], status: int) -> None:
+        self._record(status, time.monotonic() - self._began, len(which))
+        self._done(which, None)
+
+    def ended(self, at: int, answer: Reply | MoorageError) -> None:
+        self._done([at], self._error(self._posts[at][0], answer))
+
+    def _error(self, path: str, answer: Reply | MoorageError) -> MoorageError | None:
+        if not isinstance(answer, Reply | ClusterError):  # ``check`` raised the error, and nothing was sent
+            return answer
+        status = answer.status if isinstance(answer, Reply) else 0
+        self._record(status, time.monotonic() - self._began, 1)
+        if not isinstance(answer, Reply):
+            return _transport_error(f"POST {path}", answer)
+        return None if status < 300 else _reply_error("POST", path, answer)
+
+
+def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket with TCP keepalive that detects a dead peer within 45 s, like kube-scheduler's HTTP/2 pings."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        option = getattr(socket, name, None)  # not every system has all of these options
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def _printable(name: str, value: str) -> str:
+    if not value.isprintable():
+        raise InputError(f"the header {name} cannot contain {value!r}: it has unprintable characters")
+    return value
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+
+
+def _status_error(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ClusterError:
+    headers = {"retry-after": response.headers.get("Retry-After", "")}
+    return _reply_error(method, path, Reply(response.status, response.reason or "", headers, body))
+
+
+def _reply_error(method: str, path: str, reply: Reply) -> ClusterError:
+    status = _Status()
+    with suppress(*UNREADABLE):
+        status = msgspec.json.decode(reply.body, type=_Status)
+    text = status.message or f"{reply.status} {reply.phrase}".rstrip()
+    retry_after = _retry_after(reply.headers.get("retry-after", "")) if reply.status == 429 or reply.status >= 500 else None
+    return ClusterError(f"{method} {path}: {text}", reply.status, status.reason, retry_after, status.message)
+
+
+def _retry_after(text: str) -> float | None:
+    """Return the seconds in a Retry-After header; Kubernetes uses whole seconds only."""
+    return float(min(int(text), 600)) if text.isdecimal() and len(text) < 9 else None
+
+
+async def _bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    parts, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > max_bytes:
+            raise ClusterError(f"the answer is longer than {max_bytes} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
+    rest = b""
+    try:
+        async for chunk in response.content.iter_any():
+            *whole, rest = (rest + chunk).split(b"\n")
+            lines = [line for line in whole if line and not line.isspace()]
+            if lines:
+                yield lines
+            if len(rest) > _MAX_LINE:
+                raise ClusterError(f"an event is longer than {_MAX_LINE} bytes")
+    except (aiohttp.SocketTimeoutError, TimeoutError):
+        return
+
+
+def _transport_error(what: str, error: BaseException) -> ClusterError:
+    """Return the error for a request without a response. An unreachable server is distinguished from one that stopped
+    responding.
+    """
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ClusterError(f"{what}: the response was cut off")
+    if isinstance(error, (aiohttp.ClientSSLError, TimeoutError)):
+        return ClusterError(f"{what}: {_error_text(error)}")
+    if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError, socket.gaierror)):
+        return ClusterError(f"{what}: {_connect_error(error)}", reason=UNREACHABLE)
+    return ClusterError(f"{what}: {_error_text(error)}")
+
+
+def _connect_error(error: OSError) -> str:
+    """Return the system's error message, which asyncio replaces with an address."""
+    number = error.errno
+    return f"cannot connect: {os.strerror(number) if number is not None and number > 0 else _error_text(error)}"
+
+
+def _error_text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

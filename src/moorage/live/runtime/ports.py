@@ -1,0 +1,202 @@
+"""The runtime's view of the outside world, as protocols: the caller passes a real API server, an embedded one or a fake.
+
+Every method may raise ``ClusterError``: status 404 if the object is gone, 409 if a precondition (UID or version) fails or the
+pod is already bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from moorage.api.core import Pod, PodCondition
+from moorage.api.meta import Object
+from moorage.api.pod_groups import Condition, PodGroup
+from moorage.core.engine.scheduler import Scheduler
+from moorage.errors import MoorageError
+from moorage.framework.effects import Question
+from moorage.state.pod_info import PodInfo
+
+__all__ = [
+    "Clock", "Clocks", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "RequestsEnded", "SchedulerView",
+    "StatusChange", "Wall", "WallClock",
+]  # fmt: skip
+
+
+#: Seconds on a clock that never goes back.
+Clock = Callable[[], float]
+#: Called with the indexes of requests that ended in the same way, and their error, or None; once for each index.
+RequestsEnded = Callable[[Sequence[int], MoorageError | None], None]
+#: The time of day in UTC, as the API writes it with microseconds: ``2026-11-21T03:00:00.000000Z``.
+WallClock = Callable[[], str]
+
+
+class Clocks(NamedTuple):
+    """The clocks of the runtime. ``unix`` gives seconds since 1970, for plugins that compare timestamps; None if none do."""
+
+    monotonic: Clock
+    wall: WallClock
+    unix: Clock | None = None
+
+
+class StatusChange(Struct, frozen=True):
+    """A change of a pod's status. ``nominated`` None keeps the nominated node, "" clears it."""
+
+    condition: PodCondition | None = None
+    nominated: str | None = None
+
+
+class EventNote(Struct, frozen=True, gc=False):
+    """The contents of an Event (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
+
+    ``reporter`` is the scheduler name that reports it.
+    """
+
+    regarding: Pod
+    kind: str
+    reason: str
+    action: str
+    text: str
+    related: Pod | PodGroup | None = None
+    reporter: str = ""
+
+
+class EventRecord(Struct, frozen=True, gc=False):
+    """A note with its Event name and first time. ``count`` above 1 makes it a series, last seen at ``last``."""
+
+    note: EventNote
+    name: str
+    at: str
+    count: int = 1
+    last: str = ""
+
+
+class Extenders(Protocol):
+    """The client of the scheduler extenders."""
+
+    async def ask(self, question: Question) -> bytes:
+        """Send a question and return the body of the reply, within the question's timeout.
+
+        Raises  MoorageError that says why there is no reply
+        """
+
+
+class ClusterWriter(Protocol):
+    """The API server requests that a scheduler makes. A pod is matched by UID, never only by name."""
+
+    async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
+        """Bind the pod. ``check`` is called right before the request is sent, and may raise to stop it."""
+
+    def bind_soon(self, binds: Sequence[tuple[Pod, str]], check: Callable[[], None], done: RequestsEnded) -> bool:
+        """Bind pods to nodes as ``bind`` does, without a task. ``done`` gets the error that ``check`` raises, too.
+
+        Return False, and do nothing, if the requests cannot be sent at once.
+        """
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return the pod as the API server has it now; None if there is no pod of this name."""
+
+    async def patch_status(self, pod: Pod, change: StatusChange) -> None: ...
+    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
+        """Set a condition of a pod group; ``group`` is the group at the time of the decision."""
+
+    async def delete_pod(self, pod: Pod) -> None:
+        """Delete the pod with its own grace period."""
+
+    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
+        """Create ``new`` if ``old`` is None, else patch the difference if the object is still at ``old``'s version.
+
+        Returns the object as the API server has it now.
+        """
+
+    async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
+        """Read the object, apply ``change`` and write the result; retry on a conflict.
+
+        Returns the object as the API server has it now.
+        Raises  ClusterError with status 404 if the object of this UID is gone; any exception of ``change``
+        """
+
+    async def read(self, obj: Object) -> Object | None:
+        """Return an object as the API server has it now; None if it is gone or its name has another UID."""
+
+    async def delete(self, obj: Object) -> None:
+        """Delete an object: by UID if it has one, else by name."""
+
+    async def record(self, event: EventRecord) -> None:
+        """Create an event; for a series, update its count, and create it if it is gone."""
+
+    def record_soon(self, events: Sequence[EventRecord], done: RequestsEnded) -> bool:
+        """Create events that are no series, in order.
+
+        Return False, and do nothing, if the requests cannot be sent at once.
+        """
+
+
+# -- wall clock --------------------------------------------------------------------------------------------------------
+# The wall clock, in the API's format: ``2026-11-21T03:00:00.000000Z``.
+#
+# Every event needs it, so the part up to the second is cached.
+
+
+class Wall:
+    """Satisfies ``moorage.live.runtime.ports.WallClock``. ``now_ns`` gives nanoseconds since 1970."""
+
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now_ns = now_ns
+        self._second, self._text = -1, ""
+
+    def __call__(self) -> str:
+        second, rest = divmod(self._now_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._text}.{rest // 1000:06d}Z"
+
+
+# -- scheduler view ----------------------------------------------------------------------------------------------------
+# The part of the scheduler that the runtime reads: its copies of objects, its assumed pods, and the work it still wants.
+
+
+class SchedulerView:
+    """A view of the scheduler for the executor and the confirmer. ``wake`` makes the loop take its next turn."""
+
+    def __init__(self, scheduler: Scheduler, wake: Callable[[], None]) -> None:
+        self._scheduler, self._wake = scheduler, wake
+
+    def known(self, obj: Object) -> Object | None:
+        """Return the scheduler's copy of an object, by its key; None if it has none."""
+        return self._scheduler.cluster.objects(type(obj)).get(obj.key)
+
+    def is_wanted(self, ticket: int) -> bool:
+        """Return whether the scheduler still wants the work of a ticket."""
+        return self._scheduler.is_wanted(ticket)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Return whether a pod is assumed on a node."""
+        return self._scheduler.cluster.is_assumed(uid)
+
+    def is_bound_unconfirmed(self, uid: str) -> bool:
+        """Return whether a pod is bound, and still only assumed because no watch has delivered the bind."""
+        return self.is_assumed(uid) and self._scheduler.binding_of(uid) is None
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node on which a pod is placed or assumed."""
+        return self._scheduler.cluster.node_of(uid)
+
+    def stays(self, uid: str) -> bool:
+        """Return whether the scheduler knows the pod and it is not terminating."""
+        pod = self._scheduler.cluster.pod(uid)
+        return pod is not None and not pod.terminating
+
+    def is_unconfirmed(self, obj: Object) -> bool:
+        """Return whether no watch has delivered an object at this version or a later one."""
+        return self._scheduler.is_unconfirmed(obj)
+
+    def retry(self, pod: PodInfo) -> None:
+        """Let the scheduler try a pod again at once."""
+        self._scheduler.activate([pod])
+        self._wake()

@@ -1,0 +1,219 @@
+"""The scheduler's status writes: pod conditions and nominated nodes, pod group conditions, and Events.
+
+Status writes never slow a bind. Unsent changes of one pod's status are merged into one; for Events see ``event_recorder``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from moorage.api.core import Pod, PodCondition
+from moorage.api.pod_groups import Condition, PodGroup, find_condition
+from moorage.api.releases import CURRENT, Release
+from moorage.basis.printable import clip
+from moorage.core.cycle.decision import Decision
+from moorage.errors import ClusterError
+from moorage.framework.effects import Evict
+from moorage.framework.verdicts import Code
+from moorage.live.runtime.event_recorder import Recorder
+from moorage.live.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange, WallClock
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["StatusWriter", "failure_condition", "in_seconds"]
+
+_STATUS_WRITERS = 4
+#: The longest message of a condition, in characters; the API rejects longer ones where it checks their length.
+MOST_MESSAGE = 32_768
+
+
+class StatusWriter:
+    """Writes pod status, group conditions and Events, each in its own tasks.
+
+    ``release`` has the text of a victim's Event, and the reason of a pod's condition after an error.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterWriter,
+        clock: Clock,
+        wall: WallClock,
+        report: Callable[[str], None],
+        release: Release = CURRENT,
+    ) -> None:
+        self._cluster, self._wall, self._report, self._release = cluster, wall, report, release
+        self._recorder = Recorder(cluster, clock, wall, report)
+        self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
+        #: Pod UID → a future that completes when the status write under way ends.
+        self._writing: dict[str, asyncio.Future[None]] = {}
+        self._of_groups: OrderedDict[tuple[str, str], tuple[PodGroup, Condition]] = OrderedDict()
+        self._group_news = asyncio.Event()
+        self._news = asyncio.Event()
+
+    @property
+    def dropped(self) -> int:
+        """The number of events that did not fit in the queue or that the API server rejected."""
+        return self._recorder.dropped
+
+    # -- called by the loop and the executor ------------------------------------------------------------------------------
+
+    def failed(self, decision: Decision) -> None:
+        """Report why a pod was not scheduled: a Warning event and the condition PodScheduled."""
+        pod = decision.pod.pod
+        self.note(
+            EventNote(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name)
+        )
+        condition = failure_condition(decision, self._wall(), self._release.error_reason)
+        if condition is not None:
+            self.change(pod, StatusChange(condition))
+
+    def skipped(self, pod: Pod) -> None:
+        """Report that a pod is skipped because it is being deleted."""
+        text = f"skip schedule deleting pod: {pod.key}"
+        self.note(EventNote(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
+
+    def preempted(self, effect: Evict, remark: str = "") -> None:
+        """Report which preemptor a victim was evicted for.
+
+        kube-scheduler tries to set the preemptor as the event's related object, which fails for a pod: only events of victims
+        of a pod group have one.
+        """
+        victim, preemptor, group = effect.victim, effect.preemptor, effect.group
+        text = self._release.preempted_text.format(uid=preemptor.uid, key=preemptor.key, node=victim.spec.node_name)
+        if group is not None:
+            text = f"Preempted by podgroup {group.metadata.uid} on node cluster"
+        reporter = preemptor.spec.scheduler_name
+        self.note(EventNote(victim.pod, "Normal", "Preempted", "Preempting", text + remark, related=group, reporter=reporter))
+
+    def change(self, pod: Pod, change: StatusChange) -> None:
+        """Queue a change of a pod's status, merged with an earlier one that is not sent yet."""
+        _, before = self._changes.get(pod.uid, (pod, StatusChange()))
+        merged = StatusChange(
+            change.condition or before.condition, before.nominated if change.nominated is None else change.nominated
+        )
+        self._changes[pod.uid] = (pod, merged)
+        self._news.set()
+
+    def say_of_group(self, group: PodGroup, condition: Condition) -> None:
+        """Queue a pod group's condition; it replaces an earlier one that is not sent yet."""
+        held = find_condition(group, condition.type)
+        turned = held is None or held.status != condition.status
+        when = in_seconds(self._wall()) if held is None or turned else held.last_transition_time
+        self._of_groups[group.key, condition.type] = (group, replace(condition, last_transition_time=when))
+        self._group_news.set()
+
+    def forget(self, uid: str) -> None:
+        """Drop the queued status change of a pod that is bound or gone."""
+        self._changes.pop(uid, None)
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if no change of a pod's status is queued or being written."""
+        return not (self._changes or self._writing)
+
+    def is_writing(self, uid: str) -> bool:
+        """Return whether a status change of a pod is being written."""
+        return uid in self._writing
+
+    async def settle(self, uid: str) -> None:
+        """Drop the queued status change of a pod that is about to be bound, and wait for one that is being written.
+
+        Otherwise the condition of a failed attempt could be written after the bind, and stay.
+        """
+        self.forget(uid)
+        while uid in self._writing:
+            await asyncio.shield(self._writing[uid])
+
+    def bound(self, binds: Iterable[tuple[PodInfo, str]]) -> None:
+        """Report bound pods with their nodes."""
+        self._recorder.note_all([
+            EventNote(
+                pod.pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node}",
+                reporter=pod.spec.scheduler_name,
+            )
+            for pod, node in binds
+        ])  # fmt: skip
+
+    def note(self, note: EventNote) -> None:
+        """Queue an event."""
+        self._recorder.note(note)
+
+    # -- tasks -------------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(_STATUS_WRITERS):
+                tasks.create_task(self._write_status())
+            tasks.create_task(self._write_groups())
+            tasks.create_task(self._recorder.run())
+
+    async def flush(self, patience_s: float) -> None:
+        """Write the queued events, for at most ``patience_s``, and drop status changes: the next leader writes its own."""
+        self._changes.clear()
+        self._of_groups.clear()
+        await self._recorder.flush(patience_s)
+
+    async def _write_status(self) -> None:
+        while True:
+            while (uid := next((one for one in self._changes if one not in self._writing), None)) is None:
+                self._news.clear()
+                await self._news.wait()
+            pod, change = self._changes.pop(uid)
+            done = self._writing[uid] = asyncio.get_running_loop().create_future()
+            try:
+                await self._cluster.patch_status(pod, change)
+            except ClusterError as error:
+                if error.status not in {404, 409}:
+                    self._report(f"status of {pod.key}: {error}")
+            finally:
+                del self._writing[uid]
+                done.set_result(None)
+                if uid in self._changes:
+                    self._news.set()
+
+    async def _write_groups(self) -> None:
+        """Write conditions of pod groups one after the other: there are few, and the last one must win."""
+        while True:
+            while not self._of_groups:
+                self._group_news.clear()
+                await self._group_news.wait()
+            _, (group, condition) = self._of_groups.popitem(last=False)
+            try:
+                await self._cluster.patch_group(group, condition)
+            except ClusterError as error:
+                if error.status not in {404, 409}:
+                    self._report(f"status of pod group {group.key}: {error}")
+
+
+def failure_condition(decision: Decision, wall: str, error_reason: str = CURRENT.error_reason) -> PodCondition | None:
+    """Return the condition for a failed attempt; None if the pod's status already has it.
+
+    ``error_reason``: the reason if the attempt ended in an error before it chose a node.
+    """
+    reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
+    if decision.code is Code.ERROR and decision.refused_after is None:
+        reason = error_reason
+    pod = decision.pod.pod
+    message = decision.message
+    wanted = PodCondition(
+        type="PodScheduled", status="False", reason=reason,
+        message=message if len(message) <= MOST_MESSAGE else clip(message, MOST_MESSAGE),
+        last_transition_time=in_seconds(wall),
+        observed_generation=pod.metadata.generation,
+    )  # fmt: skip
+    old = next((one for one in pod.status.conditions if one.type == wanted.type), None)
+    if old is not None and old.status == wanted.status:
+        wanted = replace(wanted, last_transition_time=old.last_transition_time)
+    # A different observedGeneration alone is no reason to write; servers before 1.33 do not keep it.
+    same = old is not None and replace(wanted, observed_generation=old.observed_generation) == old
+    return None if same else wanted
+
+
+def in_seconds(wall: str) -> str:
+    """Return a time without the fraction of its second: conditions hold whole seconds."""
+    second, dot, _ = wall.partition(".")
+    return f"{second}Z" if dot else wall

@@ -1,0 +1,187 @@
+"""Authenticate requests: by front-proxy headers, a client certificate or a bearer token; otherwise as anonymous.
+
+Source  apiserver/pkg/authentication (headerrequest, x509, token webhook); server/options/authentication.go
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.x509.oid import NameOID
+
+from moorage.errors import MoorageError
+from moorage.live.server.expiring_cache import Expiring
+
+__all__ = ["ANONYMOUS", "Caller", "FrontProxies", "Headers", "RequestAuthenticator", "TokenReviewer", "UnauthorizedError"]
+
+_AUTHENTICATED: Final = "system:authenticated"
+_MOST_TOKEN: Final = 16 << 10
+
+
+class UnauthorizedError(MoorageError):
+    """The credentials of a request are invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The authenticated user of a request."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """All fields as one hashable value."""
+        return self.name, self.groups, self.uid, tuple(sorted(self.extra.items()))
+
+
+ANONYMOUS: Final = Caller("system:anonymous", ("system:unauthenticated",))
+
+
+class Headers(Protocol):
+    """The headers of a request: names are case-insensitive, each may occur several times."""
+
+    def getall(self, key: str, default: Sequence[str]) -> Sequence[str]: ...
+    def keys(self) -> object: ...
+
+
+class TokenReviewer(Protocol):
+    """Reviews bearer tokens."""
+
+    async def review(self, token: str) -> Caller | None:
+        """Return the user of a token; None for an invalid token.
+
+        Raises  ClusterError
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxies:
+    """Front proxies that authenticate users by headers: their CA, their common names (empty allows all), and their headers."""
+
+    authorities: tuple[x509.Certificate, ...] = ()
+    names: tuple[str, ...] = ()
+    user_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ()
+    uid_headers: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class RequestAuthenticator:
+    """Authenticates requests. ``authorities`` sign client certificates; ``reviewer`` reviews tokens, None accepts none.
+
+    Fields may be replaced while it is in use. ``ttl_s``: how long token reviews are cached.
+    """
+
+    reviewer: TokenReviewer | None
+    clock: Callable[[], float]
+    ttl_s: float = 10.0
+    authorities: tuple[x509.Certificate, ...] = ()
+    proxies: FrontProxies = FrontProxies()
+    _known: Expiring[Caller | None] = field(default_factory=Expiring)
+
+    async def authenticate(self, headers: Headers, certificate: bytes | None) -> Caller:
+        """Return the user of a request; ``certificate`` is the client certificate that TLS verified, in DER.
+
+        Raises  UnauthorizedError for invalid credentials; ClusterError if they cannot be reviewed
+        """
+        shown = None if certificate is None else x509.load_der_x509_certificate(certificate)
+        if shown is not None:
+            spoken_for = self._by_proxy(headers, shown)
+            if spoken_for is not None:
+                return spoken_for
+            if _vouched_for(shown, self.authorities):
+                return _user_of(shown)
+        token = _bearer(headers)
+        if token and self.reviewer is not None:
+            return await self._by_token(token, self.reviewer)
+        return ANONYMOUS
+
+    def _by_proxy(self, headers: Headers, shown: x509.Certificate) -> Caller | None:
+        proxies = self.proxies
+        name = next((value for header in proxies.user_headers for value in headers.getall(header, ()) if value), "")
+        if not name or not _vouched_for(shown, proxies.authorities):
+            return None
+        if proxies.names and _common_name(shown) not in proxies.names:
+            return None
+        groups = [value for header in proxies.group_headers for value in headers.getall(header, ()) if value]
+        uid = next((value for header in proxies.uid_headers for value in headers.getall(header, ()) if value), "")
+        return _authenticated(name, groups, uid, _extra(headers, proxies.extra_prefixes))
+
+    async def _by_token(self, token: str, reviewer: TokenReviewer) -> Caller:
+        if len(token) > _MOST_TOKEN:
+            raise UnauthorizedError("the token is too long")
+        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        now = self.clock()
+        found = self._known.get(key, now)
+        caller = found[0] if found is not None else await reviewer.review(token)
+        if found is None:
+            self._known.put(key, caller, now + self.ttl_s, now)
+        if caller is None:
+            raise UnauthorizedError("invalid bearer token")
+        return _authenticated(caller.name, caller.groups, caller.uid, caller.extra)
+
+
+def _authenticated(name: str, groups: Sequence[str], uid: str, extra: Mapping[str, tuple[str, ...]]) -> Caller:
+    known = tuple(groups)
+    if _AUTHENTICATED not in known and name != ANONYMOUS.name:
+        known = (*known, _AUTHENTICATED)
+    return Caller(name, known, uid, extra)
+
+
+def _bearer(headers: Headers) -> str:
+    for value in headers.getall("Authorization", ()):
+        scheme, _, token = value.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            return token.strip()
+    return ""
+
+
+def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for header in dict.fromkeys(headers):  # type: ignore[call-overload]
+        for prefix in prefixes:
+            if header.lower().startswith(prefix.lower()):
+                found[unquote(header[len(prefix) :].lower())] = tuple(headers.getall(header, ()))
+    return found
+
+
+# -- certificates -------------------------------------------------------------------------------------------------------
+
+
+def _vouched_for(certificate: x509.Certificate, authorities: Sequence[x509.Certificate]) -> bool:
+    """Return whether one of these CAs signed the certificate. TLS only checked that a CA of any bundle did."""
+    return any(_signed(certificate, authority) for authority in authorities)
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _common_name(certificate: x509.Certificate) -> str:
+    return next((str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+
+
+def _user_of(certificate: x509.Certificate) -> Caller:
+    """Return the user of a client certificate: its common name, with the organizations as groups.
+
+    Raises  UnauthorizedError for a certificate without a name
+    """
+    name = _common_name(certificate)
+    if not name:
+        raise UnauthorizedError("the client certificate has no common name")
+    groups = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return _authenticated(name, groups, "", {})

@@ -1,0 +1,349 @@
+"""The scheduler's HTTP endpoints: health checks, metrics, configuration and debug pages.
+
+Every request is logged, authenticated and authorized before its path is looked up. The only change that a request can make is
+to the log verbosity and to the metrics (reset).
+
+Source  cmd/kube-scheduler/app/server.go, newEndpointsHandler and buildHandlerChain
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, Protocol
+
+import yaml
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from moorage.cluster.apiserver.http.connections import HEADERS, Connection
+from moorage.errors import ClusterError, InputError
+from moorage.live.runtime.observer import Log
+from moorage.live.server.authentication import Caller, RequestAuthenticator, UnauthorizedError
+from moorage.live.server.authorization import RequestAuthorizer
+from moorage.live.server.health import Health
+from moorage.live.server.metric_types import MetricRegistry
+from moorage.live.server.zpages import (
+    ProgramInfo,
+    accepted,
+    flags_document,
+    flags_text,
+    stacks,
+    status_document,
+    status_text,
+)
+
+__all__ = ["Page", "Served", "make_app", "make_plain_app"]
+
+_MOST_BODY: Final = 4096
+#: Seconds for a request; longer than an access review may take.
+_PATIENCE_S: Final = 30.0
+_PROBES: Final = ("healthz", "livez", "readyz")
+_TEXT: Final = "text/plain"
+_EXPLAIN: Final = "/debug/explain"
+#: Path → the path that access reviews check in its place.
+_REVIEWED_AS: Final = {_EXPLAIN: "/metrics"}
+#: Paths with subpaths.
+_WITH_MORE: Final = ("/debug/pprof", "/healthz")
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Page(NamedTuple):
+    """The response of a page that is computed for each request."""
+
+    body: str
+    media: str = _TEXT
+    status: int = 200
+
+
+class AuthenticatingSite(Protocol):
+    """Pages that authenticate and authorize requests themselves, such as a web interface."""
+
+    def serves(self, path: str) -> bool: ...
+
+    def streams(self, path: str) -> bool:
+        """Return True for a path whose response is a stream without end."""
+
+    async def answer(
+        self, request: web.Request, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer
+    ) -> web.StreamResponse: ...
+
+    def end(self) -> None:
+        """End all streams: the server stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The content of the endpoints. ``pod_metrics`` returns None while this replica does not lead.
+
+    ``profiling``: whether /debug is served; ``hidden``: paths that are not served.
+    ``set_verbosity`` raises InputError. ``explain`` answers the parameters of /debug/explain; None: it is not served.
+    ``site`` has further pages, over HTTPS only.
+    """
+
+    health: Health
+    metrics: CollectorRegistry
+    counted: MetricRegistry
+    slis: CollectorRegistry
+    pod_metrics: Callable[[], CollectorRegistry | None]
+    configuration: Callable[[], Mapping[str, Any]]
+    flags: Mapping[str, str]
+    program: ProgramInfo
+    set_verbosity: Callable[[int], None]
+    profiling: bool = True
+    hidden: frozenset[str] = frozenset()
+    explain: Callable[[Mapping[str, str]], Awaitable[Page]] | None = None
+    site: AuthenticatingSite | None = None
+
+
+def make_app(served: Served, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log) -> web.Application:
+    """Return the HTTPS application; the TLS context must request client certificates where they are to authenticate."""
+    pages, site = _Pages(served), served.site
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if site is not None and site.serves(request.path):
+            return await site.answer(request, authenticator, authorizer)
+        refused = await _admit(request, authenticator, authorizer, log)
+        return refused if refused is not None else await pages.answer(request)
+
+    return _app(answer, log, site)
+
+
+def make_plain_app(served: Served, log: Log, paths: Collection[str]) -> web.Application:
+    """Return an application for plain HTTP, which serves ``paths`` without authentication.
+
+    It accepts only reads. Subpaths of /debug/pprof and /healthz are included with their parent.
+    """
+    pages = _Pages(served)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if path not in paths and not path.startswith(tuple(f"{one}/" for one in _WITH_MORE if one in paths)):
+            return _plain("404 page not found\n", 404)
+        if request.method not in {"GET", "HEAD"}:
+            return _plain("405 method not allowed\n", 405)
+        return await pages.answer(request)
+
+    return _app(answer, log)
+
+
+def _app(answer: _Handler, log: Log, site: AuthenticatingSite | None = None) -> web.Application:
+    app = web.Application(client_max_size=_MOST_BODY, middlewares=[_chain(log, site)])
+    app.router.add_route("*", "/{path:.*}", answer)
+    return app
+
+
+def _chain(log: Log, site: AuthenticatingSite | None) -> Any:
+    @web.middleware
+    async def chain(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Log the request, and turn an exception into a response."""
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.began()
+        try:
+            if site is not None and site.streams(request.path):
+                response = await handler(request)
+            else:
+                response = await _in_time(request, handler)
+        except web.HTTPException as refusal:
+            response = _plain(refusal.text or refusal.reason, refusal.status)
+        except Exception as error:  # keep serving the other requests of the connection
+            log.error(f"{type(error).__name__}: {error}", "Observed a panic", verb=request.method, path=request.path)
+            response = _status(500, "InternalError", "This request caused apiserver to panic. Look in the logs for details.")
+        finally:
+            if isinstance(connection, Connection):
+                connection.ended()
+        if not response.prepared:
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+        if log.shows(3):
+            agent = request.headers.get("User-Agent", "")
+            log.info(
+                3, "HTTP", verb=request.method, URI=request.path, userAgent=agent, srcIP=request.remote, resp=response.status
+            )
+        return response
+
+    return chain
+
+
+async def _in_time(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Handle a request, including reading its body, within the time limit."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await handler(request)
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
+
+
+async def _admit(
+    request: web.Request, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log
+) -> web.Response | None:
+    """Return the rejection, or None for a request that is allowed."""
+    transport = request.transport
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    try:
+        caller = await authenticator.authenticate(request.headers, None if tls is None else tls.getpeercert(binary_form=True))
+    except (UnauthorizedError, ClusterError, ValueError) as error:
+        # Credentials may be secret, so only the error is logged.
+        log.error(error, "Unable to authenticate the request")
+        return _status(401, "Unauthorized", "Unauthorized")
+    verb, path = request.method.lower(), _REVIEWED_AS.get(request.path, request.path)
+    try:
+        answer = await authorizer.authorize(caller, verb, path)
+    except ClusterError as error:
+        log.error(error, "Authorization error", user=caller.name, path=request.path)
+        return _plain(f'Internal Server Error: "{request.path}": the access review failed\n', 500)
+    return None if answer.allowed else _forbidden(caller, verb, request.path, answer.reason)
+
+
+def _forbidden(caller: Caller, verb: str, path: str, reason: str) -> web.Response:
+    why = f": {reason}" if reason else ""
+    return _status(403, "Forbidden", f"forbidden: User {json.dumps(caller.name)} cannot {verb} path {json.dumps(path)}{why}")
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
+    # As in apiserver's library, only responses to forbidden requests have details.
+    details: dict[str, Any] = {"details": {}} if code == 403 else {}
+    return _json({**body, **details, "code": code}, status=code)
+
+
+def _json(body: Mapping[str, Any], kind: str = "application/json", status: int = 200) -> web.Response:
+    return web.Response(body=json.dumps(body).encode(), status=status, headers={"Content-Type": kind})
+
+
+def _document(body: Mapping[str, Any], media: str, version: str, name: str) -> web.Response:
+    """Return an object of ``config.k8s.io`` in the requested media type."""
+    kind = f"{media};g=config.k8s.io;v={version};as={name}"
+    if media == "application/yaml":
+        return web.Response(body=yaml.safe_dump(dict(body)).encode(), headers={"Content-Type": kind})
+    return _json(body, kind)
+
+
+def _plain(text: str, status: int = 200) -> web.Response:
+    return web.Response(text=text, status=status, content_type=_TEXT)
+
+
+class _Pages:
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._at: dict[str, Callable[[web.Request], web.Response]] = {
+            "/metrics": self._metrics,
+            "/metrics/resources": self._resources,
+            "/metrics/slis": lambda request: _printed(request, served.slis),
+            "/configz": self._configz,
+            "/flagz": self._flagz,
+            "/statusz": self._statusz,
+        }
+        for path in served.hidden:
+            self._at.pop(path, None)
+        if served.profiling:
+            self._at |= {
+                "/debug/pprof": lambda request: web.Response(status=302, headers={"Location": "/debug/pprof/"}),
+                "/debug/pprof/": lambda request: _plain(_PROFILES),
+                "/debug/pprof/cmdline": lambda request: _plain("\0".join(sys.argv)),
+                "/debug/pprof/goroutine": lambda request: _plain(stacks()),
+                "/debug/flags": lambda request: _plain("/debug/flags/\n\nflags:\nv\n"),
+            }
+
+    async def answer(self, request: web.Request) -> web.Response:
+        path = request.path
+        if path == "/debug/flags/v" and self._served.profiling:
+            return await self._verbosity(request)
+        if path == "/metrics" and request.method == "DELETE":
+            self._served.counted.reset()
+            return _plain("metrics reset\n")
+        if request.method not in {"GET", "HEAD"}:
+            return _plain("405 method not allowed\n", 405)
+        probe, _, check = path.removeprefix("/").partition("/")
+        if probe in _PROBES and path.startswith("/"):
+            return self._probe(request, probe, check)
+        if path == _EXPLAIN and self._served.explain is not None:
+            found = await self._served.explain(request.query)
+            headers = {"Retry-After": "1"} if found.status in {429, 503} else {}
+            return web.Response(text=found.body, status=found.status, content_type=found.media, headers=headers)
+        page = self._at.get(path)
+        if page is not None:
+            return page(request)
+        if path.startswith("/debug/pprof/") and self._served.profiling:
+            return _plain("this profile is not available for a Python program\n", 404)
+        return _plain("404 page not found\n", 404)
+
+    def _probe(self, request: web.Request, probe: str, check: str) -> web.Response:
+        health = self._served.health
+        if request.path == f"/{probe}":
+            verbose = "verbose" in request.query
+            report = health.report(probe, verbose=verbose, exclude=frozenset(request.query.getall("exclude", [])))
+        else:
+            single = health.single(probe, check)
+            if single is None:
+                return _plain("404 page not found\n", 404)
+            report = single
+        return _plain(report.text, 200 if report.healthy else 500)
+
+    def _metrics(self, request: web.Request) -> web.Response:
+        return _printed(request, self._served.metrics)
+
+    def _resources(self, request: web.Request) -> web.Response:
+        found = self._served.pod_metrics()
+        return _plain("") if found is None else _printed(request, found)
+
+    def _configz(self, request: web.Request) -> web.Response:
+        del request
+        return _json({"componentconfig": self._served.configuration()})
+
+    def _flagz(self, request: web.Request) -> web.Response:
+        flags = self._served.flags
+        form = accepted(request.headers.get("Accept", ""), "Flagz")
+        if form is None:
+            return _not_acceptable()
+        media, version = form
+        if not version:
+            return _plain(flags_text(flags))
+        return _document(flags_document(flags, version), media, version, "Flagz")
+
+    def _statusz(self, request: web.Request) -> web.Response:
+        program, now = self._served.program, datetime.now(UTC)
+        form = accepted(request.headers.get("Accept", ""), "Statusz")
+        if form is None:
+            return _not_acceptable()
+        media, version = form
+        if not version:
+            return _plain(status_text(program, now))
+        return _document(status_document(program, now, version), media, version, "Statusz")
+
+    async def _verbosity(self, request: web.Request) -> web.Response:
+        if request.method != "PUT":
+            return _plain("unsupported http method\n", 406)
+        text = (await request.read()).decode("utf-8", "replace").strip()
+        try:
+            if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 10:
+                raise InputError(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
+            self._served.set_verbosity(int(text))
+        except InputError as error:
+            return _plain(f"failed set klog.logging.verbosity {text[:32]}: {error}\n", 400)
+        return _plain(f"successfully set klog.logging.verbosity to {text}\n")
+
+
+_PROFILES: Final = (
+    "/debug/pprof/\n\n"
+    "cmdline    the command line, separated by zero bytes\n"
+    "goroutine  the stacks of all tasks and threads\n\n"
+    "Profiles in Go's format are not available; py-spy can profile the running process.\n"
+)
+
+
+def _not_acceptable() -> web.Response:
+    known = "application/json, application/yaml, text/plain"
+    return _status(406, "NotAcceptable", f"only the following media types are accepted: {known}")
+
+
+def _printed(request: web.Request, registry: CollectorRegistry) -> web.Response:
+    encode, kind = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(registry), headers={"Content-Type": kind})

@@ -1,0 +1,124 @@
+"""Health checks behind /healthz, /livez and /readyz.
+
+Every client may read whether a probe passes; only clients that may read single checks see the reasons of a failure.
+
+Source  apiserver/pkg/server/healthz/healthz.go; client-go/tools/leaderelection/healthzadaptor.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from moorage.api.releases import TODAY
+from moorage.api.releases.metrics import metrics_of
+from moorage.live.runtime.leader_election import Election
+from moorage.live.runtime.observer import Log
+from moorage.live.server.metric_types import CounterVec, Family, Gauge
+
+__all__ = ["PATIENCE_S", "Check", "Health", "report_delays", "watchdog"]
+
+
+#: Seconds after a leader's lease expired before its health check fails.
+GRACE_S: Final = 20.0
+
+
+class Check(NamedTuple):
+    """A named check: ``ask`` returns None if it passes, else the reason."""
+
+    name: str
+    ask: Callable[[], str | None]
+
+
+PING: Final = Check("ping", lambda: None)
+
+
+def watchdog(election: Election, lease: str, clock: Callable[[], float]) -> Check:
+    """Return the check that fails when a leader neither renewed its lease nor stepped down in time."""
+
+    def ask() -> str | None:
+        return f"failed election to renew leadership on lease {lease}" if election.is_overdue(clock(), GRACE_S) else None
+
+    return Check("leaderElection", ask)
+
+
+class Report(NamedTuple):
+    """The response to a probe."""
+
+    healthy: bool
+    text: str
+
+
+class Health:
+    """The checks of each path: ``healthz``, ``livez``, ``readyz``. Their results are also metrics."""
+
+    def __init__(self, checks: Mapping[str, Sequence[Check]], log: Log, release: str = TODAY) -> None:
+        self.checks = {path: tuple(found) or (PING,) for path, found in checks.items()}
+        self._log = log
+        self._outcomes: dict[tuple[str, str], float] = {}
+        self._specs = metrics_of(release)
+        self._totals = CounterVec(self._specs["kubernetes_healthchecks_total"])
+
+    @property
+    def families(self) -> list[Family]:
+        """The metrics of /metrics/slis."""
+        return [Gauge(self._specs["kubernetes_healthcheck"], lambda: list(self._outcomes.items())), self._totals]
+
+    def report(self, path: str, *, verbose: bool, exclude: Collection[str]) -> Report:
+        """Run all checks of a path, except the excluded ones."""
+        lines: list[str] = []
+        failed: list[str] = []
+        details: list[str] = []
+        unknown = set(exclude)
+        for check in self.checks[path]:
+            if check.name in exclude:
+                unknown.discard(check.name)
+                lines.append(f"[+]{check.name} excluded: ok")
+                continue
+            wrong = self._ask(path, check)
+            if wrong is None:
+                lines.append(f"[+]{check.name} ok")
+            else:
+                lines.append(f"[-]{check.name} failed: reason withheld")
+                details.append(f"[-]{check.name} failed: {wrong}")
+                failed.append(check.name)
+        if unknown:
+            names = ",".join(f'"{name}"' for name in sorted(unknown))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            self._log.info(2, f"{','.join(failed)} check failed: {path}", details="\n".join(details))
+            return Report(False, "\n".join([*lines, f"{path} check failed", ""]))
+        return Report(True, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok")
+
+    def single(self, path: str, name: str) -> Report | None:
+        """Run one check; return None if no check has that name."""
+        check = next((one for one in self.checks[path] if one.name == name), None)
+        if check is None:
+            return None
+        wrong = check.ask()
+        return Report(True, "ok") if wrong is None else Report(False, f"internal server error: {wrong}\n")
+
+    def _ask(self, path: str, check: Check) -> str | None:
+        wrong = check.ask()
+        self._outcomes[check.name, path] = float(wrong is None)
+        self._totals.inc(check.name, path, "success" if wrong is None else "error")
+        return wrong
+
+
+# -- patience ----------------------------------------------------------------------------------------------------------
+# Report slow operations while they run.
+
+#: Seconds before the first check, and between two checks.
+PATIENCE_S = 5.0
+
+
+async def report_delays(waits_for: Callable[[], list[str]], report: Callable[[str], None]) -> None:
+    """Each ``PATIENCE_S`` seconds, report what ``waits_for`` returns, unless it is empty or unchanged. Runs until cancelled."""
+    reported: list[str] = []
+    while True:
+        await asyncio.sleep(PATIENCE_S)
+        left = waits_for()
+        if left and left != reported:
+            report(f"Still waiting for {'; '.join(left)}")
+        reported = left

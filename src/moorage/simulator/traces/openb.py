@@ -1,0 +1,187 @@
+"""The openb traces: Alibaba's GPU cluster of 2023 (cluster-trace-gpu-v2023), as nodes and pods.
+
+A line of the node list is a machine: ``sn, cpu_milli, memory_mib, gpu, model``. A line of the pod list is a task: its requests,
+and in the longer layout the times at which it was created, placed and deleted. A task may request a share of one GPU.
+
+kube-scheduler's own plugins count resources per node, not per device. So GPUs become one extended resource, thousandths of a
+GPU, summed over the node: a task that requests 460 thousandths of one device fits on a node where two devices have that much
+free together. Real placements on shared devices fragment; these do not. With ``whole_gpus`` every share counts as a whole
+device, as with a plain device plugin. Real clusters lie between the two.
+
+A machine's model is a node label; the models that a task accepts are required node affinity. The class of service becomes a
+label, which the scheduler ignores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from moorage.api.core import (
+    Affinity,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    NodeStatus,
+    PodSpec,
+    ResourceRequirements,
+)
+from moorage.api.meta import ObjectMeta, ResourceList
+from moorage.api.names import check_dns1123_subdomain, check_label_value
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.errors import InputError
+from moorage.simulator.trace import Trace
+from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU
+from moorage.simulator.trace_arrivals import PodTemplate
+from moorage.simulator.trace_builder import TraceBuilder
+from moorage.simulator.traces.streams import ExactRow, Source, exact_rows
+from moorage.simulator.traces.tasks import GPU_MODEL, MAX_PODS
+
+__all__ = ["QOS", "read_openb", "read_openb_pair", "read_openb_sources"]
+
+#: Pod label: its class of service.
+QOS: Final = "alibabacloud.com/qosClass"
+
+_NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_SHORT: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_LONG: Final = (*_SHORT, "gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
+_NAMESPACE: Final = "default"
+
+
+def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+    """Return the trace of a node list and a pod list, from files that may be compressed.
+
+    Raises  InputError, naming file and line, for lines that do not match the layouts
+    """
+    return read_openb_sources(nodes_path, pods_path, whole_gpus=whole_gpus, max_pods=max_pods)
+
+
+def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+    """Return the trace of two files, given by path or content; see ``read_openb``."""
+    machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
+    return _read_pods(pods, whole_gpus).finish(machines)
+
+
+def read_openb_pair(pods: str, nodes: str | None = None) -> Trace:
+    """Return the trace, for the registry of formats.
+
+    Raises  InputError
+    """
+    if nodes is None:
+        raise InputError("openb: needs the file of nodes")
+    return read_openb(nodes, pods)
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
+    seen: dict[str, str] = {}
+    for row in exact_rows(source, [_NODE_COLUMNS]):
+        name = _name(row, "sn", seen)
+        amounts: ResourceList = {
+            "cpu": f"{row.integer('cpu_milli')}m",
+            "memory": f"{row.integer('memory_mib')}Mi",
+            "pods": str(max_pods),
+        }
+        gpus = row.integer("gpu")
+        labels = {"kubernetes.io/hostname": name}
+        if gpus:
+            amounts[WHOLE_GPU if whole_gpus else GPU_MILLI] = str(gpus if whole_gpus else gpus * 1000)
+        if row.text("model"):
+            labels[GPU_MODEL] = _label(row, "model", row.text("model"))
+        yield Node(
+            metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
+            status=NodeStatus(capacity=amounts, allocatable=amounts),
+        )
+
+
+# -- pods ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_pods(source: Source, whole_gpus: bool) -> TraceBuilder:
+    seen: dict[str, str] = {}
+    builder = TraceBuilder()
+    for row in exact_rows(source, [_SHORT, _LONG]):
+        name = _name(row, "name", seen)
+        long = row.has("qos")
+        models = _models(row) if long else ()
+        asked = (row.integer("cpu_milli"), row.integer("memory_mib"), _gpu_milli(row), row.integer("num_gpu"), models)
+        qos = _label(row, "qos", row.text("qos")) if long and row.text("qos") else ""
+        shape = builder.shape((asked, qos), partial(_template, asked, qos, whole_gpus))
+        if long:
+            builder.add(name, shape, row.number("creation_time"), _duration_s(row))
+        else:
+            builder.add(name, shape, 0.0)
+    return builder
+
+
+def _template(asked: tuple[int, int, int, int, tuple[str, ...]], qos: str, whole_gpus: bool) -> PodTemplate:
+    return PodTemplate(_spec(*asked, whole_gpus), {QOS: qos} if qos else {}, namespace=_NAMESPACE)
+
+
+def _gpu_milli(row: ExactRow) -> int:
+    """Return the share of each GPU that a task requests; 0 for tasks without GPUs."""
+    devices, share = row.integer("num_gpu"), row.integer("gpu_milli")
+    if share > 1000:
+        raise row.fault("gpu_milli", "expected at most 1000, a whole GPU")
+    if bool(devices) != bool(share):
+        raise row.fault("gpu_milli", f"expected {'some' if devices else 'none'} with num_gpu {devices}")
+    return share
+
+
+def _models(row: ExactRow) -> tuple[str, ...]:
+    listed = row.text("gpu_spec")
+    return tuple(_label(row, "gpu_spec", model) for model in listed.split("|")) if listed else ()
+
+
+def _duration_s(row: ExactRow) -> float | None:
+    """Return how long a task ran; if it was never placed, how long it existed; None if it was never deleted."""
+    created, removed = row.number("creation_time"), row.optional("deletion_time")
+    placed = row.optional("scheduled_time")
+    if placed is not None and placed < created:
+        raise row.fault("scheduled_time", "expected no less than creation_time")
+    if removed is None:
+        return None
+    begun = created if placed is None else placed
+    if removed < begun:
+        raise row.fault("deletion_time", "expected no less than creation_time and scheduled_time")
+    return removed - begun
+
+
+def _spec(cpu_milli: int, memory_mib: int, gpu_milli: int, gpus: int, models: tuple[str, ...], whole_gpus: bool) -> PodSpec:
+    requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
+    limits: ResourceList = {}
+    if gpus:
+        limits = {WHOLE_GPU: str(gpus)} if whole_gpus else {GPU_MILLI: str(gpus * gpu_milli)}
+    container = Container(name="task", resources=ResourceRequirements(requests={**requests, **limits}, limits=limits))
+    return PodSpec(containers=(container,), restart_policy="Never", affinity=_on_models(models) if models else None)
+
+
+def _on_models(models: tuple[str, ...]) -> Affinity:
+    accepted = NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models)
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(accepted,)),))
+    return Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required))
+
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+
+def _name(row: ExactRow, column: str, seen: dict[str, str]) -> str:
+    name = row.text(column)
+    if check_dns1123_subdomain(name):
+        raise row.fault(column, "expected a name of lower-case letters, digits, '-' and '.'")
+    if name in seen:
+        raise row.fault(column, f"expected a name of its own, this is that of {seen[name]}")
+    seen[name] = row.where
+    return name
+
+
+def _label(row: ExactRow, column: str, text: str) -> str:
+    if not text or check_label_value(text):
+        raise row.fault(column, "expected what a label can hold")
+    return text

@@ -1,0 +1,55 @@
+"""Gates of earlier releases: their defaults, what may be set, and gates of today that are asked of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.api.releases import LATER, LEGACY
+from moorage.api.releases.legacy_gates import OTHER_OLD_GATES, old_gates
+from moorage.errors import ConfigError
+from moorage.framework.features import GATES, TODAY, FeatureGates
+
+OLD_RELEASES = [one.name for one in LEGACY]
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_defaults_are_the_release_s(release):
+    gates = FeatureGates.parse("", release)
+    assert gates.release == release
+    assert {name: gates[name] for name in old_gates(release)} == {n: gate.default for n, gate in old_gates(release).items()}
+
+
+def test_releases_differ():
+    assert [FeatureGates(release=r)["DefaultPodTopologySpread"] for r in OLD_RELEASES] == [False, True, True]
+    for gate in ("CSIMigrationOpenStack", "CSIStorageCapacity", "GenericEphemeralVolume"):
+        assert [FeatureGates(release=r)[gate] for r in OLD_RELEASES] == [False, False, True]
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_what_came_later_is_closed(release):
+    gates = FeatureGates(release=release)
+    later = [name for name in GATES if name not in old_gates(release)]
+    assert [name for name in later if gates[name]] == ["SchedulerQueueingHints"], "queues are run as today's"
+
+
+def test_one_gate_of_1_37_opens_what_several_open_in_1_36():
+    opened = FeatureGates.parse("GenericWorkload=true", LATER[0].name)
+    assert opened["GangScheduling"]
+    assert opened["WorkloadAwarePreemption"]
+    closed = FeatureGates(release=LATER[0].name)
+    assert [closed[gate] for gate in ("GangScheduling", "StorageCapacityScoring", "SidecarContainers")] == [False, True, True]
+    assert [fault.value for fault in FeatureGates.faults({"GangScheduling": True}, LATER[0].name)] == ["GangScheduling"]
+
+
+def test_old_gates_are_set_by_the_flag():
+    assert FeatureGates.parse("BalanceAttachedNodeVolumes=true", "1.21")["BalanceAttachedNodeVolumes"]
+    assert FeatureGates.parse("AllAlpha=true", "1.21")["BalanceAttachedNodeVolumes"]
+    FeatureGates.parse(",".join(f"{name}=true" for name in sorted(OTHER_OLD_GATES)), "1.21")
+
+
+@pytest.mark.parametrize(
+    ("gate", "release"), [("SchedulerQueueingHints", "1.21"), ("Typo", "1.21"), ("CSIMigrationAWS", TODAY)]
+)
+def test_a_gate_the_release_does_not_have_is_refused(gate, release):
+    with pytest.raises(ConfigError, match=f"unrecognized feature gate: {gate}"):
+        FeatureGates.parse(f"{gate}=true", release)

@@ -1,0 +1,168 @@
+"""Claims that come with a pod, and what becomes of them after it."""
+
+import pytest
+
+from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.cluster.controllers.storage.volumes import Volumes
+from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
+
+SCRATCH = """
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: quick}
+provisioner: example.com/quick
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers: [{name: c, image: i}]
+  volumes:
+  - name: scratch
+    ephemeral:
+      volumeClaimTemplate:
+        metadata: {labels: {tier: scratch}}
+        spec: {accessModes: [ReadWriteOnce], storageClassName: quick, resources: {requests: {storage: 1Gi}}}
+"""
+TEMPLATE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu}
+spec:
+  metadata: {labels: {tier: gpu}}
+  spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: train, annotations: {moorage.dev/run-seconds: "20"}}
+spec:
+  restartPolicy: Never
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+  containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]
+"""
+
+
+@pytest.fixture
+def cluster(lab):
+    made = lab(EphemeralVolumes(), Volumes(), ResourceClaims(), GarbageCollector())
+    yield made
+    assert made.reports == []
+
+
+def test_an_ephemeral_volume_gets_a_claim_deleted_with_the_pod(cluster):
+    cluster.apply(SCRATCH)
+    cluster.advance(2)
+    claim = cluster.get("persistentvolumeclaims", "web-scratch")
+    assert claim["metadata"]["labels"] == {"tier": "scratch"}
+    assert claim["metadata"]["ownerReferences"][0]["name"] == "web"
+    assert cluster.get("pods", "web")["status"]["phase"] == "Running"
+    cluster.delete("pods", "web")
+    cluster.settle()
+    assert cluster.all("persistentvolumeclaims") == []
+    assert cluster.all("persistentvolumes") == []
+
+
+def test_a_foreign_claim_of_the_same_name_is_reported(cluster):
+    documents = SCRATCH.split("---")
+    cluster.apply(documents[0])
+    cluster.apply("""
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: web-scratch}
+spec: {accessModes: [ReadWriteOnce], storageClassName: quick, resources: {requests: {storage: 1Gi}}}
+""")
+    cluster.apply(documents[1])
+    cluster.settle()
+    assert "was not created for pod default/web (pod is not owner)" in [one["message"] for one in cluster.all("events")][-1]
+
+
+def allocate(cluster):
+    """Do what the scheduler does for the pod."""
+    (claim,) = cluster.all("resourceclaims")
+    pod = cluster.get("pods", "train")
+    name = claim["metadata"]["name"]
+    result = {
+        "request": "gpu", "driver": "d", "pool": "p", "device": "gpu-0",
+        "bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"],
+    }  # fmt: skip
+    user = {"resource": "pods", "name": "train", "uid": pod["metadata"]["uid"]}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
+    held = ["resource.kubernetes.io/delete-protection"]
+    cluster.edit("resourceclaims", name, lambda one: one["metadata"].update(finalizers=held))
+    cluster.edit("resourceclaims", name, lambda one: one.update(status=status), subresource="status")
+    return name
+
+
+def test_a_claim_is_created_from_a_template_and_named_in_the_pod(cluster):
+    cluster.schedules = False
+    cluster.apply(TEMPLATE)
+    cluster.apply(POD)
+    cluster.settle()
+    (claim,) = cluster.all("resourceclaims")
+    assert claim["metadata"]["name"].startswith("train-gpu-")
+    assert claim["metadata"]["labels"] == {"tier": "gpu"}
+    assert claim["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"] == "gpu"
+    statuses = cluster.get("pods", "train")["status"]["resourceClaimStatuses"]
+    assert statuses == [{"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}]
+
+
+def test_a_template_created_later_is_used(cluster):
+    cluster.schedules = False
+    cluster.apply(POD)
+    cluster.settle()
+    assert [one["reason"] for one in cluster.all("events")] == ["FailedResourceClaimCreation"]
+    cluster.apply(TEMPLATE)
+    cluster.settle()
+    assert len(cluster.all("resourceclaims")) == 1
+
+
+def test_devices_are_ready_and_released_when_the_pod_finishes(cluster):
+    cluster.schedules = False
+    cluster.apply(TEMPLATE)
+    cluster.apply(POD)
+    cluster.settle()
+    name = allocate(cluster)
+    cluster.settle()
+    (device,) = cluster.get("resourceclaims", name)["status"]["devices"]
+    assert [(one["type"], one["status"]) for one in device["conditions"]] == [("Attached", "True")]
+    cluster.schedules = True
+    cluster.advance(25)
+    assert cluster.get("pods", "train")["status"]["phase"] == "Succeeded"
+    assert cluster.get("resourceclaims", name) is None
+
+
+def test_a_shared_claim_drops_deleted_pods_and_stays(cluster):
+    cluster.apply("""
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: shared}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+""")
+    cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}")
+    cluster.settle()
+    uid = cluster.get("pods", "a")["metadata"]["uid"]
+    users = [
+        {"resource": "pods", "name": "a", "uid": uid},
+        {"resource": "pods", "name": "a", "uid": "of another life"},
+        {"resource": "pods", "name": "b", "uid": "gone"},
+        {"resource": "rockets", "apiGroup": "acme.io", "name": "r", "uid": "r"},
+    ]
+    status = {"allocation": {"devices": {"results": []}}, "reservedFor": users}
+    cluster.edit("resourceclaims", "shared", lambda one: one.update(status=status), subresource="status")
+    cluster.settle()
+    assert cluster.get("resourceclaims", "shared")["status"]["reservedFor"] == [users[0], users[3]]
+    cluster.edit("resourceclaims", "shared", lambda one: one["status"].update(reservedFor=[users[2]]), subresource="status")
+    cluster.settle()
+    assert "allocation" not in cluster.get("resourceclaims", "shared")["status"]
+
+
+def test_a_claim_under_allocation_stays_protected(cluster):
+    cluster.apply("""
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: begun, finalizers: [resource.kubernetes.io/delete-protection]}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+""")
+    cluster.settle()
+    assert cluster.get("resourceclaims", "begun")["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]

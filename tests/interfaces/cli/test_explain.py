@@ -1,0 +1,173 @@
+"""``moorage explain``: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moorage.interfaces.cli.main import main
+from tests.interfaces.cli.test_simulate_output import violations
+
+ROOT = Path(__file__).parents[3]
+DEMO = str(ROOT / "examples" / "demo")
+
+
+@pytest.fixture
+def explained(capsys):
+    def run(*args):
+        with pytest.raises(SystemExit) as ended:
+            main(["explain", *args])
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def test_a_pending_pod_is_answered_in_the_first_line(explained):
+    status, out, _ = explained("search-2", "-f", DEMO, "--probes", "0")
+    assert status == 2
+    lines = out.splitlines()
+    assert lines[0] == "default/search-2 is pending: no node satisfies both its nodeSelector and its anti-affinity."
+    assert "  8 nodes  NodeUnschedulable 7  TaintToleration 5  NodeAffinity 2  InterPodAffinity 0  (remaining)" in lines
+    assert "  general-a1 general-b1  ✗ InterPodAffinity                   search-0, search-1 have app=search" in lines
+    assert "  general-c1             ✗ NodeAffinity NodeResourcesFit      no disk label; cpu: needs 1, 870m free" in lines
+    assert "  No eligible node satisfies both: nodeSelector disk=ssd · podAntiAffinity app=search per host" in lines
+
+
+def test_no_line_is_wider_than_100_columns(explained):
+    for output in ("text", "wide"):
+        _, out, _ = explained("search-2", "warehouse", "-f", DEMO, "-o", output, "--may", "pod,node", "--probes", "60")
+        commands = [line for line in out.splitlines() if line.lstrip().startswith("kubectl")]  # these are there to be pasted
+        assert max(len(line) for line in out.splitlines() if line not in commands) <= 100
+
+
+def test_a_placed_pod_is_answered_with_its_margin(explained):
+    status, out, _ = explained("search-0", "-f", DEMO)
+    assert status == 0
+    assert out.startswith("default/search-0 is on general-b1 by 1 point of 647: a near tie with general-a1.\n")
+    assert "Weights: no weight in 1-100 changes the choice.  Without general-b1: general-a1." in out
+
+
+def test_a_search_that_ends_before_it_finds_a_change_is_undecided(explained):
+    status, out, _ = explained("search-2", "-f", DEMO, "--probes", "1")
+    assert status == 3
+    assert "\nUndecided: the search for changes ended early (1 run of the engine), before it found one among " in out
+    status, out, _ = explained("search-2", "-f", DEMO, "--probes", "3")
+    assert status == 2
+    assert "All verified by the engine (3 runs); the search ended early among " in out
+
+
+def test_symbols_can_be_ascii(explained):
+    _, out, _ = explained("search-2", "-f", DEMO, "--ascii", "--probes", "0")
+    assert out.isascii()
+
+
+UNCLEAR = {  # arguments, what the error says
+    "no such pod": (["serach-2", "-f", DEMO], "no pod or workload serach-2"),
+    "nothing named": (["-f", DEMO], "name a pod or a workload, or give --all"),
+    "a pod and --all": (["search-2", "--all", "-f", DEMO], "name a pod or a workload, or give --all"),
+    "nothing to read": (["search-2"], "nothing to read"),
+}
+
+
+@pytest.mark.parametrize(("args", "says"), UNCLEAR.values(), ids=UNCLEAR)
+def test_what_cannot_be_answered_is_said(explained, args, says):
+    status, out, err = explained(*args)
+    assert (status, out) == (1, "")
+    assert says in err
+
+
+def test_a_workload_name_selects_its_pods(explained):
+    status, out, _ = explained("sts/search", "-f", DEMO, "-o", "json", "--probes", "0")
+    assert status == 2
+    assert [one["answer"]["outcome"] for one in json.loads(out)["items"]] == ["placed", "placed", "pending"]
+
+
+def test_pods_that_a_quota_refuses(explained):
+    args = ["-f", str(ROOT / "tests/data/quota.yaml"), "-o", "json"]
+    status, out, _ = explained("deployment/web", *args)
+    missing, *others = json.loads(out)["items"]
+    assert (status, len(others)) == (2, 3)
+    assert missing["summary"].startswith("2 of 5 pods of Deployment default/web do not exist: quota compute is full for cpu (")
+    assert missing["answer"]["outcome"] == missing["answer"]["state"]["name"] == "notCreated"
+    assert missing["answer"]["state"]["endedBy"] == ["quota compute: cpu of 15 or more"]
+    assert list(violations(missing, SCHEMA, root=SCHEMA)) == []
+    status, out, _ = explained("--all", *args)
+    assert (status, json.loads(out)["answer"]["outcome"]) == (2, "notCreated")
+    assert explained("deployment/web", *args, "--no-quota")[0] == 0
+    name = missing["answer"]["pod"]
+    assert json.loads(explained(name, *args)[1])["summary"] == missing["summary"]
+
+
+def test_all_explains_what_stays_pending(explained):
+    status, out, _ = explained("--all", "-f", DEMO, "-o", "json", "--probes", "0")
+    assert status == 2
+    assert sorted(one["answer"]["pod"] for one in json.loads(out)["items"]) == ["default/search-2", "default/warehouse"]
+
+
+def test_a_pod_that_does_not_exist_yet(explained, tmp_path):
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"},
+        "spec": {"nodeSelector": {"disk": "sdd"}, "containers": [{"name": "c", "image": "i"}]},
+    }  # fmt: skip
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    status, out, _ = explained("new", "-f", str(tmp_path / "pod.json"), "-f", DEMO, "--probes", "0")
+    assert status == 2
+    assert out.startswith("default/new is pending: no node matches its nodeSelector disk=sdd.\n")
+
+
+SCHEMA = json.loads((ROOT / "docs/reference/explanation.schema.json").read_text())
+
+
+@pytest.mark.parametrize("pod", ["search-2", "search-0", "warehouse", "inference", "coredns-6f6b679f8f-4xk2m"])
+def test_documents_keep_to_their_schema(explained, pod):
+    _, out, _ = explained(pod if "core" not in pod else f"kube-system/{pod}", "-f", DEMO, "-o", "json", "--probes", "40")
+    document = json.loads(out)
+    assert list(violations(document, SCHEMA, root=SCHEMA)) == []
+    first = document["summary"]
+    _, text, _ = explained(document["answer"]["pod"], "-f", DEMO, "--probes", "0")
+    assert " ".join(text.split("\n\n")[0].split()).startswith(first)
+
+
+@pytest.mark.slow
+def test_simulate_explains_what_stays_pending(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "-f", DEMO, "--explain"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 2
+    assert out.index("Cluster at the end:") < out.index("default/search-2 is pending: no node satisfies both its nodeSelector")
+
+
+@pytest.mark.slow
+def test_simulate_explains_standard_input(capsys, monkeypatch):
+    given = b"\n---\n".join(path.read_bytes() for path in sorted(Path(DEMO).glob("*.yaml")))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(given)))
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "-f", "-", "--explain"])
+    assert ended.value.code == 2
+    assert "default/search-2 is pending: no node satisfies both its nodeSelector" in capsys.readouterr().out
+
+
+def test_yaml_and_json_documents_agree(explained):
+    _, as_json, _ = explained("search-2", "-f", DEMO, "-o", "json", "--probes", "0")
+    _, as_yaml, _ = explained("search-2", "-f", DEMO, "-o", "yaml", "--probes", "0")
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+def test_the_least_changes_are_listed_as_commands(explained):
+    _, out, _ = explained("search-2", "-f", DEMO)
+    assert "    1 node     kubectl uncordon general-c2                         → general-c2  cost 1\n" in out
+    assert "    3 pod      drop nodeSelector disk" in out
+    assert "no cheaper answer exists among" in out.splitlines()[-1]
+
+
+def test_only_changes_of_the_owners_named_are_listed(explained):
+    _, out, _ = explained("search-2", "-f", DEMO, "--may", "pod", "-o", "json")
+    assert {one["owner"] for one in json.loads(out)["answer"]["changes"]} == {"pod"}
+    status, _, err = explained("search-2", "-f", DEMO, "--may", "me")
+    assert status == 1
+    assert "use any of pod, node, cluster, config" in err

@@ -1,0 +1,127 @@
+"""``kubectl moorage``: the current context and its namespace, kubectl's flags, and completion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.interfaces.cli.kubectl import complete, kubectl, main
+from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
+
+BIN = Path(sys.executable).parent
+
+
+def a_pod(name, **fields):
+    wants = {"requests": {"cpu": "64"}}
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": wants}], **fields},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch, capsys):
+    """Run commands one after the other against a cluster with pods that fit nowhere; return what each says."""
+
+    async def every(commands):
+        store = a_store()
+        make_node(store)
+        store.create(served("namespaces"), "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        for namespace, name in (("shop", "web"), ("shop", "api"), ("default", "web")):
+            store.create(PODS, namespace, a_pod(name))
+        async with starting(store, tmp_path, a_scheduler()):
+            path = tmp_path / "kubeconfig"
+            await until(path.exists)
+            config = json.loads(path.read_text())
+            config["contexts"][0]["context"]["namespace"] = "shop"
+            path.write_text(json.dumps(config))
+            monkeypatch.setenv("KUBECONFIG", str(path))
+            return [await asyncio.to_thread(one, command) for command in commands]
+
+    def one(command):
+        monkeypatch.setattr(sys, "argv", ["kubectl-moorage", *command])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return lambda *commands: asyncio.run(every(commands))
+
+
+def subjects(out):
+    return re.findall(r"^(\S+) is pending", out, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_context_gives_cluster_and_namespace(asked, tmp_path):
+    config = str(tmp_path / "kubeconfig")
+    quick = ("--probes", "0")
+    found = asked(
+        ["explain", "web", *quick], ["explain", "web", "-n", "default", *quick], ["-n", "default", "explain", "web", *quick],
+        ["explain", "--all", *quick], ["explain", "--all", "-A", *quick], ["-A", "explain", "--all", "-l", "app=web", *quick],
+        ["explain", "api", "--kubeconfig", config, *quick], ["explain", "api", "-n", "default", *quick],
+        ["report", "-o", "json"], ["explain", "web", "--context", "none"],
+    )  # fmt: skip
+    named = [subjects(out) for _, out, _ in found]
+    assert named[:3] == [["shop/web"], ["default/web"], ["default/web"]]
+    assert [sorted(some) for some in named[3:6]] == [
+        ["shop/api", "shop/web"], ["default/web", "shop/api", "shop/web"], ["default/web", "shop/web"],
+    ]  # fmt: skip
+    assert named[6] == ["shop/api"]
+    assert [status for status, _, _ in found] == [2] * 7 + [1, 0, 1]
+    assert found[7][2] == "error: no pod or workload api among 1 pod\n"
+    assert found[9][2] == f"error: {config}: context 'none' does not exist; there are: moorage\n"
+
+
+def completed(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-moorage", *words])
+    complete()
+    *offered, directive = capsys.readouterr().out.splitlines()
+    return [one.partition("\t") for one in offered], directive
+
+
+COMPLETIONS = {  # words, one of the offers, what the shell may add
+    "a command": (["expl"], ("explain", "\t", "Say why a pod is pending, or why it is on its node."), ":4"),
+    "an option": (["explain", "--names"], ("--namespace", "\t", "The namespace of the pods or workloads."), ":4"),
+    "a choice": (["explain", "-o", "ht"], ("html", "", ""), ":4"),
+    "an option before the command": (["--conte"], ("--context", "\t", "The context of the kubeconfig."), ":4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "offer", "directive"), COMPLETIONS.values(), ids=COMPLETIONS)
+def test_completion(monkeypatch, capsys, words, offer, directive):
+    assert completed(monkeypatch, capsys, *words) == ([offer], directive)
+
+
+def test_commands_that_need_no_cluster_are_not_offered(monkeypatch, capsys):
+    offered, _ = completed(monkeypatch, capsys, "")
+    names = {name for name, _, _ in offered}
+    assert {"explain", "drain", "dump"} <= names
+    assert names.isdisjoint({"run", "up", "demo", "completion"})
+    context = click.Context(kubectl)
+    assert kubectl.get_command(context, "run") is None
+
+
+@pytest.mark.slow
+def test_kubectl_finds_the_plugin():
+    if shutil.which("kubectl") is None or not (BIN / "kubectl-moorage").exists():
+        pytest.skip("needs kubectl, and Moorage installed with its scripts")
+    env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(*words):
+        return subprocess.run(["kubectl", *words], env=env, capture_output=True, text=True, check=False).stdout
+
+    assert run("moorage", "--help").startswith("Usage: kubectl moorage [OPTIONS] COMMAND")
+    assert run("__complete", "moorage", "explai").splitlines() == [
+        "explain\tSay why a pod is pending, or why it is on its node.", ":4",
+    ]  # fmt: skip

@@ -1,0 +1,333 @@
+"""What `moorage up` is given: its flags and their page, and what files become in its store."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moorage.cluster.apiserver.access.listen_addresses import Address
+from moorage.cluster.apiserver.http.serve import open_store
+from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
+from moorage.cluster.controllers.manager import ControllerManager
+from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
+from moorage.errors import InputError
+from moorage.interfaces.cli.store_loader import fill, lost_pods
+from moorage.interfaces.cli.up import _print_ready, up
+from moorage.live.server.embedded import Ready
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "up.md"
+DUMP = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1, uid: un1}, status: {capacity: {cpu: "4", pods: "10"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web, namespace: shop, uid: u-1, creationTimestamp: "2020-01-01T00:00:00Z", resourceVersion: "9"}
+  spec: {nodeName: n1, containers: [{name: c, image: i}]}
+  status: {phase: Running, startTime: "2020-01-01T00:00:01Z"}
+- {apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop}, involvedObject: {name: web}}
+- {apiVersion: acme.io/v1, kind: Rocket, metadata: {name: r}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: b}}
+"""
+
+
+def test_the_page_lists_every_flag():
+    text = PAGE.read_text("utf-8")
+    flags = {name for option in up.params for name in (*option.opts, *option.secondary_opts)}
+    missing = [flag for flag in flags if f"`{flag}" not in text]
+    assert not missing
+    told = {
+        word.strip("`,")
+        for line in text.splitlines()
+        if line.startswith("| `-")
+        for word in line.split("|")[1].split()
+        if "--" in word
+    }
+    assert told <= flags
+
+
+@pytest.fixture
+def store():
+    made = open_store(seed=1)
+    yield made
+    made.close()
+
+
+def put(store, tmp_path, text):
+    path = tmp_path / "in.yaml"
+    path.write_text(text)
+    return fill(store, [str(path)])
+
+
+def test_a_dump_is_taken_over_as_it_stands(store, tmp_path):
+    remarks = put(store, tmp_path, DUMP)
+    assert remarks == ["1 Event v1 left out", "1 Rocket acme.io/v1 left out"]
+    pod = store.get(find_kind("pods"), "shop", "web").document()
+    assert (pod["metadata"]["uid"], pod["status"]["phase"]) == ("u-1", "Running")
+    assert pod["metadata"]["creationTimestamp"] == "2020-01-01T00:00:00Z"
+    assert store.find(find_kind("namespaces"), "", "shop")
+    assert store.get(find_kind("configmaps"), "default", "settings").document()["data"] == {"a": "b"}
+
+
+def test_manifests_are_admitted_like_any_new_object(store, tmp_path):
+    put(store, tmp_path, "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}")
+    pod = store.get(find_kind("pods"), "default", "web").document()
+    assert pod["metadata"]["uid"]
+    assert [one["key"] for one in pod["spec"]["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
+
+
+def test_references_to_owners_missing_in_the_dump_are_removed(store, tmp_path):
+    owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: %s, controller: true}]"
+    dump = DUMP.replace("uid: u-1,", f"uid: u-1, {owner % 'gone'},")
+    remarks = put(store, tmp_path, dump)
+    assert "1 object with owners that are not in the input: kept without owner references" in remarks
+    assert not store.get(find_kind("pods"), "shop", "web").document()["metadata"].get("ownerReferences")
+
+
+def test_what_others_are_admitted_by_comes_first(store, tmp_path):
+    put(
+        store,
+        tmp_path,
+        """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {priorityClassName: high, containers: [{name: c, image: i}]}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 7
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: usual, namespace: shop}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 250m}}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {tier: front}}
+""",
+    )
+    spec = store.get(find_kind("pods"), "shop", "web").document()["spec"]
+    assert spec["priority"] == 7
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "250m"}
+    assert store.get(find_kind("namespaces"), "", "shop").labels["tier"] == "front"
+
+
+def test_the_example_cluster_can_be_loaded_at_the_start(store):
+    demo = PAGE.parents[2] / "examples" / "demo"
+    fill(store, [str(demo)])
+    assert len([*store.all(find_kind("nodes"))]) == 8
+
+
+def test_existing_objects_are_kept(store, tmp_path):
+    put(store, tmp_path, DUMP)
+    assert "1 Pod left out: already exists" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
+    assert store.get(find_kind("pods"), "shop", "web").document()["status"]["phase"] == "Running"
+
+
+def test_faults_are_reported_together_with_their_position(store, tmp_path):
+    pod = yaml.safe_load("{apiVersion: v1, kind: Pod, metadata: {name: Bad_Name}, spec: {containers: []}}")
+    with pytest.raises(InputError) as caught:
+        put(store, tmp_path, yaml.safe_dump_all([pod, {**pod, "metadata": {"name": "fine"}}]))
+    first, second = str(caught.value).splitlines()
+    assert "in.yaml:" in first
+    assert 'Invalid value: "Bad_Name"' in first
+    assert "spec.containers: Required value" in second
+
+
+REFUSED = {
+    "no quantity": (["--node-cpu", "lots"], "--node-cpu: lots is not a quantity"),
+    "a file that is not there": (["-f", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
+    "a plugin that is not there": (["--plugins", "nowhere:It"], "nowhere"),
+    "no duration": (["--for", "soon"], "Invalid value for '--for'"),
+}
+
+
+def test_a_port_in_use_is_reported(moorage, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = moorage("up", "--home", str(tmp_path), "--port", str(port))
+    assert ran.status == 1
+    assert ran.err == f"error: --port: 127.0.0.1:{port} cannot be listened on: Address already in use; 0 selects a free port\n"
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
+def test_invalid_options_are_reported_in_one_line(moorage, tmp_path, arguments, said):
+    ran = moorage("up", "--home", str(tmp_path), *arguments)
+    assert ran.status == 1
+    assert ran.err.startswith("error: ")
+    assert said in ran.err
+
+
+def test_the_printed_export_works_in_any_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ready = Ready(port=6443, kubeconfig=Path("my cluster/kubeconfig"), nodes=1)
+    _print_ready(ready, {"no_scheduler": False, "data": None}, Address("127.0.0.1"), 0.25, None)
+    first, _, export, *_ = capsys.readouterr().out.splitlines()
+    assert first == "A cluster of 1 node with a scheduler is up on https://127.0.0.1:6443 after 0.2s."
+    assert export == f"  export KUBECONFIG='{tmp_path}/my cluster/kubeconfig'"
+
+
+def test_a_short_start_is_reported(moorage, tmp_path):
+    ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("A cluster of 1 node with a scheduler is up on https://127.0.0.1:")
+
+
+def test_a_file_without_a_cluster_is_reported_with_its_flag(moorage, tmp_path):
+    (tmp_path / "pods.yaml").write_text(DUMP)
+    ran = moorage("up", "--home", tmp_path, "--data", tmp_path / "pods.yaml")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == (
+        f"error: --data: {tmp_path}/pods.yaml: it is damaged, or not a file of moorage up "
+        "(file is not a database); start from a copy of it, or with another file\n"
+    )
+
+
+QUOTAS = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: full, namespace: shop}
+spec: {hard: {pods: "1", configmaps: "1"}}
+status: {hard: {pods: "1", configmaps: "1"}, used: {pods: "1", configmaps: "0"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: shop, uid: u-2}
+spec: {containers: [{name: c, image: i}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: shop}
+spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: shop}
+"""
+
+
+def test_quotas_do_not_reject_objects_of_files(store, tmp_path):
+    assert put(store, tmp_path, QUOTAS) == []
+    assert put(store, tmp_path, QUOTAS.replace("name: b", "name: d")) != []
+    assert [record.name for record in store.all(find_kind("pods"))] == ["a", "b", "d"]
+    manager = ControllerManager(store, [ResourceQuotas()])
+    manager.step()
+    used = store.get(find_kind("resourcequotas"), "shop", "full").document()["status"]["used"]
+    assert used == {"pods": "3", "configmaps": "1"}
+    with pytest.raises(ApiError, match="exceeded quota: full, requested: pods=1, used: pods=3, limited: pods=1"):
+        store.create(
+            find_kind("pods"), "shop", {"metadata": {"name": "e"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        )
+
+
+def test_pods_on_nodes_that_are_not_there_are_named(store, tmp_path):
+    put(store, tmp_path, DUMP.replace("metadata: {name: n1, uid: un1}", "metadata: {name: n2}"))
+    assert list(lost_pods(store)) == ["1 pod on 1 node that does not exist (n1): pod garbage collection deletes it in 40s"]
+    put(store, tmp_path, "{apiVersion: v1, kind: Node, metadata: {name: n1}}")
+    assert not list(lost_pods(store))
+
+
+def test_finished_pods_are_not_reported_as_lost(store, tmp_path):
+    put(store, tmp_path, DUMP.replace("{name: n1, uid: un1}", "{name: n2}").replace("Running", "Succeeded"))
+    assert not list(lost_pods(store))
+
+
+# -- owners that a dump leaves out -----------------------------------------------------------------------------------------
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "uid": "d-1"},
+    "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:2"}]}},
+    },
+}  # fmt: skip
+
+
+def replica(name, mark, image="i:2", **metadata):
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{mark}", "uid": f"r-{mark}", "controller": True}
+    labels = {"app": "web", "pod-template-hash": mark}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "uid": f"p-{name}", "labels": labels, "ownerReferences": [owner], **metadata},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": image}]}, "status": {"phase": "Running"},
+    }  # fmt: skip
+
+
+def put_all(store, tmp_path, *documents, dump=json.dumps):
+    return put(store, tmp_path, dump({"apiVersion": "v1", "kind": "List", "items": list(documents)}))
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_a_replica_set_missing_in_the_dump_is_created_from_its_pods(store, tmp_path, dump):
+    pods = [replica("a", "5d4f"), replica("b", "5d4f"), *(replica(f"old-{n}", "77aa", "i:1") for n in range(3))]
+    remarks = put_all(store, tmp_path, DEPLOYMENT, *pods, dump=dump)
+    assert "1 replica set not in the input: recreated from deployments and pods" in remarks
+    assert "3 objects with owners that are not in the input: kept without owner references" in remarks
+    (made,) = [record.document() for record in store.all(REPLICA_SETS)]
+    assert (made["metadata"]["name"], made["metadata"]["uid"], made["spec"]["replicas"]) == ("web-5d4f", "r-5d4f", 2)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "d-1"
+    assert made["spec"]["selector"] == {"matchLabels": {"app": "web", "pod-template-hash": "5d4f"}}
+    owners = store.get(find_kind("pods"), "default", "a").document()["metadata"]["ownerReferences"]
+    assert owners[0]["uid"] == "r-5d4f"
+
+
+def test_no_replica_set_is_created_without_a_reference(store, tmp_path):
+    ending = replica("a", "5d4f", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=30)
+    stranger = replica("b", "5d4f")
+    stranger["metadata"]["labels"]["pod-template-hash"] = "another"
+    put_all(store, tmp_path, DEPLOYMENT, ending, stranger)
+    assert not list(store.all(REPLICA_SETS))
+
+
+HOSTILE = {
+    "owners that are no list": ("metadata", "ownerReferences", {"a": 1}),
+    "owners that are no objects": ("metadata", "ownerReferences", ["x", None, 7]),
+    "labels that are none": ("metadata", "labels", ["x"]),
+    "an invalid status": ("status", None, "x"),
+    "an invalid spec": ("spec", None, 7),
+}
+HOSTILE_DEPLOYMENTS = {
+    "replicas that are no number": {"replicas": "many"},
+    "replicas that are nothing": {"replicas": None},
+    "an invalid strategy": {"strategy": ["x"]},
+    "an invalid template": {"template": "x"},
+    "labels that are none": {"template": {"metadata": {"labels": 7}}},
+    "an invalid selector": {"selector": 7},
+}
+
+
+def came_to(begin, named):
+    """Return whether a start went well, or was refused with the name of what is wrong."""
+    try:
+        begin()
+    except InputError as refused:
+        return named in str(refused)
+    return True
+
+
+@pytest.mark.parametrize(("part", "field", "value"), HOSTILE.values(), ids=HOSTILE)
+def test_invalid_pods_cause_no_traceback_at_the_start(store, tmp_path, part, field, value):
+    pod = replica("a", "5d4f")
+    if field is None:
+        pod[part] = value
+    else:
+        pod[part][field] = value
+    assert came_to(lambda: put_all(store, tmp_path, DEPLOYMENT, pod), "Pod a")
+
+
+@pytest.mark.parametrize("spec", HOSTILE_DEPLOYMENTS.values(), ids=HOSTILE_DEPLOYMENTS)
+def test_invalid_deployments_cause_no_traceback_at_the_start(store, tmp_path, spec):
+    deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}
+    assert came_to(lambda: put_all(store, tmp_path, deployment, replica("a", "5d4f")), "Deployment web")

@@ -1,0 +1,68 @@
+"""Every live page, wide and light, narrow and dark: nothing is cut off, and everything that acts has a name."""
+
+from itertools import pairwise
+
+import pytest
+
+from moorage.interfaces.web.live_site import setup_document
+from tests.interfaces.web.clusters import snapshot
+from tests.interfaces.web.lab_server import LabServer
+from tests.interfaces.web.reports import document, printed
+from tests.interfaces.web.test_live_time import history
+from tests.live.server.test_on_embedded_server import a_scheduler
+
+pytestmark = pytest.mark.slow
+
+PAGES = {
+    "": "pods are pending",
+    "node/general-a1": "general-a1",
+    "pod/default/search-2": "default/search-2 is pending",
+    "time": "pod pending",
+    "if?ask=drain&nodes=worker-3": "What if",
+    "compare?bRelease=1.35": "Compare two configurations",
+    "setup": "The scheduler decides",
+}
+NAMELESS = """[...document.querySelectorAll('a, button, input, select, textarea, [tabindex="0"]')].filter(one => {
+  const label = one.closest('label') ?? one.labels?.[0];
+  return !(one.getAttribute('aria-label') || one.textContent.trim() || label?.textContent.trim() || one.title);
+}).map(one => one.outerHTML)"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    names = document("pending")["answer"]["nodes"]
+    nodes = [
+        {"name": name, "zone": f"zone-{at % 3}", "labels": {"pool": "a-pool-with-a-long-name"}} for at, name in enumerate(names)
+    ]
+    pods = [
+        {"key": f"default/web-{at}-7d9c5b4f6-x2k9{at}", "node": names[at % 8], "owner": "Deployment/web"} for at in range(20)
+    ]
+    pods += [{"key": f"default/search-{at}", "cause": "0/8 nodes are available: 8 Insufficient cpu."} for at in (2, 3)]
+    server = LabServer(snapshot(nodes, pods, writable=True))
+    kinds = {"drain": document("drain"), "compare": printed(*("compare", "-f", "examples/demo", "--b-release=1.35"))}
+    server.answers |= {
+        "GET /lab/v1/history": history(1),
+        "GET /lab/v1/setup": setup_document(a_scheduler(), [], list),
+        "GET /lab/v1/pods/default/search-2/explanation": document("pending"),
+        "POST /lab/v1/questions": lambda: kinds[next(iter(server.asked[-1][1]["question"]))],
+    }
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize(("narrow", "dark"), [(False, False), (True, True)], ids=["wide and light", "narrow and dark"])
+def test_every_page_fits_and_names_what_acts(narrow, dark, server, visit):
+    with visit.page(server.url, narrow=narrow, dark=dark) as page:
+        for path, heading in PAGES.items():
+            page.evaluate("path => { location.hash = '#/' + path }", path)
+            page.get_by_role("heading", level=1, name=heading).first.wait_for()
+            if path.startswith(("if", "compare", "pod")):
+                page.get_by_role("heading", name="What this rests on").wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") == (390 if narrow else 1280), path
+            assert page.get_by_role("main").count() == 1, path
+            assert page.get_by_role("navigation", name="Pages").count() == 1
+            assert page.evaluate(NAMELESS) == [], path
+            levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(one => Number(one.tagName[1]))")
+            assert all(after <= before + 1 for before, after in pairwise(levels)), (path, levels)
+            visit.shoot(page, f"all-{path.partition('?')[0].replace('/', '-')}-{'narrow' if narrow else 'wide'}")
+    assert {url.split("/")[2] for url in visit.asked if not url.startswith("data:")} == {f"127.0.0.1:{server.port}"}

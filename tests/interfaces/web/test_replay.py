@@ -1,0 +1,62 @@
+"""The cluster at a time in the past agrees with the charts of the past at every sample."""
+
+import random
+
+import pytest
+
+from moorage.api.core import Node, NodeStatus
+from moorage.api.meta import ObjectMeta
+from moorage.interfaces.web.hub import TimelineRows, rows_at, timeline_document
+from moorage.interfaces.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
+from moorage.interfaces.web.rows import PodRow
+
+HEADER = Header(release="1.36", id="", at="", live=False, writable=False, user="")
+
+
+def a_mirror(random, pods=60):
+    mirror = Mirror()
+    for number in range(3):
+        allocatable = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+        mirror.put_node(Node(metadata=ObjectMeta(name=f"n{number}"), status=NodeStatus(allocatable=allocatable)))
+    for number in range(pods):
+        arrived = 1000.0 + (number and random.randrange(100) + 0.5)
+        bound = random.choice([0.0, arrived, arrived + random.randrange(30)])
+        node = random.choice([None, "n0", "n1"])
+        state = random.choice(["bound", "terminating"]) if node else "pending"
+        row = PodRow(f"a/p{number}", "", node, state, 0, {"cpu": 500, "memory": 1 << 30}, "", arrived, 1, bound, str(number))
+        mirror.put_pod(row, arrived)
+    for number in range(0, pods, 4):
+        mirror.drop_pod(f"a/p{number}", 1130.5 + random.randrange(50))
+    return mirror
+
+
+def test_a_span_of_the_past_has_its_own_samples_and_lanes():
+    mirror = a_mirror(random.Random(1))
+    whole, part = (timeline_document(TimelineRows.of(mirror), 1599.0, View(), span) for span in (None, (1010.0, 1039.95)))
+    assert (whole["began"], part["began"]) == (1000.0, 1000.0)
+    assert part["samples"]["at"][::20] == whole["samples"]["at"][10:40]
+    assert part["samples"]["pending"][::20] == whole["samples"]["pending"][10:40]
+    lanes = part["lanes"]
+    assert 0 < len(lanes["pod"]) < len(whole["lanes"]["pod"])
+    assert all(arrived <= 1040 for arrived in lanes["arrived"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_moment_is_as_the_charts_say(seed):
+    mirror = a_mirror(random.Random(seed))
+    samples = timeline_document(TimelineRows.of(mirror), 1599.0, View())["samples"]  # one for each whole second
+    for index in range(0, 200, 7):
+        rows = rows_at(SnapshotRows.of(mirror), list(mirror.gone), samples["at"][index])
+        found = snapshot_document(rows, HEADER, View())
+        assert sum(node < 0 for node in found["pods"]["node"]) == samples["pending"][index]
+        for name, values in samples["utilisation"].items():
+            share = sum(found["nodes"]["requested"][name]) / sum(found["nodes"]["allocatable"][name])
+            assert share == pytest.approx(values[index], abs=1e-4)
+
+
+def test_a_pod_that_was_bound_later_was_pending_without_a_known_cause():
+    mirror = Mirror()
+    mirror.put_pod(PodRow("a/p", "", "n0", "bound", 0, {}, "", 10.0, 4, 20.0, "u"), 20.0)
+    (row,) = rows_at(SnapshotRows.of(mirror), [], 15.0).pods.values()
+    assert (row.node, row.state, row.cause, row.attempts) == (None, "pending", "", 0)
+    assert rows_at(SnapshotRows.of(mirror), [], 9.0).pods == {}

@@ -1,0 +1,127 @@
+"""Claims of devices as they go over the wire: two programs that share no code but the wire agree on what was changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
+from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.http.serve import serving
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.errors import ClusterError
+from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.rest import Rest
+from moorage.live.server.api_cluster import ApiCluster
+
+PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+CONFIG = {"requests": ["r"], "opaque": {"driver": "gpu.example.com", "parameters": {"kept": "as it is"}}}
+
+
+def a_claim(name="c", **metadata):
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    document = {"metadata": {"name": name, "namespace": "default", **metadata}, "spec": {"devices": {"requests": [request]}}}
+    return msgspec.convert(document, ResourceClaim)
+
+
+GIVEN = {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}]}}
+
+
+def used_by(*names):
+    """Return a change that adds users, as one that is bound to the claim is added, and devices where there are none."""
+
+    def change(claim):
+        users = tuple([ClaimConsumer(resource="pods", name=name, uid=f"uid-{name}") for name in names])
+        metadata = replace(claim.metadata, finalizers=("example.com/f",))
+        given = claim.status.allocation or msgspec.convert(GIVEN, AllocationResult)
+        status = replace(claim.status, allocation=given, reserved_for=(*claim.status.reserved_for, *users))
+        return replace(claim, metadata=metadata, status=status)
+
+    return change
+
+
+@asynccontextmanager
+async def a_server():
+    store = Store(time.time, random.Random(5), b"k")
+    async with serving(store, Authenticator({"t": User("admin", ("system:masters",))})) as port:
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity("t")))
+        async with Rest(endpoint, qps=0) as rest:
+            yield rest, ApiCluster(rest, "me", "me-0")
+
+
+async def stored(rest, name="c"):
+    return json.loads(await rest.send("GET", f"{PATH}/{name}"))
+
+
+def users(document):
+    return [user["name"] for user in document.get("status", {}).get("reservedFor", [])]
+
+
+async def create(rest):
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}], "config": [CONFIG]}}
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec}
+    return json.loads(await rest.send("POST", PATH, json.dumps(body).encode()))
+
+
+def test_a_patch_of_object_and_status_keeps_the_other_fields():
+    async def main():
+        async with a_server() as (rest, cluster):
+            made = await create(rest)
+            claim = a_claim(uid=made["metadata"]["uid"], resourceVersion="1")  # long out of date
+            await cluster.amend(claim, used_by("p"), "status")
+            return await stored(rest)
+
+    document = asyncio.run(main())
+    assert users(document) == ["p"]
+    assert document["metadata"]["finalizers"] == ["example.com/f"]
+    assert document["spec"]["devices"]["config"] == [CONFIG]
+
+
+def test_concurrent_patches_lose_nothing():
+    async def main():
+        async with a_server() as (rest, cluster):
+            made = await create(rest)
+            claim = a_claim(uid=made["metadata"]["uid"])
+            await asyncio.gather(*(cluster.amend(claim, used_by(name), "status") for name in "abc"))
+            return await stored(rest)
+
+    assert sorted(users(asyncio.run(main()))) == ["a", "b", "c"]
+
+
+def test_a_recreated_claim_of_the_same_name_is_unchanged():
+    async def main():
+        async with a_server() as (rest, cluster):
+            await create(rest)
+            with pytest.raises(ClusterError) as gone:
+                await cluster.amend(a_claim(uid="another"), used_by("p"), "status")
+            return gone.value.status, await stored(rest)
+
+    status, document = asyncio.run(main())
+    assert status == 404
+    assert users(document) == []
+
+
+def test_a_new_claim_is_stored_with_its_status_and_deleted_by_name():
+    async def main():
+        async with a_server() as (rest, cluster):
+            new = used_by("p")(a_claim("new", uid="made-up"))
+            await cluster.write(None, new, "status")
+            made = await stored(rest, "new")
+            without = replace(new, metadata=replace(new.metadata, uid=""))
+            free = lambda claim: replace(claim, metadata=replace(claim.metadata, finalizers=()))  # noqa: E731
+            await cluster.amend(without, free, "")
+            await cluster.delete(without)
+            with pytest.raises(ClusterError, match="not found"):
+                await stored(rest, "new")
+            return made
+
+    made = asyncio.run(main())
+    assert users(made) == ["p"]
+    assert made["metadata"]["uid"] != "made-up"

@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "fail": ("moorage.interfaces.cli.fail:fail", "Say what happens when nodes are lost."),
     "help": ("moorage.interfaces.cli.help:show_help", "Show a page of the documentation."),
     "man": ("moorage.interfaces.cli.man:man", "Print the man page of a command."),
+    "mcp": ("moorage.interfaces.cli.mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
     "plan": ("moorage.interfaces.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "plugin": ("moorage.interfaces.cli.plugin:plugin", "Start a plugin of your own."),
     "redact": ("moorage.interfaces.cli.redact:redact", "Replace the names in a dump, so that it can be shared."),
@@ -58,6 +59,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ask about a cluster": (
         "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "sweep",
     ),
+    "Let agents ask": ("mcp",),
     "Schedule a cluster": ("run", "up", "ui"),
     "Get and share input": ("dump", "redact", "demo"),
     "Set up": ("config", "plugin", "completion", "help", "man"),

@@ -1,0 +1,75 @@
+"""``moorage mcp``: answer the questions of agents, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from moorage.errors import InputError
+from moorage.interfaces.cli.cluster_files import keeping_what_is_read
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.question import open_question
+from moorage.interfaces.cli.question_options import question_options
+from moorage.interfaces.cli.question_worker import ANSWERING
+from moorage.interfaces.cli.report_serving import inheriting, input_words
+from moorage.interfaces.cli.terminal import say, unguard
+from moorage.laboratory.cluster import Cluster
+
+__all__ = ["mcp"]
+
+EPILOG = """Examples:
+
+\b
+    moorage mcp -f cluster.json.gz
+    moorage mcp --live --context production
+    moorage mcp -f cluster.json.gz --http 8080
+
+Tools, resources and limits: moorage help mcp
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option("--http", "port", type=click.IntRange(1, 65535), help="Serve HTTP on this port of 127.0.0.1, not standard input.")
+@click.option(
+    "--answer-size", "most", type=click.IntRange(500, 1_000_000), default=6000, show_default=True, metavar="CHARACTERS",
+    help="The first part of an answer that an agent gets; the rest is read on demand.",
+)  # fmt: skip
+@question_options(outputs=("text",), searches=False)
+def mcp(**given: Any) -> None:
+    """Serve every question about a cluster as a tool for agents, by the Model Context Protocol.
+
+    Talks on standard input and output, as agents expect, or over HTTP. Nothing changes the cluster: each question is answered
+    on a copy of it, in a process of its own. With --live, the cluster is read again for each question.
+    """
+    try:
+        from moorage.interfaces.mcp.answers import AgentAnswers
+        from moorage.interfaces.mcp.cluster_view import ClusterView
+        from moorage.interfaces.mcp.server import make_server
+    except ImportError as error:
+        raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: pip install 'moorage[mcp]'") from None
+
+    def read() -> Cluster:
+        with Progress.of(given) as progress, open_question(given, progress) as asked:
+            asked.cluster.run()
+            return asked.cluster
+
+    live = given["live"]
+    with ExitStack() as block:
+        folder = Path(block.enter_context(TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)))
+        if not live:
+            block.enter_context(keeping_what_is_read())
+            with Progress.of(given) as progress:
+                block.enter_context(open_question(given, progress))
+        answering = ANSWERING if live else block.enter_context(inheriting())  # forks while no other thread runs
+        server = make_server(AgentAnswers(folder, answering, input_words(given), given["most"]), ClusterView(read, live=live))
+        if given["port"] is None:
+            unguard()  # the protocol is JSON, which escapes control characters, and needs the plain stream
+            server.run("stdio")
+        else:
+            say(f"http://127.0.0.1:{given['port']}/mcp\nCtrl-C stops it.", err=True)
+            server.run("streamable-http", host="127.0.0.1", port=given["port"])

@@ -1,4 +1,7 @@
-"""The tour of the code: each step names a function that exists, and a bind calls them in the order of the steps."""
+"""The tour of the code: each step names a function that exists, and a bind calls them in the order of the steps.
+
+The design's table of changes names what exists, too.
+"""
 
 import asyncio
 import importlib
@@ -6,12 +9,16 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
+
 from moorage.api.core import Pod
 from tools.simtest.stage import on_stage
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "tour.md"
 STEP = re.compile(r"^## (\d+)\. .+\n\n`src/(\S+)\.py` · `(\w+)\.(\w+)`$", re.MULTILINE)
 STEPS = STEP.findall(PAGE.read_text("utf-8"))
+DESIGN = PAGE.with_name("design.md").read_text("utf-8")
+PLACES = re.findall(r"`(\S+)\.py` · `(\w+)`", DESIGN[DESIGN.index("## Where to change what") :])
 
 
 def owner_of(path, name):
@@ -50,3 +57,18 @@ def test_a_bind_calls_the_functions_of_the_tour_in_their_order(monkeypatch):
 
 def test_the_tour_can_be_read_in_five_minutes():
     assert len(PAGE.read_text("utf-8").split()) < 1000
+
+
+@pytest.mark.parametrize(("path", "name"), PLACES, ids=[f"{path}: {name}" for path, name in PLACES])
+def test_the_design_names_where_changes_begin(path, name):
+    assert hasattr(importlib.import_module(f"moorage.{path.replace('/', '.')}"), name)
+
+
+def test_the_design_has_twelve_changes_and_every_floor():
+    table = DESIGN[DESIGN.index("## Where to change what") :].partition("\n## ")[0]
+    assert len([row for row in table.splitlines() if row.startswith("| ")]) == 13
+    floors = {
+        path.name.removesuffix(".py") for path in (PAGE.parents[2] / "src/moorage").iterdir() if path.suffix in {"", ".py"}
+    }
+    picture = re.findall(r"\w+", DESIGN[DESIGN.index("## Floors") : DESIGN.index("Packages side by side")])
+    assert {floor for floor in floors if not floor.startswith("__")} <= {*picture}

@@ -30,6 +30,7 @@ OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 #: Subcommand → module:object, and its short help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "capacity": ("moorage.interfaces.cli.capacity:capacity", "Say how many more instances of a pod fit."),
+    "check": ("moorage.interfaces.cli.check:check", "Say whether a change of a cluster keeps to a policy."),
     "completion": ("moorage.interfaces.cli.completion:completion", "Print the script that completes commands in a shell."),
     "compare": ("moorage.interfaces.cli.compare:compare", "Say whether another configuration, release or cluster is better."),
     "config": ("moorage.interfaces.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
@@ -57,7 +58,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 #: How ``moorage --help`` groups the commands.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ask about a cluster": (
-        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "sweep",
+        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "check", "sweep",
     ),
     "Let agents ask": ("mcp",),
     "Schedule a cluster": ("run", "up", "ui"),
@@ -115,12 +116,12 @@ def run_command(command: click.Command, name: str, args: Sequence[str] | None = 
     """Run a command under a name, with the arguments of the process if there are no others, and exit with its status."""
     if "_MOORAGE_COMPLETE" not in os.environ:  # click writes completions as bytes, which the guard rejects
         guard()
-    status = _run(command, name, list(sys.argv[1:] if args is None else args))
+    status = _run(list(sys.argv[1:] if args is None else args), command, name)
     unguard()  # after an unexpected exception Python prints the traceback through the guard
     sys.exit(status)
 
 
-def _run(command: click.Command, name: str, args: list[str]) -> int:
+def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -> int:
     try:
         status = command.main(args=args, prog_name=name, standalone_mode=False)
         # Detect a failure to write the output here, not while Python shuts down.

@@ -3,10 +3,15 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 import moorage
 from moorage.errors import InputError
 from moorage.laboratory import drain_order
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.drain_question import drain_report
+from moorage.laboratory.drain_run import DrainPlan, DrainRun
+from moorage.report.answer import AnswerRequest
 
 HOST = "kubernetes.io/hostname"
 
@@ -298,3 +303,43 @@ def test_a_search_for_an_order_ends_at_its_limit(drains, seconds, monkeypatch):
     assert (full.proof.kind, found.proof.kind) == ("exhaustive", "bounded")
     assert sorted(one.name for one in found.nodes) == ["n1", "n2", "n3"]
     assert found.proof.runs <= 2 * 3 + 2 * len(nodes)
+
+
+def slowly(monkeypatch):
+    """Let each drain of a node take a second; return the clock."""
+    now, drain_next = [0.0], DrainRun.drain_next
+
+    def slow(run, name):
+        now[0] += 1
+        return drain_next(run, name)
+
+    monkeypatch.setattr(DrainRun, "drain_next", slow)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("order", "limit", "drains"), [("n3 n2 n1", 1, 1), ("n3 n2 n1", 5, 5), ("n3 n2 n1", 5.5, 6), ("n1 n2 n3", 1, 2)]
+)
+def test_no_drain_begins_after_the_limit_but_those_of_the_given_order(order, limit, drains, monkeypatch):
+    cluster, now = moorage.Cluster.from_objects(*orders()), slowly(monkeypatch)
+    asked = AnswerRequest(release="1.36"), order.split(), DrainPlan()
+    found = drain_report(cluster, *asked, find_order=True, budget=TimeBudget(limit, lambda: now[0]))
+    assert now[0] == drains
+    assert found.stopped.reason == "timeLimit"
+    assert found.pods
+
+
+@pytest.mark.parametrize("limit", range(3, 16))
+def test_the_answer_of_an_ended_search_is_that_of_a_drain_in_its_order(limit, monkeypatch):
+    cluster, now = moorage.Cluster.from_objects(*orders()), slowly(monkeypatch)
+    asked = AnswerRequest(release="1.36"), ("n3", "n2", "n1"), DrainPlan()
+    found = drain_report(cluster, *asked, find_order=True, budget=TimeBudget(limit, lambda: now[0]))
+    plain = drain_report(cluster, asked[0], [one.name for one in found.nodes], DrainPlan())
+    assert replace(found, proof=plain.proof, stopped=None, if_lost=plain.if_lost) == plain
+
+
+def test_a_node_without_pods_is_drained_once(monkeypatch):
+    cluster = moorage.Cluster.from_objects(*orders(), node("empty"))
+    monkeypatch.setattr(drain_order, "MOST_DRAINS", 5)
+    found = cluster.drain("n1", "empty", "n2", "n3", find_order=True)
+    assert sorted(one.name for one in found.nodes) == ["empty", "n1", "n2", "n3"]

@@ -9,6 +9,7 @@ Source  kubernetes, pkg/controller/disruption/disruption.go; pkg/registry/core/p
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -58,11 +59,10 @@ class BudgetFigures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchedBudget:
-    """A budget. ``read`` is the count of its pods in the input if the figures in its status are up to date, else None."""
+    """A budget and its selector."""
 
     budget: PodDisruptionBudget
     selector: Selector
-    read: BudgetCount | None
 
     @property
     def key(self) -> str:
@@ -97,20 +97,13 @@ class BudgetBook:
         self._most: dict[tuple[str, str, str], int] = {}
         self._by_namespace: dict[str, list[WatchedBudget]] = {}
         held = [one for one in budgets if one.metadata.deletion_timestamp is None]
-        pods = pods_by_namespace(read) if held else {}
+        self._pods = pods_by_namespace(read) if held else {}
+        #: The counts of the pods of the input, of the budgets that were asked about.
+        self._read: dict[str, BudgetCount] = {}
         for budget in held:
-            watched = self._watched(budget, pods.get(budget.namespace, ()))
-            if watched is not None:
+            with suppress(SelectorError):
+                watched = WatchedBudget(budget, compile_label_selector(budget.spec.selector))
                 self._by_namespace.setdefault(budget.namespace, []).append(watched)
-
-    def _watched(self, budget: PodDisruptionBudget, pods: Iterable[Pod]) -> WatchedBudget | None:
-        try:
-            fresh = WatchedBudget(budget, compile_label_selector(budget.spec.selector), None)
-        except SelectorError:
-            return None
-        if not _is_counted(budget):
-            return fresh
-        return WatchedBudget(budget, fresh.selector, self._count(fresh, pods, looks_ready))
 
     @property
     def namespaces(self) -> Collection[str]:
@@ -122,9 +115,9 @@ class BudgetBook:
         return [one for one in self._by_namespace.get(pod.metadata.namespace, ()) if one.covers(pod)]
 
     def figures(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetFigures:
-        """Return the figures of a budget. ``pods``: those in its namespace; ``ready`` returns whether a pod is ready."""
+        """Return the figures of a budget. ``pods``: those that it covers; ``ready`` returns whether a pod is ready."""
+        read, status = self._count_read(watched), watched.budget.status
         now = self._count(watched, pods, ready)
-        read, status = watched.read, watched.budget.status
         if read is None:
             slack = now.healthy - now.desired if now.expected and not now.fault else 0
             return BudgetFigures(now.expected, now.desired, now.healthy, slack, now.fault)
@@ -135,8 +128,17 @@ class BudgetBook:
         slack = began + now.healthy - read.healthy - (now.desired - read.desired)
         return BudgetFigures(expected, desired, healthy, slack)
 
+    def _count_read(self, watched: WatchedBudget) -> BudgetCount | None:
+        """Return the count of a budget's pods in the input if the figures in its status are up to date."""
+        if not _is_counted(watched.budget):
+            return None
+        if watched.key not in self._read:
+            covered = filter(watched.covers, self._pods.get(watched.budget.namespace, ()))
+            self._read[watched.key] = self._count(watched, covered, looks_ready)
+        return self._read[watched.key]
+
     def _count(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetCount:
-        members = [pod for pod in pods if watched.covers(pod)]
+        members = list(pods)
         healthy = sum(pod.metadata.deletion_timestamp is None and ready(pod) for pod in members)
         spec = watched.budget.spec
         if spec.max_unavailable is None and not isinstance(spec.min_available, str):

@@ -95,7 +95,8 @@ def candidates_of(
 
     @cache  # every pod of a budget asks
     def figures(watched: WatchedBudget) -> BudgetFigures:
-        return course.book.figures(watched, spaces.get(watched.budget.namespace, ()), course.is_ready)
+        covered = filter(watched.covers, spaces.get(watched.budget.namespace, ()))
+        return course.book.figures(watched, covered, course.is_ready)
 
     removable: list[RemovableNode] = []
     blocked: dict[str, tuple[BlockingPod, ...]] = {}
@@ -410,7 +411,7 @@ class _Consolidation:
             self._buy(removal.buy)
             report = drain_report(self.cluster, self.request, removal.names, self.plan)
             if not report.holds and 1 < len(removal.nodes) <= _ORDERED:
-                report = drain_report(self.cluster, self.request, removal.names, self.plan, find_order=True)
+                report = drain_report(self.cluster, self.request, removal.names, self.plan, find_order=True, budget=self.budget)
         self.drains[removal.names] = report
         if report.holds:
             return ()

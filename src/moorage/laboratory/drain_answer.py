@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from moorage.api.core import ENDED_PHASES
+from moorage.api.core import ENDED_PHASES, ReplicationController
+from moorage.api.meta import Object
+from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.laboratory.drain_rules import DrainVerdict, refusals_as_kubectl
 from moorage.laboratory.drain_run import DrainRun, NodeTurn
 from moorage.laboratory.draining import DENIED, TWO_BUDGETS, Evicting
-from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
+from moorage.report.drain_values import DrainedNode, DrainedPod, RefusedPod
+from moorage.simulator.owners import controller_of
 from moorage.simulator.pod_books import PodRecord, State
 
-__all__ = ["DrainFindings"]
+__all__ = ["DrainFindings", "DrainOutcome"]
+
+_OWNERS: Final[Mapping[str, type[Object]]] = {
+    "ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet,
+}  # fmt: skip
+
+
+class DrainOutcome(NamedTuple):
+    """The fields of ``DrainReport`` that follow from a run, and the controllers of evicted pods that are not in the input."""
+
+    fields: Mapping[str, Any]
+    absent_owners: list[str]
 
 
 @dataclass
@@ -26,8 +40,11 @@ class DrainFindings:
         #: All evictions by the UID of their pod: a replacement may be evicted again.
         self._evictions = {one.uid: one for turn in self.run.turns for one in turn.evictions}
 
-    def fields(self) -> Mapping[str, Any]:
-        """Return the fields of ``DrainReport`` that follow from the run, by name."""
+    def outcome(self) -> DrainOutcome:
+        """Return all that a report says of the run."""
+        return DrainOutcome(self._fields(), self._absent_owners())
+
+    def _fields(self) -> Mapping[str, Any]:
         pods = tuple(one for turn in self.run.turns for one in self._pods(turn))
         return {
             "possible": len(self.run.turns) == len(self.run.nodes) and all(turn.drained for turn in self.run.turns),
@@ -161,6 +178,14 @@ class DrainFindings:
             if not self._pending_of(one):
                 return False
         return bool(blocked)
+
+    def _absent_owners(self) -> list[str]:
+        """Return the controllers of evicted pods that are missing in the input, of the kinds that the scheduler reads."""
+        cluster = self.run.course.simulation.scheduler.cluster
+        known = {obj.metadata.uid for kind in _OWNERS.values() for obj in cluster.objects(kind).values()}
+        owners = [controller_of(one.pod.metadata) for one in self._evictions.values() if one.replacement]
+        missing = [one for one in owners if one is not None and one.kind in _OWNERS and one.uid not in known]
+        return list(dict.fromkeys(f"{one.kind}/{one.name}" for one in missing))
 
     def _ready_s(self) -> float | None:
         """Return when the last replacement is ready."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from moorage.api.core import Pod, ReplicationController
+from moorage.api.core import Pod
 from moorage.api.meta import Object
-from moorage.api.workloads import DaemonSet, PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.basis.printable import one_line
-from moorage.basis.wording import some
+from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.budget_figures import BudgetBook
-from moorage.laboratory.drain_answer import DrainFindings
+from moorage.laboratory.drain_answer import DrainFindings, DrainOutcome
 from moorage.laboratory.drain_order import FoundOrder, OrderSearch
 from moorage.laboratory.drain_run import DrainPlan, DrainRun
 from moorage.laboratory.draining import DrainCourse
@@ -25,15 +23,12 @@ from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
-from moorage.report.drain_report import DrainedPod, DrainReport, LossInstead, drain_summary
-from moorage.simulator.owners import controller_of
+from moorage.report.drain_report import DrainReport
+from moorage.report.drain_text import drain_summary
+from moorage.report.drain_values import LossInstead
 from moorage.simulator.simulate import Options
 
 __all__ = ["OutageCluster", "check_nodes", "course_of", "drain_report"]
-
-_OWNERS: Final[Mapping[str, type[Object]]] = {
-    "ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet,
-}  # fmt: skip
 
 
 class OutageCluster(Protocol):
@@ -68,27 +63,31 @@ def drain_report(
     Raises  InputError for a node that is not there
     """
     check_nodes(cluster, nodes)
+    search = TimeBudget() if budget is None else budget.part()
     with cluster.transaction():
         cluster._step(Ran(None))
         course = course_of(cluster, plan)
-        search = TimeBudget() if budget is None else budget.part()
-        found = _found_order(cluster, course, plan, nodes, on_drain, search) if find_order and len(nodes) > 1 else None
-        order = nodes if found is None else found.nodes
         if_lost = _if_lost(cluster, nodes)
+        found: FoundOrder | None = None
         with cluster.transaction():
-            run = DrainRun(cluster, course, plan, _daemon_sets(cluster), order)
-            run.run()
-            findings = DrainFindings(run)
-            fields = findings.fields()
-        return DrainReport(
-            request=request,
-            summary=one_line(drain_summary(fields["nodes"], fields["pods"], fields["pending"])),
-            proof=_proof(found),
-            stopped=_stopped(search, found),
-            assumptions=tuple(_assumptions(plan, run, fields["pods"])),
-            if_lost=if_lost,
-            **fields,
-        )
+            run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
+            if find_order and len(nodes) > 1:
+                run.begin()
+                found = OrderSearch(run, cluster, on_drain, search).find()
+                outcome = found.outcome
+            else:
+                run.run()
+                outcome = DrainFindings(run).outcome()
+    fields = outcome.fields
+    return DrainReport(
+        request=request,
+        summary=one_line(drain_summary(fields["nodes"], fields["pods"], fields["pending"])),
+        proof=_proof(found),
+        stopped=_stopped(search, found),
+        assumptions=tuple(_assumptions(plan, outcome)),
+        if_lost=if_lost,
+        **fields,
+    )
 
 
 def check_nodes(cluster: OutageCluster, nodes: Sequence[str]) -> None:
@@ -120,16 +119,6 @@ def _daemon_sets(cluster: OutageCluster) -> frozenset[str]:
     return frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
 
 
-def _found_order(
-    cluster: OutageCluster, course: DrainCourse, plan: DrainPlan, nodes: Sequence[str], on_drain: Callable[[int], None] | None,
-    budget: TimeBudget,
-) -> FoundOrder:  # fmt: skip
-    with cluster.transaction():
-        run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
-        run.begin()
-        return OrderSearch(run, cluster.transaction, on_drain, budget).find()
-
-
 def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:
     if found is None or found.proven or budget.stopped is None:
         return None
@@ -147,27 +136,18 @@ def _if_lost(cluster: OutageCluster, nodes: Sequence[str]) -> LossInstead:
 def _proof(found: FoundOrder | None) -> Proof:
     if found is None:
         return Proof("run", runs=2)
-    return Proof("exhaustive" if found.proven else "bounded", runs=found.drains + 2)
+    return Proof("exhaustive" if found.proven else "bounded", runs=found.drains + 1)
 
 
-def _assumptions(plan: DrainPlan, run: DrainRun, pods: Sequence[DrainedPod]) -> Iterator[Assumption]:
+def _assumptions(plan: DrainPlan, outcome: DrainOutcome) -> Iterator[Assumption]:
     """Yield the assumptions of the answer: facts that are not in the input."""
     yield Assumption("readyAfter", f"{plan.rules.ready_after_s:g}s")
     yield Assumption("pods that are placed before the drain", "ready, unless their Ready condition says otherwise")
     yield Assumption("grace periods", "every pod uses all of its own" if plan.rules.grace_period_s < 0 else "as asked for")
-    if any(pod.budget for pod in pods):
+    if any(pod.budget for pod in outcome.fields["pods"]):
         yield Assumption("evictions at the same time", "by namespace and name; kubectl takes them in any order")
-    if len(run.nodes) > 1 and plan.manner == "one-by-one":
+    if len(outcome.fields["nodes"]) > 1 and plan.manner == "one-by-one":
         yield Assumption("the next node", "its drain begins as soon as the pods of the one before are gone, as kubectl does")
-    absent = _absent_owners(run)
-    if absent:
-        yield Assumption("controllers that are not in the input", f"they exist and replace their pods: {some(absent)}")
-
-
-def _absent_owners(run: DrainRun) -> list[str]:
-    """Return the controllers of evicted pods that are missing in the input, of the kinds that the scheduler reads."""
-    cluster = run.course.simulation.scheduler.cluster
-    known = {obj.metadata.uid for kind in _OWNERS.values() for obj in cluster.objects(kind).values()}
-    replaced = [one for turn in run.turns for one in turn.evictions if one.replacement]
-    owners = [owner for one in replaced if (owner := controller_of(one.pod.metadata)) is not None]
-    return list(dict.fromkeys(f"{one.kind}/{one.name}" for one in owners if one.kind in _OWNERS and one.uid not in known))
+    if outcome.absent_owners:
+        missing = some(outcome.absent_owners)
+        yield Assumption("controllers that are not in the input", f"they exist and replace their pods: {missing}")

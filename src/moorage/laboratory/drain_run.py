@@ -7,8 +7,9 @@ and stops at the first node that it cannot drain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from moorage.api.core import Node, Pod
 from moorage.api.selectors import EVERYTHING, Selector
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain_rules import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.draining import DrainCourse, Evicting, EvictionRules, NodeDrain
 from moorage.laboratory.node_names import no_such_node
@@ -44,9 +46,11 @@ class DrainPlan(Struct, frozen=True):
 
 
 class DrainedCluster(Protocol):
-    """The methods of a cluster that a drain needs in addition to its course."""
+    """The methods of a cluster that a drain, and a search for an order, need in addition to its course."""
 
     def apply(self, *changes: Change) -> None: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def within(self, budget: TimeBudget) -> AbstractContextManager[None]: ...
 
 
 @dataclass

@@ -97,6 +97,7 @@ class DrainCourse:
 
     def __post_init__(self) -> None:
         self._members: dict[str, list[str]] = {}
+        self._covered: dict[str, list[str]] = {}
 
     @property
     def simulation(self) -> RecordedSimulation:
@@ -133,6 +134,7 @@ class DrainCourse:
 
     def gather(self) -> None:
         """Update the list of pods in the namespaces of budgets."""
+        self._covered = {}
         self._members = {namespace: [] for namespace in self.book.namespaces}
         for uid, pod in self.simulation.pods.items() if self._members else ():
             if pod.metadata.namespace in self._members:
@@ -141,7 +143,11 @@ class DrainCourse:
     def figures(self, budget: WatchedBudget) -> BudgetFigures:
         """Return the figures of a budget now, from the pods that existed at the last ``gather``."""
         pods = self.simulation.pods
-        there = [pods[uid] for uid in self._members[budget.budget.namespace] if uid in pods]
+        covered = self._covered.get(budget.key)
+        if covered is None:
+            members = self._members[budget.budget.namespace]
+            covered = self._covered[budget.key] = [uid for uid in members if uid in pods and budget.covers(pods[uid])]
+        there = [pods[uid] for uid in covered if uid in pods]
         return self.book.figures(budget, there, self.is_ready)
 
 

@@ -7,9 +7,13 @@ import random
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES
 from moorage.basis.inputs.files import InputFile
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.measured_run import RunSeries
+from moorage.laboratory.run_inputs import input_of_runs
 from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.simulator.cluster_reader import read_sources
@@ -30,6 +34,17 @@ def read(seed: int):
             items.append(copy)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
     return read_sources([InputFile("a.json", text), InputFile("b.yaml", OTHERS.encode())])
+
+
+@pytest.mark.parametrize("again", [(), ("default-scheduler",)], ids=["as it is", "all pods again"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_after_others_is_that_of_a_fresh_load(seed, again):
+    given = input_of_runs(Cluster(read(seed), Options()), again=again)
+    series = RunSeries(given, Options())
+    for number in (2, 7, 2, 1):
+        fresh = RunSeries(given, Options()).measure(number)
+        assert replace(series.measure(number), speed=0.0) == replace(fresh, speed=0.0)
+        assert fresh.seed == number
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -31,7 +31,7 @@ from moorage.laboratory.budget import TimeBudget, results_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.input_digest import input_digest
-from moorage.laboratory.measured_run import RunInput, measure_run
+from moorage.laboratory.measured_run import RunInput, RunSeries, measure_run
 from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
 from moorage.laboratory.paired_metrics import Draws, paired_metrics
 from moorage.laboratory.run_inputs import input_of_runs
@@ -269,7 +269,6 @@ class _Side:
 
 
 _SETTING = CompareSetting()
-_Job = tuple[RunInput, Options]
 _Sides = tuple[_Side, _Side]
 
 
@@ -404,13 +403,12 @@ def _make_runs(
     turns = [
         (side, seed) for pair in zip_longest(of_a, seeds) for side, seed in zip((0, 1), pair, strict=True) if seed is not None
     ]
-    jobs = [(sides[side].given, with_fields(sides[side].options, seed=seed)) for side, seed in turns]
     found: tuple[list[MeasuredRun], list[MeasuredRun]] = ([], [])
     least = 1 if baseline else 2
-    for (side, _), run in zip(turns, _made(jobs, executor, budget, least), strict=False):
+    for (side, _), run in zip(turns, _made(sides, turns, executor, budget, least), strict=False):
         found[side].append(run)
         if on_run is not None:
-            on_run(len(found[0]) + len(found[1]), len(jobs))
+            on_run(len(found[0]) + len(found[1]), len(turns))
     of_b = tuple(found[1])
     made = len(found[0]) + len(of_b)
     if baseline:
@@ -427,21 +425,26 @@ def _next_seed(seeds: Sequence[int]) -> int:
     return seed
 
 
-def _made(jobs: Sequence[_Job], executor: Executor | None, budget: TimeBudget, least: int) -> Iterator[MeasuredRun]:
-    if executor is None:
-        took_s = 0.0
-        for number, (given, options) in enumerate(jobs):
-            if number >= least and budget.is_over():
-                return
-            if number >= least and budget.left_s < took_s:  # the next run would end after the limit
-                budget.note_spent()
-                return
-            before_s = budget.left_s
-            yield measure_run(given, options)
-            took_s = before_s - budget.left_s
+def _made(
+    sides: _Sides, turns: Sequence[tuple[int, int]], executor: Executor | None, budget: TimeBudget, least: int
+) -> Iterator[MeasuredRun]:
+    """Yield the runs of each side and seed in turn, until the budget is spent."""
+    if executor is not None:
+        jobs = [(sides[side].given, with_fields(sides[side].options, seed=seed)) for side, seed in turns]
+        waiting: list[Future[MeasuredRun]] = [executor.submit(measure_run, given, options) for given, options in jobs]
+        yield from results_of(waiting, budget, least)
         return
-    waiting: list[Future[MeasuredRun]] = [executor.submit(measure_run, given, options) for given, options in jobs]
-    yield from results_of(waiting, budget, least)
+    series = [RunSeries(side.given, side.options) for side in sides]
+    took_s = 0.0
+    for number, (side, seed) in enumerate(turns):
+        if number >= least and budget.is_over():
+            return
+        if number >= least and budget.left_s < took_s:  # the next run would end after the limit
+            budget.note_spent()
+            return
+        before_s = budget.left_s
+        yield series[side].measure(seed)
+        took_s = before_s - budget.left_s
 
 
 # -- what differs --------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_losses_that_were_run_before_the_end_are_those_of_an_endless_run(limit):
 def test_a_fix_is_there_before_it_is_known_to_be_the_cheapest():
     cluster = moorage.Cluster.read(DEMO)
     whole = survival_report(cluster, ASKED, SurvivalAsked("zone"))
-    found = [survival_report(cluster, ASKED, SurvivalAsked("zone", budget=looks(limit))) for limit in range(30, 220, 10)]
+    found = [survival_report(cluster, ASKED, SurvivalAsked("zone", budget=looks(limit))) for limit in range(80, 440, 60)]
     searched = [one for one in found if one.fix_searched and one.stopped is not None]
     without = [one.stopped.left[0] for one in searched if one.fix is None]
     early = [one for one in searched if one.fix is not None and one.stopped.left[0].startswith("a cheaper fix (")]

@@ -45,6 +45,19 @@ class FoundSet:
 
 
 @dataclass
+class _IdleSteps:
+    """The fewest pods that stayed pending so far, and how often nodes were added since without fewer of them."""
+
+    fewest: float = math.inf
+    idle: int = 0
+
+    def note(self, left: int) -> None:
+        """Note how many pods stay pending after nodes were added."""
+        self.idle = 0 if left < self.fewest else self.idle + 1
+        self.fewest = min(self.fewest, left)
+
+
+@dataclass
 class SetSearch:
     """A search with a budget. ``tried`` has the pods that stayed pending, by set and order."""
 
@@ -117,13 +130,11 @@ class SetSearch:
 
         Nodes are added for pending pods until the types' limits or the budget are reached, or until more nodes place no more.
         """
-        counts, fewest, idle = (0,) * len(self.problem.offers), math.inf, 0
+        counts, steps = (0,) * len(self.problem.offers), _IdleSteps()
         while left := self.pending(counts):
-            missed = self._missed(left)
-            idle = 0 if missed < fewest else idle + 1
-            fewest = min(fewest, missed)
+            steps.note(self._missed(left))
             more = self._for(left, counts)
-            if more is None or idle >= _IDLE or self.is_over:
+            if more is None or steps.idle >= _IDLE or self.is_over:
                 break
             counts = more
         within = [one for one, order in self.tried if order == "asGiven" and self.cost(one) <= self.budget + _EPSILON]
@@ -153,16 +164,15 @@ class SetSearch:
         by_cost = int(-(-(self.bound - _EPSILON) // price)) if price else 0
         first = max(self.least_nodes, by_cost, 0)
         most = offer.type.max if offer.type.max is not None else first + sum(shape.count for shape in self.problem.shapes)
-        fewest, idle = math.inf, 0
+        steps = _IdleSteps()
         for number in range(first, most + 1):
             self._try_ahead([(count,) for count in range(number, min(most, number + _AHEAD) + 1)])
             left = self.pending((number,))
             if not left:
                 return FoundSet((number,), self.cost((number,)), least=True)
-            idle = 0 if len(left) < fewest else idle + 1
-            fewest = min(fewest, len(left))
-            stuck = idle == _IDLE + len(offer.zones) and len(self.pending((min(most, number + len(left)),))) >= fewest
-            if self.is_over or stuck:
+            steps.note(len(left))
+            idle = steps.idle == _IDLE + len(offer.zones)
+            if self.is_over or (idle and len(self.pending((min(most, number + len(left)),))) >= steps.fewest):
                 return None
         return None
 

@@ -72,8 +72,9 @@ class FixSearch:
     def find(self) -> SurvivalFix | None:
         """Return the cheapest set of changes that was found; None if none was found."""
         try:
-            self._follow()
-            cheapest = self._cheapest()
+            with self.run.cluster.within(self.run.budget):
+                self._follow()
+                cheapest = self._cheapest()
         except BudgetSpentError:
             cheapest = None
             wanted = "changes that let every loss be survived" if self._first is None else "a cheaper fix"
@@ -154,7 +155,13 @@ class FixSearch:
     def _fix(self, changes: ChangeSet) -> SurvivalFix:
         cost = self._cost(changes)
         ordered = sorted(changes, key=lambda one: (self.costs.cost_of(one), describe(one)))
-        return SurvivalFix(cost, tuple(map(describe, ordered)), tuple(_commands(ordered)), tuple(self._notes(ordered)))
+        notes: tuple[str, ...] = ()
+        try:
+            with self.run.cluster.within(self.run.budget):
+                notes = tuple(self._notes(ordered))
+        except BudgetSpentError:
+            self.run.budget.leave("what the first change of the fix does alone")
+        return SurvivalFix(cost, tuple(map(describe, ordered)), tuple(_commands(ordered)), notes)
 
     def _notes(self, changes: Sequence[Change]) -> Iterable[str]:
         """Yield a note on the effect of the first change alone."""
@@ -165,10 +172,10 @@ class FixSearch:
             self._apply(changes[:1])
             placed = [key for key in before if key not in self._pending()]
             losses = self.run.losses()
-        bad = [loss for loss in losses.all if loss.pending]
         if not losses.is_complete:
-            self.run.budget.leave("what the first change of the fix does alone")
-        if not bad or not losses.is_complete:
+            raise BudgetSpentError
+        bad = [loss for loss in losses.all if loss.pending]
+        if not bad:
             return
         what = "any" if len(bad) == len(losses.all) > 1 else some([loss.lost for loss in bad])
         domain = (
@@ -221,7 +228,7 @@ def _failed_with(run: SurvivalRun, like: str, number: int, order: Sequence[str])
 
     Raises  BudgetSpentError
     """
-    with run.cluster.transaction():
+    with run.cluster.transaction(), run.cluster.within(run.budget):
         names = [f"{like}-spare-{at}" for at in range(1, number + 1)]
         changes = [Change("cluster", "add-node", f"node/{name}", "like", None, f"like {like}") for name in names]
         if changes:

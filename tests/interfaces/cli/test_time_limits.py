@@ -81,7 +81,7 @@ def test_a_sweep_begins_no_run_after_its_limit_and_goes_on_with_them(moorage, tm
     schema = json.loads((ROOT / "docs/reference/sweep.schema.json").read_text())
     assert list(violations(document, schema, root=schema)) == []
     assert first.status == 3
-    assert document["stopped"]["left"][0].endswith("; the same command goes on with them")
+    assert document["stopped"]["left"] == ["the other 19 runs; the same command goes on with them"]
     second = moorage("sweep", *grid, "--time-limit", "3000")
     assert second.status == 0
     assert "stopped" not in json.loads(second.out)

@@ -83,6 +83,14 @@ def sleeps(words, folder, stdin, limits, pipe):
     time.sleep(60)
 
 
+def waits_and_spins(words, folder, stdin, limits, pipe):
+    limit_process(limits)
+    time.sleep(1.2)
+    pipe.send("awake")
+    while True:
+        pass
+
+
 def ends_the_host(words, folder, stdin, limits, pipe):
     os.kill(os.getppid(), signal.SIGKILL)
 
@@ -145,6 +153,19 @@ def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_
         await asyncio.wait([other.task])
         assert other.state == "cancelled"
         assert not any(tmp_path.iterdir())
+
+    asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_a_question_has_a_limit_of_cpu_time_that_waiting_does_not_use(tmp_path):
+    async def test():
+        limits = QuestionLimits(process=ProcessLimits(cpu_s=1))
+        asked = Board(tmp_path, NoInput(), Answering(waits_and_spins, ANSWERING.modules), limits)
+        found = asked.ask("ann", Arguments(("explain",), {}))
+        await until(lambda: found.text == "awake")
+        await until(lambda: found.state != "running")
+        assert found.error == "the question takes more than 1 seconds of CPU time; ask a smaller one, or use the command"
 
     asyncio.run(test())
 

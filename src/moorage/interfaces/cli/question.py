@@ -24,7 +24,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import yaml
@@ -62,6 +62,8 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 __all__ = [
     "Asked",
     "asked_of",
+    "budget_of",
+    "ended_by_interrupt",
     "exit_status",
     "open_question",
     "print_answer",
@@ -70,6 +72,9 @@ __all__ = [
     "what_if",
 ]
 
+#: The part of a limit that is kept for the answer's end, and the most seconds of it.
+_PRINTING: Final = 0.1
+_PRINTING_S: Final = 1.0
 _Answer = TypeVar("_Answer", bound=Answer)
 
 
@@ -186,10 +191,13 @@ def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Aske
 
 
 def budget_of(given: Mapping[str, Any], objects: int, began_s: float) -> TimeBudget:
-    """Return the budget of ``--time-limit`` for a question about so many nodes and pods."""
+    """Return the budget of ``--time-limit`` for a question about so many nodes and pods.
+
+    It ends a little before the limit: the answer still has to be put together and printed.
+    """
     limit = given.get("time_limit")
     seconds = usual_limit_s(objects) if limit is None else limit
-    return TimeBudget(seconds or None, time.monotonic, began_s)
+    return TimeBudget(seconds or None, time.monotonic, began_s - min(_PRINTING_S, seconds * _PRINTING))
 
 
 @contextmanager

@@ -20,19 +20,16 @@ from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.interfaces.cli.memory import collect_seldom
 from moorage.interfaces.cli.progress import Progress
-from moorage.interfaces.cli.question import ended_by_interrupt
-from moorage.interfaces.cli.question_options import dask_option, progress_option
+from moorage.interfaces.cli.question import budget_of, ended_by_interrupt
+from moorage.interfaces.cli.question_options import progress_option
 from moorage.interfaces.cli.terminal import say
-from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.sweeps.cluster_grid import read_grid
-from moorage.laboratory.sweeps.executors import dask_executor
-from moorage.laboratory.sweeps.report import sweep_document, sweep_text
-from moorage.laboratory.sweeps.results import SweepResult, baseline_of
-from moorage.laboratory.sweeps.store import open_store
-from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
+from moorage.interfaces.cli.worker_options import dask_option
 from moorage.report.style import Style
 
 __all__ = ["sweep"]
+
+#: About how many bytes of a cluster's file are one node or pod.
+_BYTES = 6_000
 
 EPILOG = """Examples:
 
@@ -73,8 +70,9 @@ The file of a grid, the store, and all that is printed: moorage help sweep
 )  # fmt: skip
 @click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII.")
 @click.option(
-    "--time-limit", type=click.FloatRange(0), metavar="SECONDS",
-    help="Begin no run after this time; the same command goes on with them. Without it there is no limit.",
+    "--time-limit", type=click.FloatRange(0, 86_400), metavar="SECONDS",
+    help="Begin no run after this time; the same command goes on with them. 0 means no limit. "
+    "By default 10, and a second more for each 15 MB of clusters beyond 60 MB.",
 )  # fmt: skip
 @progress_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
@@ -86,10 +84,12 @@ def sweep(**given: Any) -> int:
     some failed, or after an error in the grid or the options, and with 3 if the time limit was over before.
     """
     collect_seldom()
-    budget = TimeBudget(given["time_limit"] or None, time.monotonic)
-    with Progress.of(given) as progress, ExitStack() as block, ended_by_interrupt(budget, progress):
+    began_s = time.monotonic()
+    with Progress.of(given) as progress, ExitStack() as block:
         progress.say("reading the grid …")
         found = read_grid(given["grid"])
+        budget = budget_of(given, found.size // _BYTES, began_s)
+        block.enter_context(ended_by_interrupt(budget, progress))
         against = given["against"] or found.against
         baseline_of(found.grid, against)
         plan = SweepPlan(found.grid, found.function, given["metrics"] or found.metrics, against)

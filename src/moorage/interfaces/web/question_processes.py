@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gc
+import math
 import multiprocessing
 import os
 import resource
@@ -39,14 +40,20 @@ _EVERY_S: Final = 0.25
 #: Seconds to wait for the exit of a process that was killed.
 _EXIT_S: Final = 5.0
 _NICE: Final = 5
+_SMALLER: Final = "ask a smaller one, or use the command"
 _ENDED: Final = "the process that answers questions has ended"
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """``wall_s``: how long a question may take; ``memory``: address space; ``answer``: size of an answer; both in bytes."""
+    """What a question may take: CPU time, time by the clock, ``memory`` (address space) and size of its answer in bytes.
 
-    wall_s: float = 60.0
+    A question on a large cluster takes its CPU time in several times as long by the clock when others compute as well, so the
+    clock only ends one that waits for something.
+    """
+
+    cpu_s: float = 60.0
+    wall_s: float = 600.0
     memory: int = 4 << 30
     answer: int = 64 << 20
 
@@ -160,7 +167,7 @@ def limit_process(limits: ProcessLimits) -> None:
     """Set the limits of this process."""
     for what, most in (
         (resource.RLIMIT_AS, limits.memory),
-        (resource.RLIMIT_CPU, int(limits.wall_s) + 1),
+        (resource.RLIMIT_CPU, math.ceil(limits.cpu_s)),
         (resource.RLIMIT_FSIZE, limits.answer),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -191,7 +198,7 @@ class AnswerProcess:
             async with asyncio.timeout(limits.wall_s):
                 self._read(await asyncio.shield(replies.exit_code), limits)
         except TimeoutError:
-            self.error = f"the question takes longer than {limits.wall_s:g} seconds; ask a smaller one, or use the command"
+            self.error = f"the question takes longer than {limits.wall_s:g} seconds; {_SMALLER}"
         finally:
             await replies.kill()
 
@@ -206,6 +213,8 @@ class AnswerProcess:
         errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
         if exit_code is None:
             self.error = _ENDED
+        elif exit_code == -signal.SIGXCPU:
+            self.error = f"the question takes more than {limits.cpu_s:g} seconds of CPU time; {_SMALLER}"
         elif exit_code < 0:
             self.error = f"the question was stopped by signal {-exit_code}: it needs more time or memory than it may use"
         elif "MemoryError" in text or any("out of memory" in line for line in errors):

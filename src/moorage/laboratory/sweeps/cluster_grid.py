@@ -47,12 +47,13 @@ _MOST_SEEDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterGrid:
-    """A grid that was read, and the function that runs at its points."""
+    """A grid that was read, and the function that runs at its points. ``size``: bytes in the files of its clusters."""
 
     grid: SweepGrid
     function: ClusterRuns
     metrics: tuple[str, ...]
     against: str | None
+    size: int = 0
 
 
 def read_grid(given: Mapping[str, Any] | str | os.PathLike[str]) -> ClusterGrid:
@@ -84,6 +85,7 @@ class _Reader:
         return ClusterGrid(
             SweepGrid((*axes, seeds), function.digest), function,
             DEFAULT_METRICS if metrics is None else tuple(metrics.texts()), None if against is None else against.text(),
+            sum(one.value.size for axis in axes for one in axis.values if isinstance(one.value, ClusterFiles)),
         )  # fmt: skip
 
     def _function(self) -> ClusterRuns:

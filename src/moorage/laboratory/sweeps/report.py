@@ -31,7 +31,8 @@ def headline_of(found: SweepResult) -> str:
     stored = len(found) - found.made
     made = f"{found.made} made now, {stored} from the store" if stored else "all made now" if found.made else "none to make"
     lost = f", {len(found.failed)} failed" if found.failed else ""
-    return f"{counted(len(found), 'run')}: {points}, {counted(seeds, 'seed')} each; {made}{lost}."
+    runs = counted(len(found), "run") if found.stopped is None else f"{len(found)} of {counted(len(found.grid), 'run')}"
+    return f"{runs}: {points}, {counted(seeds, 'seed')} each; {made}{lost}."
 
 
 def sweep_text(found: SweepResult) -> str:

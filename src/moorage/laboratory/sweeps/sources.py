@@ -23,11 +23,12 @@ __all__ = ["ClusterFiles", "ConfigText", "PackedCluster", "digest_of_files"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterFiles:
-    """A cluster in files, by absolute path."""
+    """A cluster in files, by absolute path. ``size``: their bytes."""
 
     paths: tuple[str, ...]
     digest: str
     recursive: bool = False
+    size: int = 0
 
     @classmethod
     def of(cls, paths: Sequence[str], *, recursive: bool = False) -> ClusterFiles:
@@ -36,7 +37,8 @@ class ClusterFiles:
         Raises  InputError if one cannot be read
         """
         held = tuple(os.path.abspath(path) for path in paths)
-        return cls(held, digest_of_files(open_sources(held, recursive=recursive)), recursive)
+        files = list(open_sources(held, recursive=recursive))
+        return cls(held, digest_of_files(files), recursive, sum(len(one.data) for one in files))
 
     def read(self, custom: Sequence[str]) -> ClusterInput:
         """Read the files.

@@ -92,7 +92,7 @@ class JobRunner:
     def _fill(self) -> bool:
         """Submit jobs up to the limit; return False if the executor broke."""
         while len(self._running) < self._window and (self._suspects or self._waiting):
-            if self._suspects and self._running:
+            if self._running and (self._suspects or self.budget.is_over()):
                 break
             job = self._suspects[0] if self._suspects else self._waiting[0]
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
@@ -13,6 +14,9 @@ from moorage.errors import InputError
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, results_of, usual_limit_s
 from moorage.laboratory.capacity import CapacityQuestion, capacity_of
 from moorage.laboratory.cluster_capacity import templates_of
+from moorage.laboratory.drain_question import drain_report
+from moorage.laboratory.drain_rules import DrainFlags
+from moorage.laboratory.drain_run import DrainPlan
 from moorage.laboratory.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
 from tests.laboratory.random_world import World
@@ -77,7 +81,8 @@ def test_results_end_with_the_budget_but_not_before_the_least():
 # -- questions ---------------------------------------------------------------------------------------------------------------
 
 ASKED = AnswerRequest(release="1.36")
-DEMO = Path(__file__).resolve().parents[2] / "examples/demo"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DEMO = EXAMPLES / "demo"
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 40])
@@ -162,3 +167,67 @@ def test_a_comparison_has_the_pairs_that_were_run():
         assert [(one.metrics, one.placements) for one in some] == [(one.metrics, one.placements) for one in every[:made]]
     assert found.request.seeds == tuple(range(made))
     assert found.stopped.left == (f"the differences with {4 - made} more seed{'s' if made < 3 else ''}",)
+
+
+# -- speed -----------------------------------------------------------------------------------------------------------------
+
+
+def unread():
+    raise AssertionError("a question without a limit read the clock")
+
+
+TYPES = [
+    {"name": name, "node": {**NODE, "metadata": {"name": name}, "status": {"allocatable": amounts}}, "price": amounts["cpu"]}
+    for name, amounts in (("small", {"cpu": 4, "pods": 99}), ("large", {"cpu": 9, "pods": 99}))
+]
+NODES = ("general-a1", "general-b1", "general-c1")
+
+
+def full():
+    """Return a cluster with two nodes, which have room for some of its eleven pods."""
+    pods = [
+        {**POD, "metadata": {"name": f"p{at}"}, "spec": {"containers": [
+            {"name": "c", "image": "x", "resources": {"requests": {"cpu": 1 + at % 3}}}]}}
+        for at in range(11)
+    ]  # fmt: skip
+    return moorage.Cluster.from_objects(NODE, {**NODE, "metadata": {"name": "m"}}, *pods)
+
+
+#: Each returns the answer of a question within a budget.
+SEARCHES = {
+    "plan": lambda limit, clock: full().plan(TYPES, time_limit_s=limit, clock=clock),
+    "consolidate": lambda limit, clock: moorage.Cluster.read(DEMO).consolidate(time_limit_s=limit, clock=clock),
+    "consolidate with prices": lambda limit, clock: full().consolidate(
+        [*TYPES, {"name": "own", "like": "n", "price": 8}], time_limit_s=limit, clock=clock, buy=True, force=True
+    ),
+    "survive": lambda limit, clock: survival_report(
+        moorage.Cluster.read(DEMO), ASKED, SurvivalAsked("zone", spare="general-a1", budget=TimeBudget(limit, clock))
+    ),
+    "drain": lambda limit, clock: drain_report(
+        moorage.Cluster.read(DEMO), ASKED, NODES, DrainPlan(DrainFlags(ignore_daemonsets=True)), find_order=True,
+        budget=TimeBudget(limit, clock),
+    ),
+    "capacity": lambda limit, clock: capacity(TimeBudget(limit, clock)),
+    "compare": lambda limit, clock: moorage.compare(World(3).cluster(), seeds=range(4), budget=TimeBudget(limit, clock)),
+}  # fmt: skip
+
+
+def written(answer):
+    return json.dumps(answer.to_dict(), sort_keys=True).encode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ask", SEARCHES.values(), ids=SEARCHES)
+def test_an_answer_depends_on_the_clock_only_if_it_says_so(ask):
+    """The clock goes at 1 to 50,000 seconds a look: the answers of a fast and of a slow machine."""
+    whole = ask(None, unread)
+    endless = written(whole)
+    assert written(ask(None, unread)) == endless
+    for pace in (1, 40, 500, 5_000, 50_000):
+        found = ask(50_000, count(0, pace).__next__)
+        if found.stopped is None:
+            assert written(found) == endless
+        else:
+            assert found.stopped.left
+            assert found.holds in {whole.holds, None}
+    assert found.stopped is not None, "the slowest machine"

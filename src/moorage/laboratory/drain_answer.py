@@ -12,7 +12,7 @@ from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.laboratory.drain_rules import DrainVerdict, refusals_as_kubectl
 from moorage.laboratory.drain_run import DrainRun, NodeTurn
 from moorage.laboratory.draining import DENIED, TWO_BUDGETS, Evicting
-from moorage.report.drain_values import DrainedNode, DrainedPod, RefusedPod
+from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
 from moorage.simulator.owners import controller_of
 from moorage.simulator.pod_books import PodRecord, State
 

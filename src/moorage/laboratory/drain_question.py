@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
+from moorage.basis.printable import one_line
+from moorage.basis.wording import some
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
@@ -23,9 +25,7 @@ from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
-from moorage.report.drain_report import DrainReport
-from moorage.report.drain_text import drain_summary
-from moorage.report.drain_values import LossInstead
+from moorage.report.drain_report import DrainReport, LossInstead, drain_summary
 from moorage.simulator.simulate import Options
 
 __all__ = ["OutageCluster", "check_nodes", "course_of", "drain_report"]

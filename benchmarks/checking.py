@@ -7,12 +7,14 @@ either, with the same message.
 from __future__ import annotations
 
 from time import perf_counter, process_time
+from types import MappingProxyType
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -20,9 +22,26 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["CheckFailedError", "CheckedCycle"]
 
+_NONE: Nominated = MappingProxyType({})
+
 
 class CheckFailedError(Exception):
     """A decision differs from the full path, or pods were not placed. The run has no result."""
+
+
+class _CheckedPath(Sheets):
+    """The cached path of a ``CheckedCycle``."""
+
+    def __init__(self, cycle: CheckedCycle, profile: Profile) -> None:
+        super().__init__(profile)
+        self._cycle = cycle
+
+    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+        quick = super().decide_known(pod, snapshot, seed, nominated)
+        return self._cycle.confirmed(quick, self._profile, pod, snapshot, nominated)
+
+    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        return self._cycle.confirmed(super().decide_copy(route, pod, snapshot, seed), self._profile, pod, snapshot, _NONE)
 
 
 class CheckedCycle(Cycle):
@@ -51,29 +70,27 @@ class CheckedCycle(Cycle):
             self.decided += 1
         return decision
 
-    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        return self._checked(super().decide_fast(profile, pod, snapshot), profile, pod, snapshot)
+    def at_once(self, profile: Profile) -> CachedPath | None:
+        path = self._paths.get(profile)
+        if not isinstance(path, _CheckedPath):
+            path = self._paths[profile] = _CheckedPath(self, profile)
+        return path
 
-    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
-        self._profile = profile
-        return super().route_of(profile, pod, snapshot)
-
-    def decide_next(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        return self._checked(super().decide_next(route, pod, snapshot), self._profile, pod, snapshot)
-
-    def _checked(self, quick: Quick | None, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+    def confirmed(
+        self, quick: Quick | None, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated
+    ) -> Quick | None:
         """Check a decision of the fast lane if it is its turn, and return it."""
         every = getattr(self, "every", 0)
         if every and quick is not None:
             if self.decided % every == 0:
                 made = Decision(pod, snapshot.table.nodes[quick.row].name, feasible=quick.feasible)
-                self._check_fast(made, profile, snapshot)
+                self._check_fast(made, profile, snapshot, nominated)
             self.decided += 1
         return quick
 
-    def _check_fast(self, made: Decision, profile: Profile, snapshot: Snapshot) -> None:
+    def _check_fast(self, made: Decision, profile: Profile, snapshot: Snapshot, nominated: Nominated) -> None:
         try:
-            self._check(made, profile, made.pod, snapshot, None, EVERYWHERE)
+            self._check(made, profile, made.pod, snapshot, nominated, EVERYWHERE)
         except CheckFailedError as error:
             self.failure = self.failure or error
 

@@ -44,8 +44,8 @@ def _none(*_: object) -> None:
     """Stand in for a method that finds nothing."""
 
 
-def _decide_by_signature(cache: Sheets, pod: object, snapshot: object, seed: int) -> object:
-    return cache.decide(pod, snapshot, {}, seed)  # type: ignore[arg-type]
+def _decide_by_signature(cache: Sheets, pod: object, snapshot: object, seed: int, *_: object) -> object:
+    return cache.decide(pod, snapshot, seed)  # type: ignore[arg-type]
 
 
 def _sign_without_idle(signer: Any, *given: object) -> None:
@@ -56,8 +56,8 @@ def _sign_without_idle(signer: Any, *given: object) -> None:
 #: The mechanism → what switches it off.
 MECHANISMS: Final[Mapping[str, Replacement]] = {
     "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
-    "sheets": Replacement("cycle.cycle:Cycle", decide_fast=_none, _by_class=_none),
-    "runs": Replacement("cycle.cycle:Cycle", route_of=_none),
+    "sheets": Replacement("cycle.cycle:Cycle", at_once=_none, _by_class=_none),
+    "runs": Replacement("cycle.sheets:Sheets", route_of=_none),
     "shape-routes": Replacement("cycle.sheets:Sheets", decide_known=_decide_by_signature, route_of=_none),
     "counted-places": Replacement("cycle.ring_totals:RingTotals", counted_places=_none),
     "summed-places": Replacement("cycle.ring_totals:RingTotals", summed_places=_none),

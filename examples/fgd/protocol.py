@@ -265,10 +265,10 @@ class Run:
         """Return the node that the scheduling cycle chooses, with PreFilter's states; None if the pod does not fit."""
         scheduler = self.simulation.scheduler
         cycle, snapshot = scheduler.cycle, scheduler.snapshot
-        quick = cycle.decide_fast(profile, pod, snapshot)
+        quick = cycle.path(profile).decide_known(pod, snapshot, cycle.seed)
         if quick is not None:
             return snapshot.table.nodes[quick.row].name, quick.found.states
-        fitting = cycle.feasible(profile, pod, snapshot)
+        fitting = cycle.path(profile).feasible(pod, snapshot)
         if fitting is not None and not fitting.number:
             return None
         decision = cycle.decide(profile, pod, snapshot)

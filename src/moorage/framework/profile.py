@@ -9,7 +9,7 @@ names (``_OLD_NAMES``).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -139,6 +139,15 @@ class Profile:
         if part is None:
             part = self._parts[key] = replace(self, steps={**self.steps, point: steps})
         return part
+
+    def distrusting(self, names: Set[str]) -> Profile:
+        """Return this profile with plugins that run for every pod, in the form for many nodes, whatever they promise."""
+
+        def plain(step: Step) -> Step:
+            return replace(step, reuse=_NO_PROMISE, single=None, by_domain=None) if step.name in names else step
+
+        steps = {point: tuple(map(plain, in_point)) for point, in_point in self.steps.items()}
+        return replace(self, steps=steps)
 
     def without_scores(self) -> Profile:
         """Return this profile without PreScore and Score, for callers that ask only where a pod fits."""

@@ -34,7 +34,7 @@ def known_feasible(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Pr
     """Return the rows that no plugin refuses, by the cached verdicts, without regard to nominated pods; None if not known."""
     if cycle.percentage_of_nodes_to_score:
         return None
-    return cycle.feasible(profile, pod, scheduler.snapshot)
+    return cycle.path(profile).feasible(pod, scheduler.snapshot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,18 +37,6 @@ class WatchingCycle(Cycle):
 
     watched: dict[str, Callable[[Moment], None]] = field(default_factory=dict)
 
-    def decide(
-        self,
-        profile: Profile,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        nominated: Nominated | None = None,
-        scope: SearchScope = EVERYWHERE,
-    ) -> Decision:
-        decision = super().decide(profile, pod, snapshot, nominated, scope)
-        self._report(Moment(profile, decision, snapshot, nominated or {}))
-        return decision
-
     def deciding(
         self,
         profile: Profile,
@@ -56,10 +44,11 @@ class WatchingCycle(Cycle):
         snapshot: Snapshot,
         nominated: Nominated | None = None,
         scope: SearchScope = EVERYWHERE,
+        *,
+        ask: bool = True,
     ) -> Asking[Decision]:
-        decision = yield from super().deciding(profile, pod, snapshot, nominated, scope)
-        if self.extenders:
-            self._report(Moment(profile, decision, snapshot, nominated or {}))
+        decision = yield from super().deciding(profile, pod, snapshot, nominated, scope, ask=ask)
+        self._report(Moment(profile, decision, snapshot, nominated or {}))
         return decision
 
     def _report(self, moment: Moment) -> None:

@@ -239,7 +239,7 @@ def test_a_percentage_of_100_is_decided_by_class():
         asked.clear()
         for at in range(3):
             pod = a_pod(f"{at}-{own}-{cycle.percentage_of_nodes_to_score}")
-            quick = cycle.decide_fast(ran, pod, state.snapshot)
+            quick = cycle.at_once(ran).decide_known(pod, state.snapshot, 0)
             state.assume(pod, state.table.nodes[quick.row].name)
         assert cycle.decide(ran, a_pod(), state.snapshot).feasible == 300
         assert asked == [300, 300, 1, 1]

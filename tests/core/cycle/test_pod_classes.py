@@ -152,7 +152,11 @@ class History:
         snapshot = self.cluster.snapshot
         one, two = (cycle.decide(self.profile, pod, snapshot, self.nominated) for cycle in (self.quick, self.plain))
         assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
-        fast = None if self.nominated or not len(snapshot.table) else self.fast.decide_fast(self.profile, pod, snapshot)
+        fast = (
+            None
+            if self.nominated or not len(snapshot.table)
+            else self.fast.at_once(self.profile).decide_known(pod, snapshot, 1)
+        )
         if fast is not None:
             assert (snapshot.table.nodes[fast.row].name, fast.feasible) == (two.node, two.feasible)
         if one.node is not None:
@@ -258,7 +262,7 @@ def test_a_pod_unlike_all_others_leaves_no_sheet():
         pod = a_pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
         with patch.object(Cycle, "_full_path", side_effect=AssertionError):
             assert cycle.decide(profile, pod, cluster.snapshot).feasible == 300
-        return len(cycle._classes[profile]._sheets)
+        return len(cycle.path(profile)._sheets)
 
     assert [decide(f"{at}m") for at in range(1, 30)] == [0] * 29
     assert decide("7m") == 1
@@ -271,7 +275,7 @@ def test_a_pinned_pod_whose_class_has_no_other_pods_is_decided_on_its_node():
     pod = a_pod("p", affinity={"nodeAffinity": only_node("n1")})
     with patch("moorage.core.cycle.pinned_pods._FIRST_FEW", 0):
         for _ in range(2):
-            quick = cycle.decide_fast(profile, pod, cluster.snapshot)
+            quick = cycle.at_once(profile).decide_known(pod, cluster.snapshot, 0)
             assert (quick.row, quick.feasible, quick.among) == (1, 1, 1)
 
 
@@ -416,7 +420,7 @@ def test_keys_that_come_once_do_not_evict_a_sheet_in_use():
     cache = Sheets(profile, capacity=2)
     colors = ["red", "green", "red", "blue", "white", "red", "blue", "blue", "red"]
     for at, color in enumerate(colors):
-        quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, {}, 0)
+        quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, 0)
         assert quick is not None
     assert judged == ["red", "green", "red", "blue", "white", "blue"]
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from moorage.api.core import Namespace, Pod, Service
 from moorage.api.pod_decoding import PodDecoder
 from moorage.core.cycle import column, pinned_pods, sheets
-from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Gone, Seen, Work
 from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Decided, Revoked
@@ -358,14 +358,14 @@ class NominatingEngines(Engines):
 def test_the_lane_decides_the_same_beside_nominated_pods(options, monkeypatch):
     monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
     monkeypatch.setattr(column, "_MANY_ROWS", 8)
-    taken, fast = [], Cycle.decide_fast
+    taken, fast = [], Sheets.decide_known
 
-    def counting(cycle, profile, pod, snapshot, nominated=MappingProxyType({})):
-        quick = fast(cycle, profile, pod, snapshot, nominated)
+    def counting(path, pod, snapshot, seed, nominated=MappingProxyType({})):
+        quick = fast(path, pod, snapshot, seed, nominated)
         taken.append(quick is not None and bool(nominated))
         return quick
 
-    monkeypatch.setattr(Cycle, "decide_fast", counting)
+    monkeypatch.setattr(Sheets, "decide_known", counting)
     for seed in range(SEEDS):
         NominatingEngines(seed, options).run(40)
     assert sum(taken) > SEEDS

@@ -241,7 +241,9 @@ class KeyColumn:
     def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool) -> None:
         """``reads_pods``: the plugins read the pods of a row, or their sums, too."""
         table = snapshot.table
-        self._steps, self._reads_pods = steps, reads_pods
+        self.steps, self._reads_pods = steps, reads_pods
+        #: The pod that it was made for.
+        self.first = pod
         self._others = (
             ()
             if reads_pods
@@ -278,13 +280,13 @@ class KeyColumn:
         """Run PreScore, and find the plugins that judge the pods then."""
         states = self._states = self.found.states
         passed: frozenset[str] = _NOTHING
-        if self._steps.pre_score:
+        if self.steps.pre_score:
             states = self._states = dict(states)
-            for step in self._steps.pre_score:
+            for step in self.steps.pre_score:
                 state = states[step.name] = ask(step, "preScore", pod, snapshot, snapshot.nodes)
                 if state is SKIP:
                     passed = passed | {step.name}
-        self.plan = plan = self._steps.plan(self.found.skipped, passed)
+        self.plan = plan = self.steps.plan(self.found.skipped, passed)
         self._rule = plan.rule_for(pod, self.found.states, states)
 
     # -- all rows -----------------------------------------------------------------------------------------------------
@@ -372,6 +374,24 @@ class KeyColumn:
         """The number of entries in all arrays."""
         return self._size * ((self.worths is not None) + 2 * len(self.varying))
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The plugins."""
+        return frozenset(step.name for step in (*self.steps.pre_filter, *self.steps.filter, *self.steps.score))
+
+    def differs(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Return whether the plugins now give other answers for a pod."""
+        now = KeyColumn(self.steps, pod, snapshot, reads_pods=self._reads_pods)
+        now.spread()
+        self.spread()
+        mine, its = (np.zeros(len(snapshot.table)) if one.worths is None else one.worths for one in (self, now))
+        return (
+            not self.found.agrees_with(now.found)
+            or self.everywhere != now.everywhere
+            or not np.array_equal(mine, its)
+            or [one.raw.tobytes() for one in self.varying] != [one.raw.tobytes() for one in now.varying]
+        )
+
     # -- one row ------------------------------------------------------------------------------------------------------
 
     def at(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int:
@@ -451,7 +471,7 @@ class KeyColumn:
         """Run PreFilter and PreScore again after nodes were updated. Return False if they answer otherwise than before."""
         if [version(snapshot.table) for version in self._others] != self._versions:
             return False
-        found, plan = ask_pre_filters(self._steps.pre_filter, pod, snapshot), self.plan
+        found, plan = ask_pre_filters(self.steps.pre_filter, pod, snapshot), self.plan
         if not found.agrees_with(self.found):
             return False
         self.found = found

@@ -7,25 +7,22 @@ caller assumes the pod on the chosen node, reserves and binds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
-from moorage.core.cycle.decision import Decision, Feasible, Quick
+from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.extender_nodes import BareView
 from moorage.core.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.core.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.core.cycle.failures import Failures
-from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.core.cycle.preemption import Candidate
 from moorage.core.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.core.cycle.sheet import Sheet
-from moorage.core.cycle.sheets import Sheets
+from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.cycle.ties import draw
+from moorage.core.cycle.verifying import OnDifference, VerifiedPath
 from moorage.core.cycle.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
@@ -43,7 +40,6 @@ from moorage.state.view import NodeView
 
 __all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
 
-_NONE: Nominated = MappingProxyType({})
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
@@ -60,6 +56,7 @@ class Cycle:
     ``failures``); decisions are the same without.
     ``extenders``: the extenders in the order they are called; only ``deciding`` calls them. ``whole`` returns an object's full
     JSON for them.
+    ``verify``: the share of decisions of the cached path that are repeated without it. ``on_difference`` gets each difference.
     """
 
     seed: int = 0
@@ -71,19 +68,10 @@ class Cycle:
     extenders: tuple[HTTPExtender, ...] = ()
     whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
-    _classes: dict[Profile, Sheets] = field(default_factory=dict)
+    verify: float = 0.0
+    on_difference: OnDifference | None = None
+    _paths: dict[Profile, CachedPath] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
-    #: True for a subclass that overrides ``decide`` and not ``decide_fast``: it would miss fast decisions.
-    _is_watched: ClassVar[bool] = False
-    #: False for a subclass that overrides only one of ``decide_fast`` and ``decide_next``: it would miss decisions.
-    _has_runs: ClassVar[bool] = True
-    #: False for a subclass that overrides ``decide_fast``, which may not know of nominated pods.
-    heeds_nominated: ClassVar[bool] = True
-
-    def __init_subclass__(cls) -> None:
-        cls._is_watched = cls.decide is not Cycle.decide and cls.decide_fast is Cycle.decide_fast
-        cls.heeds_nominated = cls.decide_fast is Cycle.decide_fast
-        cls._has_runs = (cls.decide_fast is Cycle.decide_fast) == (cls.decide_next is Cycle.decide_next)
 
     def decide(
         self,
@@ -97,18 +85,7 @@ class Cycle:
 
         If ``nominated`` is a ``MappingProxyType`` over a mapping that never changes, failures are cached.
         """
-        if not scope.count(snapshot.table):
-            return Decision(pod)
-        nominated = nominated or {}
-        try:
-            known = self._known(profile, pod, snapshot, nominated, scope)
-            if known is not None:
-                return known
-            decision = without_asking(self._full_path(profile, pod, snapshot, nominated, Consultation(pod), scope))
-        except PluginError as error:
-            return Decision(pod, error=error)
-        self._keep(profile, decision, snapshot, nominated, scope)
-        return decision
+        return without_asking(self.deciding(profile, pod, snapshot, nominated, scope, ask=False))
 
     def deciding(
         self,
@@ -117,87 +94,62 @@ class Cycle:
         snapshot: Snapshot,
         nominated: Nominated | None = None,
         scope: SearchScope = EVERYWHERE,
+        *,
+        ask: bool = True,
     ) -> Asking[Decision]:
-        """Decide like ``decide``, with the extenders. The caller adds no pod and changes no node while a call is open."""
+        """Decide like ``decide``, with the extenders. The caller adds no pod and changes no node while a call is open.
+
+        ``ask``: call the extenders
+        """
         if not scope.count(snapshot.table):
             return Decision(pod)
         nominated = nominated or {}
-        consultation = Consultation.of(pod, self.extenders, self.whole)
-        if not consultation.extenders:
-            return self.decide(profile, pod, snapshot, nominated, scope)
+        consultation = Consultation.of(pod, self.extenders, self.whole) if ask and self.extenders else Consultation(pod)
         try:
-            by_class = not consultation.decides and scope.rows is None
-            quick = self._by_class(profile, pod, snapshot, nominated) if by_class else None
-            if quick is not None:
-                return quick
+            known = self._known(profile, pod, snapshot, nominated, scope, consultation)
+            if known is not None:
+                return known
             decision = yield from self._full_path(profile, pod, snapshot, nominated, consultation, scope)
         except PluginError as error:
             decision = Decision(pod, error=error)
+        else:
+            if not consultation.extenders:
+                self._keep(profile, decision, snapshot, nominated, scope)
         if not consultation.done_without:
             return decision
         return with_changes(decision, done_without=tuple(consultation.done_without))
 
-    @property
-    def may_hurry(self) -> bool:
-        """Return whether ``decide_fast`` may be called in place of ``decide``."""
-        return self.by_class and not (self._is_watched or self.always_score or self.extenders)
+    def at_once(self, profile: Profile) -> CachedPath | None:
+        """Return the cached path of a profile, for pods that need no ``Decision``; None: call ``decide`` for each pod.
 
-    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated = _NONE) -> Quick | None:
-        """Decide like ``decide`` for a pod that is not nominated, but return only the row and the PreFilter results.
-
-        None if the caller must call ``decide``: no node fits, or the decision takes the full path. Call ``follow`` if the
-        decision is used.
+        A subclass may decide otherwise, so its pods need ``decide``, unless it overrides this.
         """
-        if self._percentage_for(profile):
+        if type(self) is not Cycle or not self.by_class or self.always_score or self.extenders or self._percentage_for(profile):
             return None
-        cache = self._classes.get(profile)
-        if cache is None:
-            cache = self._classes[profile] = Sheets(profile)
-        try:
-            return cache.decide_known(pod, snapshot, self.seed, nominated)
-        except PluginError:
-            return None
+        return self.path(profile)
 
-    def route_of(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
-        """Return the route for ``decide_next`` after ``decide_fast`` decided on a pod; None: use ``decide_fast`` only."""
-        cache = self._classes.get(profile) if self._has_runs else None
-        return None if cache is None else cache.route_of(pod, snapshot)
-
-    def decide_next(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        """Decide like ``decide_fast`` on a pod that the route suits. Call it only if all pods placed since have its shape."""
-        if route.has_terms and not route.holds(snapshot):
-            return None
-        pod_class = route.sheet
-        if pod_class.is_for_all:
-            return pod_class.decide_copy(pod.uid, route.first, snapshot, self.seed)
-        route.share(pod)
-        return pod_class.decide(pod, snapshot, _NONE, self.seed) if pod_class.refresh(pod, snapshot) else None
-
-    def follow(self, among: int, table: NodeTable) -> None:
-        """Move the start of the next sampled search past ``among`` rows (see ``Quick``), as ``decide`` does by itself."""
-        if among >= 0:  # filtering all nodes changes nothing
-            self.order.advance(among, len(table))
-
-    def feasible(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        """Return the rows that no Filter plugin refuses, from the cached verdicts; None if the caller must filter itself."""
-        if not len(snapshot.table):
-            return None
-        cache = self._classes.get(profile)
-        if cache is None:
-            cache = self._classes[profile] = Sheets(profile)
-        try:
-            return cache.feasible(pod, snapshot)
-        except PluginError:
-            return None
+    def path(self, profile: Profile) -> CachedPath:
+        """Return the cached path of a profile."""
+        path = self._paths.get(profile)
+        if path is None:
+            path = Sheets(profile)
+            if self.verify and self.on_difference is not None:
+                path = VerifiedPath(profile, path, self.verify, self.on_difference)
+            self._paths[profile] = path
+        return path
 
     def _known(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope
-    ) -> Decision | None:
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope,
+        consultation: Consultation,
+    ) -> Decision | None:  # fmt: skip
         """Decide from a cached failure or the cached path; None if the decision takes the full path."""
-        if scope.rows is not None or not self.by_class:
+        if scope.rows is not None or not self.by_class or consultation.decides:
             return None
-        failures = self._failures.get(profile) if scope.post_filter else None
+        failures = self._failures.get(profile) if scope.post_filter and not consultation.extenders else None
         failed = failures.find(pod, snapshot, nominated) if failures is not None else None
+        path = self._paths.get(profile) if failed is not None else None
+        if failed is not None and isinstance(path, VerifiedPath) and not path.confirms(failed, snapshot, self.seed, nominated):
+            self._failures[profile], failed = Failures(path.trusted), None
         return failed or self._by_class(profile, pod, snapshot, nominated)
 
     def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: SearchScope) -> None:
@@ -217,22 +169,16 @@ class Cycle:
 
     def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
         """Decide on the cached path; None if the decision takes the full path."""
-        sampled = self._percentage_for(profile)
-        if not self.by_class or self.always_score or sampled or pod.status.nominated_node_name in snapshot.table.row_of:
+        if self.always_score or self._percentage_for(profile) or pod.status.nominated_node_name in snapshot.table.row_of:
             return None
-        cache = self._classes.get(profile)
-        if cache is None:
-            cache = self._classes[profile] = Sheets(profile)
         try:
-            quick = cache.decide(pod, snapshot, nominated, self.seed)
+            quick = self.path(profile).decide(pod, snapshot, self.seed, nominated)
         except PluginError:  # the full path reports the node, and whether the error ends the attempt
             return None
         if quick is None:
             return None
-        table = snapshot.table
-        self.follow(quick.among, table)
-        evaluated = len(table) if quick.found.nodes is None else len(quick.found.nodes)
-        return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
+        self.order.advance(quick.among, len(snapshot.table))
+        return quick.decision(pod, snapshot.table)
 
     def _full_path(
         self,

@@ -45,5 +45,6 @@ class NodeOrder:
         return np.concatenate([rows[start:], rows[:start]])
 
     def advance(self, processed: int, nodes: int) -> None:
-        """Move the start of the next search by ``processed`` nodes."""
-        self.start = (self.start + processed) % nodes
+        """Move the start of the next search by ``processed`` nodes; -1: all, which changes nothing."""
+        if processed >= 0:
+            self.start = (self.start + processed) % nodes

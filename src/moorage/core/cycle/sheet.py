@@ -51,7 +51,7 @@ class Sheet:
         """``is_brief``: the sheet serves few decisions."""
         changes = snapshot.table.changes
         self._profile, self._by_domain, self._asked, self._idle = profile, by_domain, asked, idle
-        self._columns, self._on_rows = columns, columns[-1]
+        self._columns, self.on_rows = columns, columns[-1]
         self._is_brief = is_brief
         self.arrangement, self._nodes_seen, self.position = changes.arrangement, changes.nodes, changes.position
         self._collect()
@@ -80,7 +80,7 @@ class Sheet:
     def _add_up(self) -> None:
         """Add up all rows."""
         self._of_rooms = None
-        self._on_rows.spread()
+        self.on_rows.spread()
         #: What is added up, apart from ``_everywhere``; the last one is that of the plugins which read the pods of a row.
         self._parts: list[IntArray] = [column.worths for column in self._columns if column.worths is not None]
         self._total = self._sum()
@@ -137,7 +137,7 @@ class Sheet:
         changes = snapshot.table.changes
         if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot):
             return False
-        behind, column = changes.position - self.position, self._on_rows
+        behind, column = changes.position - self.position, self.on_rows
         if not behind:
             return True
         if self._of_rooms is not None:
@@ -159,7 +159,7 @@ class Sheet:
             for row in dict.fromkeys(rows.tolist()):
                 self._take_row(row)
         self.position = changes.position
-        if self._varying and (self._on_rows.varying or (self._count and self._highest_now() != self._highest)):
+        if self._varying and (self.on_rows.varying or (self._count and self._highest_now() != self._highest)):
             self._add_up_again()
         return True
 
@@ -224,13 +224,13 @@ class Sheet:
         for cells in self._part_cells[:-1]:  # the last one is that of the pods of a row
             if cells[row] < 0:
                 return None
-        return self._found if self._on_rows.at(row, pod, snapshot) >= 0 else None
+        return self._found if self.on_rows.at(row, pod, snapshot) >= 0 else None
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path."""
-        if not self._count or self._refused or not self._nodes_sound or not self._on_rows.is_sound:
+        if not self._count or self._refused or not self._nodes_sound or not self.on_rows.is_sound:
             return None
         if self._is_for_all and not nominated:
             return Quick(self._first_best(snapshot, ring_position(pod.uid, seed)), self._count, self._found)
@@ -269,7 +269,7 @@ class Sheet:
         """
         if not self.refresh(like, snapshot) or not self._count:
             return None
-        if not self._nodes_sound or not self._on_rows.is_sound:
+        if not self._nodes_sound or not self.on_rows.is_sound:
             return None
         return Quick(self._ring_of(snapshot).first_best(ring_position(uid, seed)), self._count, self._found)
 
@@ -289,7 +289,7 @@ class Sheet:
         rows = self._nominated_rows
         if rows is None or rows.priority != pod.priority:
             rows = self._nominated_rows = NominatedRows(pod.priority, len(self._total))
-        if not self._on_rows.plan.by_room or self._asked.filter:
+        if not self.on_rows.plan.by_room or self._asked.filter:
             return rows.rivals(pod, nominated, snapshot.table, self.allowed) or None
         return rows.closed(
             pod, nominated, snapshot.table, self.allowed,
@@ -384,7 +384,7 @@ class Sheet:
 
     def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
         """Return whether a row is feasible with its nominated pods. If plugins read only sums, equal sums share one answer."""
-        if not self._on_rows.plan.by_room or self._asked.filter:
+        if not self.on_rows.plan.by_room or self._asked.filter:
             return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
         present = snapshot.table.pods[row]
         key = (

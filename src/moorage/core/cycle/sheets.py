@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
-from moorage.core.cycle.column import Columns, Steps
+from moorage.core.cycle.column import Columns, KeyColumn, Steps
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.narrowed_nodes import NarrowLook
@@ -20,12 +20,13 @@ from moorage.core.cycle.pinned_pods import PinnedPods
 from moorage.core.cycle.pod_signatures import ShapeRoute, Signed, Signer
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.cycle.what_if import Nominated
+from moorage.errors import PluginError
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Sheets"]
+__all__ = ["CachedPath", "Sheets"]
 
 #: Rows kept in all sheets together, at about 50 bytes each.
 _ROWS_KEPT: Final = 4_000_000
@@ -39,6 +40,25 @@ _LOOKED_REMEMBERED: Final = 4096
 _FEW_ROWS: Final = 256
 _SOON: Final = 16
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
+
+
+class CachedPath(Protocol):
+    """Decides on pods with what is kept of earlier ones. None stands for a decision that takes the full path."""
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+        """Decide on a pod."""
+
+    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+        """Decide like ``decide``, faster on a pod of a shape that was decided before. The pod must not be nominated itself."""
+
+    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+        """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
+
+    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide on a pod that the route suits. Call it only if all pods placed since have its shape."""
+
+    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
+        """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
 
 
 class Sheets:
@@ -104,10 +124,26 @@ class Sheets:
         route = self._by_parts.get(_parts_of(pod))
         return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
 
+    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide on a pod that the route suits. Call it only if all pods placed since have its shape."""
+        if route.has_terms and not route.holds(snapshot):
+            return None
+        sheet = route.sheet
+        if sheet.is_for_all:
+            return sheet.decide_copy(pod.uid, route.first, snapshot, seed)
+        route.share(pod)
+        return sheet.decide(pod, snapshot, _NONE, seed) if sheet.refresh(pod, snapshot) else None
+
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod has no sheet."""
-        if not self._pays or (pod.spec.affinity is not None and self._narrow.concerns(pod)):
+        if not self._pays or not len(snapshot.table) or (pod.spec.affinity is not None and self._narrow.concerns(pod)):
             return None
+        try:
+            return self._feasible(pod, snapshot)
+        except PluginError:
+            return None
+
+    def _feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         shape = pod.shape()
         route = self._routes.get(shape)
         if route is not None and self._leads(route, snapshot):
@@ -141,7 +177,7 @@ class Sheets:
 
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
         """Decide, and keep the route from the pod's shape to its sheet."""
-        quick = self.decide(pod, snapshot, nominated, seed, shape)
+        quick = self.decide(pod, snapshot, seed, nominated, shape)
         self._keep_route(shape, snapshot)
         return quick
 
@@ -160,7 +196,7 @@ class Sheets:
     # -- by its keys --------------------------------------------------------------------------------------------------
 
     def decide(
-        self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int, shape: bytes | None = None
+        self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE, shape: bytes | None = None
     ) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
         self._decided = None
@@ -246,6 +282,15 @@ class Sheets:
         if sheet is None or not sheet.refresh(pod, snapshot):
             sheet = self._derived[signed.key] = self._make(signed, pod, snapshot, keep=False)
         return sheet
+
+    def columns_of(self, pod: PodInfo, snapshot: Snapshot) -> tuple[list[KeyColumn], frozenset[str]]:
+        """Return the columns by which a pod was just decided, and the plugins that were idle; for looking into them."""
+        signed = self._signer.sign(pod, snapshot)
+        _, _, idle = self._split(signed.asked)
+        columns = [self._columns.of(key, self._groups[key[0]], pod, snapshot, reads_pods=False) for key in signed.nodes]
+        kept = self._sheets.get(signed.key)
+        columns += [] if kept is None else [kept.on_rows]
+        return columns, idle
 
     def _split(self, asked: frozenset[str]) -> tuple[Steps, Steps, frozenset[str]]:
         """Return the plugins that run for each pod, those of the last column, and PreFilter plugins with nothing to do."""

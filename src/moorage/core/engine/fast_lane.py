@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from moorage.api.core import Pod
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.what_if import Nominated
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
@@ -59,30 +58,35 @@ class FastLane:
 
     def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
         """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
-        nominated = self._state.queue.nominated if self.is_open and cycle.heeds_nominated else _NONE
+        nominated = self._state.queue.nominated if self.is_open else _NONE
         queued = self._state.queue.first_if_quiet(now, beside_nominated=True) if nominated else None
         return None if queued is None else self._decide(queued, cycle, nominated)
 
     def _decide(self, queued: QueuedPod, cycle: Cycle, nominated: Nominated) -> Found | None:
         """Decide on a pod of the queue; None if it needs an attempt."""
         state, cluster = self._state, self._state.cluster
-        if state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
+        if state.bindings.held or not cluster.table.nodes:
             return None
         pod, spec = queued.pod, queued.pod.spec
         profile = self._suits.get(spec.scheduler_name) or self._profile_of(spec.scheduler_name)
-        if profile is None or pod.status.nominated_node_name or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
+        path = None if profile is None else cycle.at_once(profile)
+        if profile is None or path is None:
+            return None
+        if pod.status.nominated_node_name or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
             return None
         if spec.scheduling_group is not None or spec.resource_claims or (spec.volumes and pod.volumes is not None):
             return None
         if pod.pod.metadata.deletion_timestamp is not None:
             return None
         try:
-            fast = cycle.decide_fast  # a subclass may not take nominated pods
-            quick = fast(profile, pod, cluster.snapshot, nominated) if nominated else fast(profile, pod, cluster.snapshot)
+            quick = path.decide_known(pod, cluster.snapshot, cycle.seed, nominated)
             pod.needs  # noqa: B018 (raises here, before anything is changed)
         except Exception:  # the attempt reports it
             return None
-        return None if quick is None else self._found(queued, profile, cycle, quick)
+        if quick is None or not profile.resting.isdisjoint(quick.found.states):  # a plugin has work after the decision
+            return None
+        decision = quick.decision(pod, cluster.table)
+        return Found(queued, pod, decision, profile, quick.row, cluster.table.nodes[quick.row].name, cycle, path, quick.among)
 
     def begin_run(self, before: Found, now: float) -> PodRun | None:
         """Return the run that begins with the next pod of the queue, if it is a copy of the last one; see ``find_after``."""
@@ -93,18 +97,8 @@ class FastLane:
         """Return the run that begins with a pod of the queue; None if it is no copy of the last one, or there can be no run."""
         if queued.pod.spec is not before.pod.spec or not is_copy(queued.pod, before.pod):
             return None
-        route = before.cycle.route_of(before.profile, before.pod, self._state.cluster.snapshot)
+        route = before.path.route_of(before.pod, self._state.cluster.snapshot)
         return None if route is None else PodRun(self._state, before, route)
-
-    def _found(self, queued: QueuedPod, profile: Profile, cycle: Cycle, quick: Quick) -> Found | None:
-        """Return the pod with its decision; None if a plugin has work after the decision."""
-        row, found, nodes = quick.row, quick.found, self._state.cluster.table.nodes
-        if not profile.resting.isdisjoint(found.states):
-            return None
-        pod, node = queued.pod, nodes[row].name
-        evaluated = len(nodes) if found.nodes is None else len(found.nodes)
-        decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
-        return Found(queued, pod, decision, profile, row, node, cycle, quick.among)
 
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile of a scheduler name if all its pods may take the lane."""
@@ -120,7 +114,7 @@ class FastLane:
         state = self._state
         state.queue.take_first(found.queued)
         state.cluster.assume_on(found.pod, found.node, found.row)
-        found.cycle.follow(found.among, state.cluster.table)
+        found.cycle.order.advance(found.among, len(state.cluster.table))
         state.revision += 1
 
     def place(self, found: Found, bound: Pod) -> None:
@@ -129,7 +123,7 @@ class FastLane:
         state.queue.take_first(found.queued)
         info = found.pod.bound(bound)
         state.cluster.place_on(found.pod, info, found.node, found.row)
-        found.cycle.follow(found.among, state.cluster.table)
+        found.cycle.order.advance(found.among, len(state.cluster.table))
         state.outbox.tickets += 1
         state.revision += 2
         state.facts += 1

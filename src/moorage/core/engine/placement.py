@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.sheets import CachedPath
 from moorage.core.queue import QueuedPod
 from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
@@ -23,4 +24,5 @@ class Found(Struct):
     row: int
     node: str
     cycle: Cycle
+    path: CachedPath
     among: int

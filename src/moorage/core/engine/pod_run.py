@@ -42,10 +42,10 @@ class PodRun:
     """
 
     def __init__(self, state: EngineState, first: Found, route: ShapeRoute[Sheet]) -> None:
-        """``route``: see ``Cycle.decide_next``."""
+        """``route``: see ``CachedPath.decide_copy``."""
         self._state = state
         self._first = first.pod
-        self.cycle = first.cycle
+        self.cycle, self._path = first.cycle, first.path
         self.revision, self.facts = state.revision, state.facts
         self._profile = first.profile
         self._resting = first.profile.resting
@@ -74,8 +74,7 @@ class PodRun:
         quick = self._decide(pod)
         if quick is None:
             return None
-        row, found = quick.row, quick.found
-        node = self._nodes[row].name
+        row, node = quick.row, self._nodes[quick.row].name
         bound = bind(pod.pod, node)
         if bound is None:
             return None
@@ -83,14 +82,13 @@ class PodRun:
         info = self._route.bound(pod, bound)
         copies.place(info, node, row)
         if quick.among >= 0:
-            self.cycle.follow(quick.among, state.cluster.table)
+            self.cycle.order.advance(quick.among, len(state.cluster.table))
         state.outbox.tickets += 1
         self.revision = state.revision = state.revision + 2
         self.facts = state.facts = state.facts + 1
         if queue.heeds_events:
             queue.event(ASSIGNED_POD_ADD, None, info, now)
-        evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
-        return Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+        return quick.decision(pod, state.cluster.table)
 
     def find_next(self, now: float) -> tuple[QueuedPod, Quick] | None:
         """Decide on the next pod of the queue for ``begin_bind``; None ends the run."""
@@ -107,22 +105,20 @@ class PodRun:
 
     def begin_bind(self, queued: QueuedPod, quick: Quick) -> Binding:
         """Assume the pod that ``find_next`` has returned, and begin its bind as ``FastLane.begin_bind`` does."""
-        state, pod, row, found = self._state, queued.pod, quick.row, quick.found
+        state, pod, row = self._state, queued.pod, quick.row
         node = self._nodes[row].name
         state.queue.take_first(queued)
         self._copies.place(pod, node, row)
         state.cluster.assume_placed(pod.uid, node)
         if quick.among >= 0:
-            self.cycle.follow(quick.among, state.cluster.table)
+            self.cycle.order.advance(quick.among, len(state.cluster.table))
         state.revision += 1
-        evaluated = len(self._nodes) if found.nodes is None else len(found.nodes)
-        decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
-        return state.order_usual_bind(queued, self._profile, decision, node)
+        return state.order_usual_bind(queued, self._profile, quick.decision(pod, state.cluster.table), node)
 
     def _decide(self, pod: PodInfo) -> Quick | None:
         """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""
         try:
-            quick = self.cycle.decide_next(self._route, pod, self._snapshot)
+            quick = self._path.decide_copy(self._route, pod, self._snapshot, self.cycle.seed)
         except Exception:  # the attempt reports it
             return None
         if quick is not None and quick.found is not self._quiet:

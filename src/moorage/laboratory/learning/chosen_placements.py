@@ -16,6 +16,7 @@ from moorage.api.core import Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.cycle.what_if import Nominated
 from moorage.core.engine.facts import Seen
 from moorage.core.queue import QueuePlace
@@ -29,15 +30,27 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["ChosenPlacements", "OpenChoice"]
 
 
-class _OneChoice(Cycle):
-    """A cycle whose fast path returns the caller's choice."""
+class _ChosenPath(Sheets):
+    """A cached path that returns the caller's choice."""
 
     choice: Quick | None = None
 
-    def decide_fast(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated = MappingProxyType({})
+    def decide_known(
+        self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = MappingProxyType({})
     ) -> Quick | None:
         return self.choice
+
+
+class _OneChoice(Cycle):
+    """A cycle whose fast path returns the caller's choice."""
+
+    chosen: _ChosenPath | None = None
+    choice: Quick | None = None
+
+    def at_once(self, profile: Profile) -> CachedPath:
+        chosen = self.chosen = self.chosen or _ChosenPath(profile)
+        chosen.choice = self.choice
+        return chosen
 
 
 class OpenChoice:
@@ -91,7 +104,7 @@ class ChosenPlacements(SimulatedCluster):
             return None
         known = None
         if not scheduler.queue.nominated:
-            known = scheduler.cycle.feasible(self._profile_of(pod.spec.scheduler_name), pod, scheduler.snapshot)
+            known = scheduler.cycle.path(self._profile_of(pod.spec.scheduler_name)).feasible(pod, scheduler.snapshot)
         if known is not None:
             return OpenChoice(pod, known.rows, known) if known.number else None
         rows = np.zeros(len(scheduler.snapshot.table), dtype=np.bool_)

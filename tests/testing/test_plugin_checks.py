@@ -119,6 +119,20 @@ BROKEN = {
         ),
         "Domains.closed rejects node n1",
     ),
+    "reads a label that its signature leaves out": (
+        plugin(
+            filter=lambda self, pod, nodes: [mask(nodes, "n0")] if pod.labels.get("app") == "other" else [],
+            reuse=Reuse(Scope.NODE, signature=lambda pod: {"priority": pod.priority}),
+        ),
+        "add what it reads of a pod to its signature",
+    ),
+    "reads requests that its signature leaves out": (
+        plugin(
+            score=lambda self, pod, nodes: nodes.zeros() + (pod.requests.get("cpu", 0) > 2000),
+            reuse=Reuse(Scope.NODE, signature=lambda pod: {"labels": frozenset(pod.labels.items())}, signature_reads=()),
+        ),
+        "add what it reads of a pod to its signature",
+    ),
     "score out of range": (plugin(score=lambda self, state, nodes: nodes.zeros() + 140), "scores must be in the range"),
     "score of floats": (plugin(score=lambda self, state, nodes: np.ones(len(nodes))), "return an int64 array"),
     "score depends on the other nodes": (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 from msgspec import structs
 
-from moorage.api.core import Container, NodeSpec, NodeStatus, Pod, PodSpec
+from moorage.api.core import Container, NodeSpec, NodeStatus, Pod, PodSpec, Toleration
 from moorage.api.meta import ObjectMeta
 from moorage.framework.plugin_runner import normalized, scored
 from moorage.framework.profile import Step, reuse_of
@@ -26,6 +26,7 @@ def check_reuse(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snap
     """Yield each promise in ``reuse`` that does not hold for this pod."""
     reuse = reuse_of(plugin)
     yield from _check_signature(reuse, pod)
+    yield from _check_key(plugin, reuse, [pod, *others], snapshot)
     yield from _check_scope(plugin, reuse.scope, pod, others, snapshot)
     if reuse.scope is Scope.USAGE:
         yield from _check_usage(plugin, pod, snapshot)
@@ -51,6 +52,53 @@ def _check_signature(reuse: Reuse, pod: PodInfo) -> Iterator[str]:
     other = reuse.signature(PodInfo(structs.replace(pod.pod, metadata=meta)))
     if reuse.signature_reads is not None and signature != other:
         yield f"gives pods of one shape the signatures {signature!r} and {other!r}; without signature_reads it may read more"
+
+
+def _check_key(plugin: Any, reuse: Reuse, pods: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
+    """Pods with equal signatures get equal verdicts and raw scores, whatever else differs between them."""
+    if reuse.signature is None:
+        return
+    answers: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
+    for pod in [*pods, *(variant for one in pods for variant in _variants(one))]:
+        signature = reuse.signature(pod)
+        if signature is None or pod.spec.node_name:
+            continue
+        try:
+            key = frozenset(signature.items())
+        except TypeError:
+            return  # reported already
+        told, known = _answers(plugin, pod, snapshot, snapshot.nodes), answers.get(key)
+        if known is None:
+            answers[key] = pod.name, told
+        elif known[1] != told:
+            yield (
+                f"gives pods {known[0]} and {pod.name} the signature {dict(signature)!r}, but answers {known[1]} and {told}; "
+                "add what it reads of a pod to its signature"
+            )
+            return
+
+
+def _variants(pod: PodInfo) -> Iterator[PodInfo]:
+    """Yield copies of a pod that differ from it in one thing each."""
+    meta, spec = pod.pod.metadata, pod.pod.spec
+    more = {"cpu": "3", "memory": "1Gi"}
+    larger = tuple(structs.replace(one, resources=structs.replace(one.resources, requests=more)) for one in spec.containers)
+    others: dict[str, dict[str, Any]] = {
+        "name": {"metadata": {}},
+        "label": {"metadata": {"labels": {**meta.labels, "app": "other"}}},
+        "annotation": {"metadata": {"annotations": {"example.com/changed": "yes"}}},
+        "namespace": {"metadata": {"namespace": "elsewhere"}},
+        "priority": {"spec": {"priority": (spec.priority or 0) + 1}},
+        "node-selector": {"spec": {"node_selector": {"disk": "ssd"}}},
+        "tolerations": {"spec": {"tolerations": (Toleration(operator="Exists"),)}},
+        "requests": {"spec": {"containers": larger}},
+        "image": {"spec": {"containers": tuple(structs.replace(one, image="other:1") for one in spec.containers)}},
+        "service-account": {"spec": {"service_account_name": "other"}},
+    }
+    for what, changed in others.items():
+        named = {"name": f"{pod.name}-other-{what}", "uid": f"{pod.uid}-other-{what}", **changed.get("metadata", {})}
+        new_spec = structs.replace(spec, **changed.get("spec", {}))
+        yield PodInfo(structs.replace(pod.pod, metadata=structs.replace(meta, **named), spec=new_spec))
 
 
 def _check_scope(plugin: Any, scope: Scope, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:

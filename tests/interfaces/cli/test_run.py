@@ -580,3 +580,10 @@ def test_flag_errors_have_kube_schedulers_text(tmp_path, flag, text):
 def test_a_metrics_label_is_allowed_values_without_quotes():
     given, _ = read_flags(FLAGS, ["--allow-metric-labels=some_metric,label=a,b"])
     assert given["allow-metric-labels"] == {"some_metric,label": "a,b"}
+
+
+@pytest.mark.parametrize("share", ["1.5", "-0.1", "nan"])
+def test_a_share_outside_0_to_1_is_refused(share):
+    status, said = run_here(f"--verify={share}", "--master", "http://127.0.0.1:1")
+    assert status == 1
+    assert f"--verify: {share} must be a share from 0 to 1, such as 0.01" in said

@@ -22,7 +22,7 @@ from moorage.core.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.cycle.ties import draw
-from moorage.core.cycle.verifying import OnDifference, VerifiedPath
+from moorage.core.cycle.verifying import Verification, VerifiedPath
 from moorage.core.cycle.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
@@ -56,7 +56,7 @@ class Cycle:
     ``failures``); decisions are the same without.
     ``extenders``: the extenders in the order they are called; only ``deciding`` calls them. ``whole`` returns an object's full
     JSON for them.
-    ``verify``: the share of decisions of the cached path that are repeated without it. ``on_difference`` gets each difference.
+    ``verification``: repeat a share of the decisions of the cached path without it.
     """
 
     seed: int = 0
@@ -68,8 +68,7 @@ class Cycle:
     extenders: tuple[HTTPExtender, ...] = ()
     whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
-    verify: float = 0.0
-    on_difference: OnDifference | None = None
+    verification: Verification | None = None
     _paths: dict[Profile, CachedPath] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
 
@@ -132,9 +131,8 @@ class Cycle:
         """Return the cached path of a profile."""
         path = self._paths.get(profile)
         if path is None:
-            path = Sheets(profile)
-            if self.verify and self.on_difference is not None:
-                path = VerifiedPath(profile, path, self.verify, self.on_difference)
+            sheets, verification = Sheets(profile), self.verification
+            path = sheets if verification is None else VerifiedPath(profile, sheets, verification)
             self._paths[profile] = path
         return path
 

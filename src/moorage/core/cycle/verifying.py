@@ -7,6 +7,7 @@ decide on stale answers. A difference is reported with the plugin's name; from t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["OnDifference", "PromiseError", "VerifiedPath"]
+__all__ = ["PromiseError", "Verification", "VerifiedPath"]
 
 _NONE: Nominated = MappingProxyType({})
 _OWN: Final = "moorage."
@@ -38,19 +39,42 @@ class PromiseError(PluginError):
     """A decision of the cached path that differs from the one without it, and the plugin that breaks a promise."""
 
 
-#: Gets each difference.
-OnDifference = Callable[[PromiseError], None]
+@dataclass
+class Verification:
+    """Which decisions are repeated, and what came of it.
+
+    ``share``: of the decisions of the cached path, 0 to 1. ``on_difference`` gets each difference.
+    ``repeated``: how many were repeated; ``differences``: how many differed, by the plugin that is the cause; empty if unknown
+    """
+
+    share: float
+    on_difference: Callable[[PromiseError], None] | None = None
+    repeated: int = 0
+    differences: dict[str, int] = field(default_factory=dict)
+    _due: float = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether to repeat a decision."""
+        self._due += self.share
+        if self._due < 1.0:
+            return False
+        self._due -= 1.0
+        self.repeated += 1
+        return True
+
+    def report(self, plugin: str, what: str) -> None:
+        self.differences[plugin] = self.differences.get(plugin, 0) + 1
+        if self.on_difference is not None:
+            self.on_difference(PromiseError(plugin, what))
 
 
 class VerifiedPath:
     """The cached path of a profile, of which a share of the decisions is repeated. See ``CachedPath`` for its methods."""
 
-    def __init__(self, profile: Profile, sheets: Sheets, share: float, on_difference: OnDifference) -> None:
-        self._profile, self._sheets, self._share, self._on_difference = profile, sheets, share, on_difference
-        #: The number of decisions that are to be repeated.
-        self._due = 0.0
+    def __init__(self, profile: Profile, sheets: Sheets, verification: Verification) -> None:
+        self._profile, self._sheets, self._verification = profile, sheets, verification
         self._distrusted: frozenset[str] = frozenset()
-        #: The profile, whose plugins promise nothing once they broke a promise.
+        #: The profile, with plugins that promise nothing once they broke a promise.
         self.trusted = profile
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
@@ -70,7 +94,7 @@ class VerifiedPath:
 
     def _verified(self, quick: Quick | None, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
         """Return a decision, repeated if it is its turn; None if it was wrong: the full path decides then."""
-        if quick is None or not self._is_due():
+        if quick is None or not self._verification.is_due():
             return quick
         expected = _decided(self._profile, PodInfo(pod.pod), snapshot, seed, nominated)
         if expected == (quick.row, quick.feasible):
@@ -82,20 +106,13 @@ class VerifiedPath:
 
     def confirms(self, failed: Decision, snapshot: Snapshot, seed: int, nominated: Nominated) -> bool:
         """Repeat a failure that was kept, if it is its turn. Return False if the pod fits now."""
-        if not self._is_due():
+        if not self._verification.is_due():
             return True
         row, feasible = _decided(self._profile, PodInfo(failed.pod.pod), snapshot, seed, nominated)
         if row >= 0:
             suspects = _custom(self._profile, failed.rejected_by) or set(failed.rejected_by)
             self._distrust(suspects, failed.pod, _words(-1, 0, snapshot), _words(row, feasible, snapshot))
         return row < 0
-
-    def _is_due(self) -> bool:
-        self._due += self._share
-        if self._due < 1.0:
-            return False
-        self._due -= 1.0
-        return True
 
     def _distrust(self, suspects: Set[str], pod: PodInfo, kept: str, now: str) -> None:
         """Report the plugins that may be the cause, and run them for every pod from now on."""
@@ -104,7 +121,7 @@ class VerifiedPath:
         self._sheets = Sheets(self.trusted)
         for name in sorted(suspects) or [""]:
             what = f"has a reuse that does not hold: kept answers put pod {pod.key} on {kept}, new ones on {now}"
-            self._on_difference(PromiseError(name, f"{what}. It runs for every pod now"))
+            self._verification.report(name, f"{what}. It runs for every pod now")
 
 
 def _words(row: int, feasible: int, snapshot: Snapshot) -> str:

@@ -70,6 +70,8 @@ class Scheduler:
         self.cycle = cycle
         self.max_disks = max_disks
         self.state = state = EngineState(gates, parts.cluster)
+        if cycle.verification is not None:
+            cycle.verification.on_difference = state.outbox.fault
         self.preemption = PreemptionExecutor(state)
         state.profiles = profiles = build_profiles(self)
         state.cluster.custom_kinds = frozenset(map(str, self.named_kinds.kinds))

@@ -133,6 +133,8 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
             raise InputError(fault)
     if "@" in given["master"]:  # check this before anything is logged or served
         raise InputError("--master: the address must not contain a user name or a password")
+    if not 0.0 <= given["verify"] <= 1.0:
+        raise InputError(f"--verify: {given['verify']:g} must be a share from 0 to 1, such as 0.01")
     for name, value in given.shown(era.flags).items() if log.shows(1) else ():
         log.line(1, f'FLAG: --{name}="{value}"')
     for line in _warnings(given, era):

@@ -347,6 +347,14 @@ _OWN: Final = (
         metavar="N",
     ),
     Flag("seed", "int", 0, "Moorage", "Seed for breaking ties between equally scored nodes."),
+    Flag(
+        "verify",
+        "float",
+        0.0,
+        "Moorage",
+        "Share of decisions to repeat without caches, 0 to 1, to find plugins whose reuse does not hold. 0.01 costs little.",
+        metavar="SHARE",
+    ),
     Flag("ui", "bool", False, "Moorage", "Serve the web interface under /ui/ on the secure port; it changes nothing."),
 )
 

@@ -129,6 +129,7 @@ async def run_process(process: Process) -> int:
         process.given["pod-max-in-unschedulable-pods-duration"],
         max_disks=process.max_disks,
         watched=watched,
+        verified=process.given["verify"],
     )
     scheduler.queue.time_hints(time.monotonic, meter.hinted)
     connection = process.loaded.configuration.client_connection

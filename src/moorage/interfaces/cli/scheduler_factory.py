@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.verifying import Verification
 from moorage.core.engine import builder as engine_builder
 from moorage.core.engine.extenders import extenders_of
 from moorage.core.engine.scheduler import Scheduler
@@ -28,8 +29,11 @@ def build_scheduler(
     *,
     max_disks: int | None = None,
     watched: Callable[[Profile], Profile] | None = None,
+    verified: float = 0.0,
 ) -> Scheduler:
     """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
+
+    ``verified``: the share of decisions to repeat without caches
 
     Raises  InputError if an enabled plugin does not exist
     """
@@ -38,6 +42,7 @@ def build_scheduler(
         seed=seed,
         percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
         extenders=extenders_of(configuration.extenders, loaded.release),
+        verification=Verification(verified) if verified else None,
     )
     scheduler, missing = engine_builder.build_scheduler(
         loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched

@@ -51,6 +51,17 @@ _OWN: Final = (
         ("plugin", "profile"),
     ),
     Spec(
+        "moorage_verified_decisions_total",
+        "Decisions from kept answers that --verify repeated without them.",
+        "",
+    ),
+    Spec(
+        "moorage_verification_differences_total",
+        "Repeated decisions that differed, by the plugin whose reuse does not hold; empty if it is not known.",
+        "",
+        ("plugin",),
+    ),
+    Spec(
         "moorage_events_dropped_total",
         "Kubernetes events that were dropped because the queue was full or the API server did not respond.",
         "",
@@ -318,6 +329,10 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
         shown = gates.emulated.gates.items()
         return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in shown]
 
+    def repeated() -> tuple[float, Mapping[str, int]]:
+        verification = scheduler.cycle.verification
+        return (0.0, {}) if verification is None else (float(verification.repeated), verification.differences)
+
     specs = specs_of(scheduler.gates.release)
     major, minor = scheduler.gates.emulated.series.split(".")
     python = platform.python_version()
@@ -329,6 +344,12 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
         Gauge(specs["kubernetes_build_info"], lambda: [(build, 1.0)]),
         Gauge(specs["moorage_faults_total"], lambda: [((), float(loop.faults))], counts=True),
         Gauge(specs["moorage_events_dropped_total"], lambda: [((), float(loop.dropped_events))], counts=True),
+        Gauge(specs["moorage_verified_decisions_total"], lambda: [((), repeated()[0])], counts=True),
+        Gauge(
+            specs["moorage_verification_differences_total"],
+            lambda: [((plugin,), float(count)) for plugin, count in repeated()[1].items()],
+            counts=True,
+        ),
     ]
 
 

@@ -33,7 +33,7 @@ def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
         labels |= service.spec.selector
     owner = controller_of(pod)
     if owner is None:
-        return selector_from_map(labels)
+        return selector_from_map(labels) if labels else _EMPTY
     key = f"{pod.namespace}/{owner.name}"
     match owner.api_version, owner.kind:
         case "v1", "ReplicationController":

@@ -191,7 +191,8 @@ class Varying:
             top = self.raw.item(self.raw.argmax())
             self._top = top, (self.raw == top).nonzero()[0][:_TOPS]
         top, rows = self._top
-        if totals[rows].max() >= 0:
+        some = totals[rows]
+        if some.item(some.argmax()) >= 0:
             return top
         raw = self.raw[totals >= 0]
         return int(raw[raw.argmax()])
@@ -228,8 +229,8 @@ class OfRooms(NamedTuple):
 class KeyColumn:
     """The answers of some plugins for one key. Only the column writes to its arrays.
 
-    ``worths``      the weighted sum of the scores of each row, ``REFUSED`` where a plugin refuses it; None: 0 everywhere
-    ``everywhere``  a constant to add to each row
+    ``worths``      the weighted sum of the scores of each row, ``REFUSED`` where a plugin refuses it, without the scores of
+                    plugins that score all rows alike; None: 0 everywhere
     ``varying``     scores that are not in the sum
     ``found``       the answers of PreFilter
     ``of_rooms``    worths of distinct rooms, which ``spread`` writes to ``worths``
@@ -254,7 +255,7 @@ class KeyColumn:
         self._note(table)
         self.found = ask_pre_filters(steps.pre_filter, pod, snapshot)
         self._prepare(pod, snapshot)
-        self.is_sound, self.everywhere = True, 0
+        self.is_sound = True
         self.of_rooms: OfRooms | None = None
         self.varying: list[Varying] = []
         #: Room → worth, if rows with equal rooms have equal worths.
@@ -307,11 +308,10 @@ class KeyColumn:
         for step, weight in (*plan.plain, *plan.scaled):
             state = self._states.get(step.name, pod)
             raw = scored(step, state, nodes)
-            if not len(raw) or bool((raw == raw[:1]).all()):
+            if not len(raw) or raw.item(raw.argmax()) == raw.item(raw.argmin()):
                 scores = normalized(step, state, raw[:1])
                 self.is_sound = self.is_sound and are_in_range(scores)
                 self._alike[step.name] = step, int(raw[0]) if len(raw) else 0
-                self.everywhere += int(scores[0]) * weight if len(scores) else 0
             elif step.normalize is None:
                 self.plain.append((step, weight))
             else:
@@ -387,7 +387,7 @@ class KeyColumn:
         mine, its = (np.zeros(len(snapshot.table)) if one.worths is None else one.worths for one in (self, now))
         return (
             not self.found.agrees_with(now.found)
-            or self.everywhere != now.everywhere
+            or [alike[1] for alike in self._alike.values()] != [alike[1] for alike in now._alike.values()]
             or not np.array_equal(mine, its)
             or [one.raw.tobytes() for one in self.varying] != [one.raw.tobytes() for one in now.varying]
         )

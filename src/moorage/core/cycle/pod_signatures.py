@@ -23,12 +23,47 @@ from moorage.state.cluster import Snapshot
 from moorage.state.journal import Journal
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["KnownShape", "Positions", "ShapeRoute", "Signed", "Signer"]
+__all__ = ["KnownShape", "Positions", "Recent", "ShapeRoute", "Signed", "Signer"]
 
 _OWN: Final = "moorage."
-#: Shapes cached, and numbers of signatures; the oldest one is dropped first.
-_CAPACITY = 4096
-_NUMBERS_KEPT = 16_384
+#: Shapes cached, and numbers of signatures.
+_CAPACITY: Final = 2048
+_NUMBERS_KEPT: Final = 8192
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """What was used lately, by key: up to ``capacity`` entries, and those before them. None is no value."""
+
+    __slots__ = ("_before", "_capacity", "_now")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._now: dict[K, V] = {}
+        self._before: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        found = self._now.get(key)
+        if found is None and self._before:
+            found = self._before.pop(key, None)
+            if found is not None:
+                self.put(key, found)
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        if len(self._now) >= self._capacity:
+            self._before, self._now = self._now, {}
+        self._now[key] = value
+
+    def pop(self, key: K) -> V | None:
+        found = self._now.pop(key, None)
+        return self._before.pop(key, None) if found is None and self._before else found
+
+    def clear(self) -> None:
+        self._now.clear()
+        self._before.clear()
 
 
 class Signed(NamedTuple):
@@ -116,9 +151,9 @@ class Signer:
         #: True if all plugins are built in: their signatures contain no names of claims. Then shapes are compared without these
         #: names, which differ from pod to pod.
         self._skips_claims = all(type(step.plugin).__module__.startswith(_OWN) for step in steps)
-        self._known: dict[bytes, KnownShape] = {}
+        self._known: Recent[bytes, KnownShape] = Recent(_CAPACITY)
         #: Signature → the number that replaces it, since signatures may be long.
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: Recent[Hashable, int] = Recent(_NUMBERS_KEPT)
         self._given = 0
         #: What most shapes have in common: which plugins run for each pod, by those that idle, and the last logs.
         self._asked_beside: dict[tuple[str, ...], frozenset[str]] = {}
@@ -152,12 +187,11 @@ class Signer:
             if not claims:
                 pod.merge(known.first)
         if known is None or not known.stands_while.stand():
-            known = self._known[shape] = self._first_look(pod, snapshot)
+            known = self._first_look(pod, snapshot)
+            self._known.put(shape, known)
         return self._signed(self._each, pod, known.signed) if self._each else known.signed
 
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
-        if len(self._known) >= _CAPACITY:
-            del self._known[next(iter(self._known))]
         idle: list[str] = []
         logs: list[Versioned] = []
         for step in self._may_idle:
@@ -198,10 +232,8 @@ class Signer:
         """Return the number that stands for a key. Numbers are never reused, so old ones may be dropped."""
         number = self._numbers.get(key)
         if number is None:
-            if len(self._numbers) >= _NUMBERS_KEPT:
-                del self._numbers[next(iter(self._numbers))]
-            self._given += 1
-            number = self._numbers[key] = self._given
+            number = self._given = self._given + 1
+            self._numbers.put(key, number)
         return number
 
     def _signings(self, steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:

@@ -8,7 +8,6 @@ added to the sums, by topology domain where they can.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -54,15 +53,8 @@ class Sheet:
         self._columns, self.on_rows = columns, columns[-1]
         self._is_brief = is_brief
         self.arrangement, self._nodes_seen, self.position = changes.arrangement, changes.nodes, changes.position
-        self._collect()
         self._narrowed: BoolArray | None = None
-        self._refused = False
-        self._everywhere, self._varying = 0, list[Varying]()
-        for column in columns:
-            self._everywhere += column.everywhere
-            self._narrowed = both(self._narrowed, column.found.narrowed)
-            self._refused = self._refused or column.found.refused
-            self._varying += column.varying
+        self._collect()
         #: The worths of rooms, if nothing else tells rows apart and the sheet serves one pod.
         self._of_rooms = columns[-1].of_rooms if not self._varying and self._narrowed is None else None
         if self._of_rooms is None or any(column.worths is not None for column in columns[:-1]):
@@ -81,9 +73,9 @@ class Sheet:
         """Add up all rows."""
         self._of_rooms = None
         self.on_rows.spread()
-        #: What is added up, apart from ``_everywhere``; the last one is that of the plugins which read the pods of a row.
+        #: What is added up; the last one is that of the plugins which read the pods of a row.
         self._parts: list[IntArray] = [column.worths for column in self._columns if column.worths is not None]
-        self._total = self._sum()
+        self._total = self._sum(slice(None))
         self._count = int(np.count_nonzero(self._total >= 0))
         #: For each of ``_varying``, the highest raw score of a row that is not refused.
         self._highest: list[int] = []
@@ -97,10 +89,13 @@ class Sheet:
         self._add_up()
         self._ring = self._allowed = None
 
-    def _sum(self, rows: npt.NDArray[np.intp] | slice = slice(None)) -> IntArray:
-        """Return the total of some rows."""
-        total: IntArray = self._parts[-1][rows] + self._everywhere
-        for part in self._parts[:-1]:
+    def _sum(self, rows: npt.NDArray[np.intp] | slice) -> IntArray:
+        """Return the total of some rows, without what all rows have in common."""
+        if len(self._parts) == 1:
+            total: IntArray = self._parts[0][rows]
+            return total.copy() if isinstance(rows, slice) else total
+        total = self._parts[0][rows] + self._parts[1][rows]
+        for part in self._parts[2:]:
             total += part[rows]
         return total
 
@@ -119,16 +114,26 @@ class Sheet:
         return [varying.highest(self._total) for varying in self._varying]
 
     def _collect(self) -> None:
-        """Take the PreFilter results from the columns."""
+        """Take PreFilter's results and the scores that vary from the columns."""
         states: dict[str, Any] = {}
         skips = [self._idle]
+        self._refused, self._nodes_sound = False, True
+        self._varying: list[Varying] = []
         for column in self._columns:
-            if column.found.states:
-                states.update(column.found.states)
-            if column.found.skipped:
-                skips.append(column.found.skipped)
-        self._found = PreFiltered(states, frozenset(chain.from_iterable(skips)))
-        self._nodes_sound = all(column.is_sound for column in self._columns)
+            found = column.found
+            if found.states:
+                states.update(found.states)
+            if found.skipped:
+                skips.append(found.skipped)
+            if found.refused:
+                self._refused = True
+            if found.narrowed is not None:
+                self._narrowed = both(self._narrowed, found.narrowed)
+            if column.varying:
+                self._varying += column.varying
+            if not column.is_sound:
+                self._nodes_sound = False
+        self._found = PreFiltered(states, frozenset().union(*skips))
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -183,7 +188,7 @@ class Sheet:
 
     def _take_row(self, row: int) -> None:
         """Add up one row."""
-        total = self._everywhere
+        total = 0
         for cells in self._part_cells:
             total += cells[row]
         before = self._cells[row]

@@ -17,7 +17,7 @@ from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.narrowed_nodes import NarrowLook
 from moorage.core.cycle.pinned_pods import PinnedPods
-from moorage.core.cycle.pod_signatures import ShapeRoute, Signed, Signer
+from moorage.core.cycle.pod_signatures import Recent, ShapeRoute, Signed, Signer
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.cycle.what_if import Nominated
 from moorage.errors import PluginError
@@ -34,7 +34,7 @@ _ROWS_KEPT: Final = 4_000_000
 _ROUTES_KEPT: Final = 4096
 _NONE: Nominated = MappingProxyType({})
 #: The most keys that are remembered of pods without a sheet.
-_LOOKED_REMEMBERED: Final = 4096
+_LOOKED_REMEMBERED: Final = 2048
 #: A sheet pays if at most so many rows, or at most one in so many, change from one pod to the next. It is dropped after twice
 #: as many changes.
 _FEW_ROWS: Final = 256
@@ -73,7 +73,7 @@ class Sheets:
         self._derived: dict[Hashable, Sheet] = {}
         self._derived_for = -1
         #: Keys that came without having a sheet → the position in the change log then.
-        self._looked: dict[Hashable, int] = {}
+        self._looked: Recent[Hashable, int] = Recent(_LOOKED_REMEMBERED)
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         scopes = {name: _scope_of(step) for name, step in steps.items()}
         always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
@@ -257,12 +257,10 @@ class Sheets:
 
     def _comes_again(self, key: Hashable, snapshot: Snapshot) -> bool:
         """Return whether these keys came not long ago."""
-        looked = self._looked.pop(key, None)
+        looked = self._looked.pop(key)
         if len(snapshot.table) <= _FEW_ROWS or (looked is not None and self._pays_since(looked, snapshot)):
             return True
-        if len(self._looked) >= _LOOKED_REMEMBERED:
-            del self._looked[next(iter(self._looked))]
-        self._looked[key] = snapshot.table.changes.position
+        self._looked.put(key, snapshot.table.changes.position)
         return False
 
     def _make(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool) -> Sheet:

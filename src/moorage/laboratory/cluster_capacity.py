@@ -1,11 +1,15 @@
-"""``Cluster.capacity``: how many instances of a pod fit. What counts them is imported when that is asked."""
+"""``Cluster.capacity`` and ``Cluster.overview``: how many instances of a pod fit, and how full a cluster is.
+
+What answers a question is imported when it is asked.
+"""
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moorage.api.meta import Object
 from moorage.errors import InputError
@@ -18,7 +22,12 @@ from moorage.simulator.simulate import Options
 
 if TYPE_CHECKING:
     from moorage.laboratory.capacity_templates import CapacityTemplate, TemplateSource
+    from moorage.laboratory.overview import Overview
     from moorage.report.capacity import Capacity
+
+#: What writes pages stands above this layer; a notebook loads it.
+_PAGES: Final = "moorage.interfaces.web.report_file"
+_MAPS: Final = "moorage.interfaces.web.cluster_source"
 
 __all__ = ["AskedCluster", "CapacityQuestions", "templates_of"]
 
@@ -64,7 +73,31 @@ def _part(name: str, given: Any, source: TemplateSource) -> tuple[CapacityTempla
 
 
 class CapacityQuestions:
-    """The method ``capacity`` of a cluster."""
+    """The methods of a cluster that say how full it is. A notebook shows a cluster as its overview, with the map."""
+
+    def overview(
+        self: AskedCluster, *, all_nodes: bool = False, by_engine: int = 3, time_limit_s: float | None = None
+    ) -> Overview:
+        """Return an overview of the cluster, once its pending pods have been placed. The cluster itself is unchanged.
+
+        ``all_nodes``     count nodes that are not ready or not schedulable as well
+        ``by_engine``     for how many shapes of pods the engine counts how many more fit
+        ``time_limit_s``  stop counting after this time
+        """
+        from moorage.laboratory.overview import OverviewSetting, overview_of
+
+        request = AnswerRequest(
+            release=self.simulation.scheduler.gates.release, seeds=(self.options.seed,), digest=self.digest(),
+            notes=tuple(note.text for note in self.notes), question={"report": {}},
+        )  # fmt: skip
+        budget = TimeBudget(time_limit_s, time.monotonic)
+        return overview_of(self, request, OverviewSetting(all_nodes=all_nodes, by_engine=by_engine, budget=budget))
+
+    def _repr_mimebundle_(self: Any, **_: Any) -> dict[str, str]:
+        pages, maps = importlib.import_module(_PAGES), importlib.import_module(_MAPS)
+        overview = self.overview(by_engine=0)
+        page: str = pages.framed_page([overview.to_dict()], maps.snapshot_of(self, ""))
+        return {"text/plain": overview.text(), "text/html": page}
 
     def capacity(
         self: AskedCluster,

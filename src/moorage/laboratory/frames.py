@@ -1,11 +1,12 @@
 """Frames: tables of NumPy columns, for programs that compute with them.
 
-pandas is imported by ``to_pandas`` alone.
+pandas and polars are imported by ``to_pandas`` and ``to_polars`` alone.
 """
 
 from __future__ import annotations
 
 import csv
+import html
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["ColumnFrame", "frame_of", "nodes_frame", "pods_frame", "unit_name"]
 
 Column = npt.NDArray[Any]
+#: How many rows a notebook shows.
+_SHOWN = 20
 
 
 class ColumnFrame:
@@ -53,6 +56,20 @@ class ColumnFrame:
 
     def __repr__(self) -> str:
         return f"ColumnFrame({self._length} rows: {', '.join(self._columns)})"
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table, for a notebook."""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._columns)
+        shown = [[str(column[at]) for column in self._columns.values()] for at in range(min(self._length, _SHOWN))]
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in shown]
+        more = f"<p>{self._length:,} rows</p>" if self._length > _SHOWN else ""
+        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>{more}"
+
+    def to_polars(self) -> Any:
+        """Return a ``polars.DataFrame``; polars must be installed."""
+        import polars  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        return polars.DataFrame(self._columns)
 
     def to_pandas(self) -> Any:
         """Return a ``pandas.DataFrame``; pandas must be installed."""

@@ -167,6 +167,11 @@ class Answer(Struct, frozen=True, kw_only=True):
         pages: Any = importlib.import_module(_PAGES)
         pages.write_page(path, [self.to_dict()])
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return the answer for a notebook: the page as HTML, or the text where HTML is not shown."""
+        pages: Any = importlib.import_module(_PAGES)
+        return {"text/plain": self.text(), "text/html": pages.framed_page([self.to_dict()])}
+
     def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False) -> str:
         """Return the text that the command prints, at most 100 columns wide: the summary first, the proof last."""
         first, gap, rest = self._text(wide=wide).partition("\n\n")

@@ -9,8 +9,8 @@ export class ApiError extends Error {
   }
 }
 
-/** The paths under /lab/v1, wherever the server puts the page. */
-export const LAB = new URL("../lab/v1/", location.href.replace(/#.*/, "")).pathname;
+/** The paths under /lab/v1, wherever the server puts the page. A page in a frame of a notebook has no server, and no address. */
+export const LAB = location.protocol === "about:" ? "" : new URL("../lab/v1/", location.href.replace(/#.*/, "")).pathname;
 
 export async function ask<T>(path: string, init?: RequestInit): Promise<{ status: number; body: T }> {
   let response: Response;

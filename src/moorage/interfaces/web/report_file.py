@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.basis.printable import one_line
 
-__all__ = ["LIVE_POLICY", "bundle_file", "bundle_text", "report_page"]
+__all__ = ["LIVE_POLICY", "bundle_file", "bundle_text", "framed_page", "report_page", "write_page"]
 
 
 # -- bundle files ------------------------------------------------------------------------------------------------------
@@ -74,6 +74,12 @@ def report_page(
     middle, _, after = rest.partition(_DOCUMENT)
     data = _data("moorage-document", whole) + (_data("moorage-context", context) if context else "")
     return f"{before}{html.escape(one_line(title))}{middle}{data}{after}"
+
+
+def framed_page(documents: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any] | None = None) -> str:
+    """Return the page of some documents as a frame, for the output of a notebook's cell. It can reach nothing outside."""
+    page = html.escape(report_page(documents, snapshot=snapshot))
+    return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:36em;border:0"></iframe>'
 
 
 def write_page(path: str | PathLike[str], documents: Sequence[Mapping[str, Any]]) -> None:

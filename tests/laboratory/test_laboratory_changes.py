@@ -231,11 +231,11 @@ def test_a_change_of_a_pod_patches_its_workload():
 
 def test_costs_grow_with_how_far_a_number_moves():
     costs = Costs()
-    assert costs.cost_of(Change("pod", "request", "pod/default/web", "requests.cpu", 1000, 750)) == 2.0
-    assert costs.cost_of(Change("pod", "max-skew", "pod/default/web", "x[0].maxSkew", 1, 4)) == 3.5
-    assert costs.cost_of(Change("node", "allocatable", "node/n1", "allocatable.cpu", 4000, 5000)) == 4.25
-    assert costs.cost_of(Change("node", "untaint", "node/n1", "taints", "gpu=yes:NoSchedule")) == 3
-    assert costs.cost_of(Change("node", "untaint", "node/n1", "taints", "node.kubernetes.io/not-ready:NoExecute")) == 5
+    assert costs.cost_of(Change("pod", "request", "pod/default/web", "requests.cpu", 1000, 750)) == 5.0
+    assert costs.cost_of(Change("pod", "max-skew", "pod/default/web", "x[0].maxSkew", 1, 4)) == 10.5
+    assert costs.cost_of(Change("node", "allocatable", "node/n1", "allocatable.cpu", 4000, 5000)) == 12.25
+    assert costs.cost_of(Change("node", "untaint", "node/n1", "taints", "gpu=yes:NoSchedule")) == 11
+    assert costs.cost_of(Change("node", "untaint", "node/n1", "taints", "node.kubernetes.io/not-ready:NoExecute")) == 12
     assert costs.cost_of(Change("pod", "a plugin's own", "pod/default/web", cost=7.0)) == 7.0
 
 
@@ -247,7 +247,7 @@ def test_a_file_replaces_some_costs():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"uncordn: 1", "unknown cost 'uncordn'; known: request,"),
+        (b"uncordn: 1", "unknown cost 'uncordn'; known: wait,"),
         (b"label: cheap", "the cost of label must be a number of at least 0, not 'cheap'"),
         (b"- label", "a file of costs is a mapping"),
     ],
@@ -267,7 +267,7 @@ def test_other_objects_are_left_alone():
 
 def test_the_page_lists_every_change_with_its_cost():
     page = PAGE
-    rows = dict(re.findall(r"^\| \w+ \| `([a-z-]+)` \| .* \| ([0-9.]+)[^|]*\|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `\w+` \| \w+ \| `([a-z-]+)` \| .* \| ([0-9.]+)[^|]*\|$", page, re.MULTILINE))
     parts = {name for name in BASE_COSTS if f"(`{name}`)" in page}
     assert {name: float(cost) for name, cost in rows.items()} == {n: c for n, c in BASE_COSTS.items() if n not in parts}
     assert parts == set(BASE_COSTS) - set(rows)

@@ -46,15 +46,16 @@ def lines(remedies):
 
 def test_a_pod_moves_to_where_it_fits():
     cluster = moorage.Cluster.from_objects(node("n1"), node("n2", "2"), asking("old", "2", "n1"), asking("new", "3"))
-    found = cluster.least_change("new", may=["cluster"])
+    found = cluster.least_change("new", may=["cluster"], all_changes=True)
     assert ("cluster", 3, "move default/old to n2") in lines(found)
     held = cluster.objects()
-    assert find_least_change(FreshTrials(held, NEW), held, may=["cluster"]).remedies == tuple(found)
+    assert find_least_change(FreshTrials(held, NEW), held, may=["cluster"], all_changes=True).remedies == tuple(found)
 
 
 def test_a_pod_that_fits_nowhere_else_does_not_move():
     cluster = moorage.Cluster.from_objects(node("n1"), node("n2", "1"), asking("old", "2", "n1"), asking("new", "3"))
-    assert not any("move" in text for _, _, text in lines(cluster.least_change("new", may=["cluster"], alternatives=9)))
+    found = cluster.least_change("new", may=["cluster"], alternatives=9, all_changes=True)
+    assert not any("move" in text for _, _, text in lines(found))
 
 
 def places_of_moves(cluster):
@@ -79,7 +80,7 @@ def test_a_pod_moves_to_the_node_that_a_cycle_chooses():
 def test_two_pods_do_not_move_to_a_place_for_one():
     pods = [asking("a", "2", "n1"), asking("b", "2", "n1"), asking("new", "4")]
     cluster = moorage.Cluster.from_objects(node("n1"), node("n2", "3"), *pods)
-    found = cluster.least_change("new", may=["cluster"], alternatives=9)
+    found = cluster.least_change("new", may=["cluster"], alternatives=9, all_changes=True)
     assert all(sum(change.verb == "move" for change in one.changes) <= 1 for one in found)
 
 
@@ -89,7 +90,9 @@ def test_every_move_that_is_proposed_works():
     for seed in range(60):
         cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)), node("spare", "1"))
         held = cluster.objects()
-        answers = find_least_change(ClusterTrials(cluster, NEW), held, may=["cluster"], alternatives=6, probes=80)
+        answers = find_least_change(
+            ClusterTrials(cluster, NEW), held, may=["cluster"], alternatives=6, probes=80, all_changes=True
+        )
         for one in answers.remedies:
             moves = [change for change in one.changes if change.verb == "move"]
             moved += len(moves)
@@ -157,10 +160,10 @@ def test_an_argument_is_offered_and_holds(tmp_path, args, objects, text, edit):
     config = tmp_path / "config.yaml"
     config.write_text(f"{HEAD}  pluginConfig: {args.replace(chr(10), chr(10) + '  ') if args.startswith(chr(10)) else args}\n")
     cluster = moorage.Cluster.from_objects(objects, config=str(config))
-    found = cluster.least_change("new", may=["config"], alternatives=9)
-    assert ("config", 6, text) in lines(found)
+    found = cluster.least_change("new", may=["config"], alternatives=9, all_changes=True)
+    assert ("config", 12, text) in lines(found)
     held = cluster.objects()
-    fresh = find_least_change(FreshTrials(held, NEW, cluster.options), held, may=["config"], alternatives=9)
+    fresh = find_least_change(FreshTrials(held, NEW, cluster.options), held, may=["config"], alternatives=9, all_changes=True)
     assert lines(fresh.remedies) == lines(found)
     assert not cluster.schedule(["new"], dry_run=True)[0]
     cluster.apply(f"config/default-scheduler/{edit}")

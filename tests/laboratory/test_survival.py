@@ -173,8 +173,8 @@ def test_questions_leave_no_trace_and_fixes_work(seed):
         edit = f"{words[2]} unschedulable=false" if words[1] == "uncordon" else f"{words[3]} taints.{words[4]}"
         held.apply(f"node/{edit}")
     for change in survival.fix.changes:
-        if change.startswith("add node "):
-            held.apply("node/{2} like={4}".format(*change.split()))
+        if change.startswith("add a node "):
+            held.apply("node/{4}-new like={4}".format(*change.split()))
     assert held.survive(fix_probes=0).survives
 
 

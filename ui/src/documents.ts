@@ -78,6 +78,16 @@ export interface Remedy {
   readonly stranded: readonly string[];
   readonly minimal: boolean;
   readonly alike: readonly string[];
+  readonly kind: string;
+  readonly who: string;
+  readonly effects: readonly string[];
+}
+
+/** Changes that would place the pod and that no one should make. */
+export interface LeftOut {
+  readonly reason: string;
+  readonly text: string;
+  readonly changes: number;
 }
 
 export interface Victim {
@@ -187,6 +197,7 @@ export interface ExplanationAnswer {
   readonly conflicts: readonly (readonly { readonly plugin: string; readonly term: string }[])[];
   readonly nearestMiss?: { readonly node: number; readonly refusals: readonly Refusal[]; readonly hints: readonly string[] };
   readonly changes: readonly Remedy[];
+  readonly leftOut: readonly LeftOut[];
   readonly preemption?: Preemption;
   readonly scores?: Scores;
   readonly message: string;

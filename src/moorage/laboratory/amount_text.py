@@ -8,8 +8,12 @@ from moorage.api.core import ResourceRequirements
 from moorage.api.meta import Quantity, ResourceList
 from moorage.state.pod_requests import amount
 
-__all__ = ["quantity_of", "rounded_quantity", "with_amount", "with_requests"]
+__all__ = ["people_quantity", "quantity_of", "round_amount", "rounded_quantity", "with_amount", "with_requests"]
 
+#: The least amount of bytes for each step to which amounts are rounded.
+_ROUND: Final = (
+    (64 << 30, 4 << 30), (4 << 30, 1 << 30), (1 << 30, 256 << 20), (256 << 20, 64 << 20), (16 << 20, 16 << 20), (0, 1),
+)  # fmt: skip
 _BINARY: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
@@ -31,6 +35,27 @@ def rounded_quantity(resource: str, count: int, *, up: bool = False) -> str:
         return exact
     size = 2**20 if count >= 100 * 2**20 else 2**10
     return quantity_of(resource, (-(-count // size) if up else count // size) * size)
+
+
+def round_amount(resource: str, count: int) -> int:
+    """Return an amount rounded down to a number that people write: 2, 1.5, 750m; 12Gi, 768Mi."""
+    if resource == "cpu":
+        step = next(step for least, step in ((16000, 1000), (2000, 500), (1000, 250), (200, 50), (0, 10)) if count >= least)
+    elif quantity_of(resource, 2**30).endswith("Gi"):
+        step = next(size for least, size in _ROUND if count >= least)
+    else:
+        return count
+    return count // step * step or count
+
+
+def people_quantity(resource: str, count: int) -> str:
+    """Return an amount as people write it: ``144.4``, ``750m``, ``1.9Ti``, ``80Gi``. It may be rounded."""
+    if resource == "cpu":
+        return f"{count}m" if count < 1000 else f"{count / 1000:.2f}".rstrip("0").rstrip(".")
+    if quantity_of(resource, 2**30).endswith("Gi"):
+        unit, size = next((one for one in _BINARY if count >= one[1]), ("", 1))
+        return f"{count / size:.1f}".removesuffix(".0") + unit
+    return str(count)
 
 
 def with_amount(amounts: ResourceList, resource: str, count: int) -> ResourceList:

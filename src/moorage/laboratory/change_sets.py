@@ -31,7 +31,7 @@ def is_numeric(change: Change) -> bool:
 @lru_cache(maxsize=_REMEMBERED)
 def field_of(change: Change) -> tuple[str, str, str]:
     """Return the field that a change sets; two changes of one set cannot set it to different values."""
-    if change.verb in {"evict", "move"}:
+    if change.verb in {"evict", "move", "wait", "surge", "scale"} and change.target.startswith("pod/"):
         return (change.target, "", "evict")
     named = change.path if change.new is not None or change.verb in _WEAKER or not change.old else f"{change.path} {change.old}"
     return (change.target, named, change.verb)
@@ -58,7 +58,7 @@ def combined(*sets: Iterable[Change]) -> ChangeSet | None:
         elif is_numeric(change):
             further = change if _does_more(change, before) else before
             held[slot] = replace(further, old=before.old)
-        elif change.verb == "tolerate":
+        elif change.verb in {"tolerate", "tolerate-own"}:
             held[(*slot[:2], f"{change.verb} {change.new}")] = change
         elif before.new != change.new:
             return None

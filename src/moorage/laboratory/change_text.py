@@ -7,6 +7,7 @@ pod before and after, so it names exactly the fields that change.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -20,7 +21,7 @@ from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.amount_text import rounded_quantity
+from moorage.laboratory.amount_text import people_quantity
 from moorage.laboratory.pod_changes import POD_CHANGES
 from moorage.laboratory.surroundings import NOTHING_AROUND, Surroundings
 from moorage.simulator.owners import controller_of
@@ -52,12 +53,35 @@ def _name(change: Change) -> str:
 def _moves(change: Change, field: str) -> str:
     kind, _, resource = field.partition(".")
     old, new = (
-        rounded_quantity(resource, value, up=kind == "allocatable")
-        if kind in {"requests", "allocatable"} and isinstance(value, int)
-        else value
+        people_quantity(resource, value) if kind in {"requests", "allocatable"} and isinstance(value, int) else value
         for value in (change.old, change.new)
     )
     return f"{field} := {new}" if change.old is None else f"{field} {old} → {new}"
+
+
+def _corrected(change: Change) -> str:
+    """Return a correction; of two terms, only the words that differ."""
+    old, new = str(change.old), str(change.new)
+    if change.path.startswith("affinity."):
+        some, others = (set(re.findall(r'"([^"]*)"', text)) for text in (old, new))
+        gone, come = (" ".join(sorted(one)) for one in (some - others, others - some))
+        return f"{change.path.split('.')[1].split('[')[0]} {gone} → {come}"
+    where = f"claim {_name(change)}: " if change.target.startswith("persistentvolumeclaim/") else ""
+    field = {"resources": "resource"}.get(change.path, change.path)
+    return f"{where}{field} {old or '(none)'} → {new}"
+
+
+def _waiting(change: Change) -> str:
+    """Return what is waited for."""
+    kind, _, name = change.target.partition("/")
+    if kind == "node":
+        return (
+            f"wait until {name} {'is back from its drain' if change.path == 'unschedulable' else f'has started ({change.old})'}"
+        )
+    if change.path == "terminating":
+        return f"wait until {name} is gone from {change.old}"
+    what, _, until = change.path.partition(" until ")
+    return f"wait until {what} ends{f' (at {until} at the latest)' if until else ''}: {name} leaves {change.old}"
 
 
 def _preferred(change: Change) -> str:
@@ -98,6 +122,14 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "preemption-policy": lambda change: _moves(change, "preemptionPolicy"),
     "ungate": lambda change: f"remove scheduling gate {change.path.removeprefix('schedulingGates.')}",
     "scheduler-name": lambda change: _moves(change, "schedulerName"),
+    "tolerate-own": lambda change: f"tolerate {change.new}",
+    "correct": _corrected,
+    "create": lambda change: f"create claim {_name(change)}{f' of class {change.new}' if change.new else ''}",
+    "match-label-keys": lambda change: f"{change.path} + {change.new}",
+    "wait": _waiting,
+    "repair": lambda change: f"repair {_name(change)} ({change.old})",
+    "surge": lambda change: f"{change.path}: maxSurge 0, maxUnavailable 1: {_name(change)} leaves {change.old} first",
+    "scale": lambda change: f"scale {change.path} {change.old} → {change.new}: {_name(change)} leaves",
     "claim": lambda change: f"volume {change.path.removeprefix('volumes.')}: claim {change.old} → {change.new}",
     "allocatable": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
     "pods": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
@@ -105,7 +137,7 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "volume": lambda change: f"make a volume for claim {_name(change)} on {change.new}",
     "evict": lambda change: f"evict {_name(change)} from {change.old}",
     "move": lambda change: f"move {_name(change)} to {change.new}",
-    "add-node": lambda change: f"add node {_name(change)} {change.new}",
+    "add-node": lambda change: f"add a node {change.new}",
     "profile": lambda change: f"add a profile for scheduler {change.new}",
     "plugin-argument": _argument,
     "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),
@@ -117,8 +149,10 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
 
 def command_of(change: Change, around: Surroundings = NOTHING_AROUND) -> str:
     """Return the kubectl command that makes the change; "" if there is none. ``around`` finds the owners of pods."""
-    if change.verb == "evict":
+    if change.verb in {"evict", "move"}:
         return _delete(change)
+    if change.verb in {"scale", "surge"}:
+        return _workload_command(change)
     if change.target.startswith("pod/"):
         namespace, _, name = _name(change).partition("/")
         pod = around.find(Pod, namespace, name)
@@ -132,7 +166,7 @@ def node_command(change: Change) -> str:
     match change.verb:
         case "uncordon" | "cordon":
             return f"kubectl {change.verb} {name}"
-        case "label":
+        case "label" | "relabel":
             key = change.path.removeprefix("labels.")
             if change.new is None:
                 return f"kubectl label node {name} {shlex.quote(f'{key}-')}"
@@ -149,6 +183,18 @@ def node_command(change: Change) -> str:
 def _without_value(taint: str) -> str:
     named, _, effect = taint.rpartition(":")
     return f"{named.partition('=')[0]}:{effect}"
+
+
+def _workload_command(change: Change) -> str:
+    """Return the command that scales a workload so that this pod leaves, or that lets its rollouts remove a pod first."""
+    namespace, _, pod = _name(change).partition("/")
+    if change.verb == "surge":
+        patch = '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'
+        return f"kubectl patch {shlex.quote(change.path)}{_in(namespace)} -p={shlex.quote(patch)}"
+    scale = f"kubectl scale {shlex.quote(change.path)}{_in(namespace)} --replicas={change.new}"
+    if change.path.startswith("statefulset/"):
+        return scale
+    return f"kubectl annotate pod {shlex.quote(pod)}{_in(namespace)} controller.kubernetes.io/pod-deletion-cost=-1 && {scale}"
 
 
 def _delete(change: Change) -> str:

@@ -17,8 +17,10 @@ from moorage.api.storage import (
     ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
+    StorageClass,
     VolumeNodeAffinity,
 )
 from moorage.basis.printable import one_line
@@ -29,11 +31,19 @@ from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.pod_changes import POD_CHANGES, parse_taint
 from moorage.simulator.owners import controller_of, replacement
 
-__all__ = ["apply", "apply_all", "target_of"]
+__all__ = ["CONDITIONS", "GOING", "STARTING", "apply", "apply_all", "is_transient", "target_of"]
 
 #: The annotation of a claim whose binding is complete.
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _CORDON: Final = "node.kubernetes.io/unschedulable"
+#: Changes by which a pod leaves its node: its controller replaces it only after an eviction.
+LEAVING: Final = frozenset(["evict", "wait", "surge", "scale"])
+#: The beginnings of the keys of taints for conditions of nodes, and for nodes that an autoscaler deletes.
+CONDITIONS: Final = ("node.kubernetes.io/",)
+GOING: Final = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupt")
+TRANSIENT: Final = CONDITIONS + GOING
+#: Parts of the keys of taints that a node has while it starts.
+STARTING: Final = ("uninitialized", "agent-not-ready", "unregistered", "startup")
 #: How many names an error lists.
 _SHOWN: Final = 5
 
@@ -59,16 +69,16 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
     held = list(objects)
     if change.verb == "add-node":
         return _with_node(held, change)
-    if change.verb == "volume":
-        return _with_volume(held, change)
+    if change.target.startswith("persistentvolumeclaim/"):
+        return _with_claim(held, change)
     kind: type[Pod] | type[Node] = Pod if change.target.startswith("pod/") else Node
     at = next((i for i, obj in enumerate(held) if isinstance(obj, kind) and target_of(obj) == change.target), None)
     if at is None:
         raise _missing(held, change)
     found: Any = held[at]
-    if change.verb == "evict":
+    if kind is Pod and change.verb in LEAVING:
         left = [*held[:at], *held[at + 1 :]]
-        return [*(_released(obj, found) for obj in left), *_replacements(found)]
+        return [*(_released(obj, found) for obj in left), *(_replacements(found) if change.verb == "evict" else ())]
     known: Mapping[str, Callable[[Any, Change], Any]] = POD_CHANGES if kind is Pod else NODE_CHANGES
     if change.verb not in known:
         raise InputError(f"{change.target}: unknown change {change.verb!r}; known: {', '.join(sorted(known))}")
@@ -172,6 +182,36 @@ def _feature(node: Node, change: Change) -> Node:
     return replace(node, status=replace(node.status, declared_features=features))
 
 
+def _repair(node: Node, change: Change) -> Node:
+    """Remove the taints of conditions, which go when the node works again; ``wait`` for a cordon is for its end."""
+    if change.path == "unschedulable":
+        return _uncordon(node, change)
+    word = str(change.old)
+    left = tuple(held for held in node.spec.taints if held.key.rpartition("/")[2] != word)
+    return replace(node, spec=replace(node.spec, taints=left))
+
+
+def _with_claim(objects: list[Object], change: Change) -> list[Object]:
+    """Create a claim, give one another class, or create a volume for one. Unless its class delays that, it is bound at once."""
+    space, _, name = change.target.removeprefix("persistentvolumeclaim/").partition("/")
+    held, node = list(objects), str(change.new or "")
+    if change.verb == "create":
+        meta = ObjectMeta(name=name, namespace=space, uid=f"added/{space}/{name}")
+        held.append(PersistentVolumeClaim(metadata=meta, spec=PersistentVolumeClaimSpec(storage_class_name=node or None)))
+    if change.verb == "correct":
+        held = [
+            replace(obj, spec=replace(obj.spec, storage_class_name=node))
+            if isinstance(obj, PersistentVolumeClaim) and obj.key == f"{space}/{name}"
+            else obj
+            for obj in held
+        ]
+    classes = {obj.metadata.name: obj for obj in objects if isinstance(obj, StorageClass)}
+    kind = classes.get(node) if change.verb != "volume" else None
+    if kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer":
+        return held
+    return _with_volume(held, change if change.verb == "volume" else replace(change, new=None))
+
+
 def _with_volume(objects: list[Object], change: Change) -> list[Object]:
     """Create a volume for a claim without one, and bind them. Only the node that the change names can reach it."""
     key = change.target.removeprefix("persistentvolumeclaim/")
@@ -211,6 +251,11 @@ def _only_on(node: str) -> VolumeNodeAffinity:
     return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
 
 
+def is_transient(key: str) -> bool:
+    """Return whether a taint stands for a condition of a node, for its start, or for its end."""
+    return key.startswith(TRANSIENT) or any(part in key for part in STARTING)
+
+
 def _with_node(objects: list[Object], change: Change) -> list[Object]:
     """Add an empty node like another: its labels, taints and amounts, with a host name of its own."""
     name, like = change.target.removeprefix("node/"), str(change.new).removeprefix("like ")
@@ -222,7 +267,8 @@ def _with_node(objects: list[Object], change: Change) -> list[Object]:
         raise InputError(f"{change.target}: a node of that name exists; choose another name")
     labels = {key: name if key == "kubernetes.io/hostname" else value for key, value in pattern.labels.items()}
     meta = replace(pattern.metadata, name=name, uid=f"added/{name}", labels=labels)
-    fresh = _uncordon(replace(pattern, metadata=meta), change)
+    kept = tuple(taint for taint in pattern.spec.taints if not is_transient(taint.key))
+    fresh = replace(pattern, metadata=meta, spec=replace(pattern.spec, taints=kept, unschedulable=False))
     at = max(i for i, obj in enumerate(objects) if isinstance(obj, Node)) + 1
     return [*objects[:at], fresh, *objects[at:]]
 
@@ -231,7 +277,10 @@ def _with_node(objects: list[Object], change: Change) -> list[Object]:
 NODE_CHANGES: Final[Mapping[str, Callable[[Node, Change], Node]]] = {
     "uncordon": _uncordon,
     "cordon": _cordon,
+    "repair": _repair,
+    "wait": _repair,
     "label": _label,
+    "relabel": _label,
     "untaint": _untaint,
     "taint": _taint,
     "allocatable": _allocatable,

@@ -447,21 +447,23 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         costs: Costs | None = None,
         with_queue: bool = False,
         time_limit_s: float | None = None,
+        all_changes: bool = False,
     ) -> list[Remedy]:
         """Return the cheapest changes that would place a pending pod: the best of each owner, and ``alternatives`` more.
 
         Each answer is verified by a run of the engine in the present state in which the pod is tried next; with ``with_queue``,
         the pods ahead of it in the queue are tried first. The list is empty if the pod fits without changes, or if no known
         change helps; ``find_least_change`` returns which of the two holds, and how complete the search was. ``time_limit_s``
-        ends the search; None: no limit.
+        ends the search; None: no limit. ``all_changes`` also lists what no one should do.
 
         Raises  InputError for a pod that is not there
         """
         trials = ClusterTrials(self, self.pod(pod).key, with_queue)
         budget = TimeBudget(time_limit_s, time.monotonic)
         answers = find_least_change(
-            trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs, budget=budget
-        )
+            trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs, budget=budget,
+            all_changes=all_changes,
+        )  # fmt: skip
         return list(answers.remedies)
 
     def run(self, until_s: float | None = None) -> Run:

@@ -26,7 +26,7 @@ from moorage.laboratory.moves import off_its_node
 from moorage.laboratory.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_queue import RecordedQueue
-from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, moved_in, names_of, unscheduled
+from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, moved_in, names_of, of_daemon_set, unscheduled
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -85,6 +85,10 @@ class ClusterTrials:
             before = unscheduled(pod, simulation)
             if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
                 return Trial(offers=before)
+            if any(one.verb == "add-node" for one in changes):  # the DaemonSets of a new node are there first
+                daemons = [one.uid for one in self._arrived() if of_daemon_set(one)]
+                if daemons:
+                    self.cluster.schedule(daemons)
             if self.with_queue:
                 self._try_ahead(pod)
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
@@ -193,15 +197,21 @@ class ClusterTrials:
         if ahead:
             self.cluster.schedule(ahead)
 
-    def _waiting(self) -> list[Pod]:
-        """Return the pods that replace evicted ones."""
+    def _arrived(self) -> list[Pod]:
+        """Return the pods without a node that were created in this trial."""
         return [pod for pod in self.cluster.simulation.arrived_after(self._arrivals) if not pod.spec.node_name]
 
-    def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Try the pods that replace evicted ones. Return those that are placed, and those that are not."""
+    def _waiting(self) -> list[Pod]:
+        """Return the pods that replace evicted ones."""
+        return [pod for pod in self._arrived() if not of_daemon_set(pod)]
+
+    def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
         waiting = self._waiting()
         placements = self.cluster.schedule([pod.metadata.uid for pod in waiting]) if waiting else []
-        return tuple(one.pod for one in placements if one), tuple(one.pod for one in placements if not one)
+        placed = [one for one in placements if one]
+        homes = tuple(str(one.node) for one in placed)
+        return tuple(one.pod for one in placed), tuple(one.pod for one in placements if not one), homes
 
     def _preempting(self, pod: Pod, profile: Profile, cycle: Cycle | None, victims: Collection[str]) -> Trial:
         """Try the pod again without its victims; ``_IN_VAIN`` if it still finds no node."""

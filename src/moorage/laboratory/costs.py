@@ -8,29 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_costs
+from operator import truediv
 from typing import Final
 
 from msgspec.structs import replace
 
+from moorage.api.core import Node
 from moorage.api.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.surroundings import Surroundings
+from moorage.state.pod_requests import amount
 
 __all__ = ["BASE_COSTS", "Costs", "read_costs"]
 
 #: Verb → base cost.
 BASE_COSTS: Final[Mapping[str, float]] = {
-    # the pod's team
-    "request": 1, "tolerate": 2, "drop-selector": 3, "drop-expression": 3, "node-name": 3, "max-skew": 2, "schedule-anyway": 3,
-    "prefer": 4, "drop-port": 3, "priority": 6, "preemption-policy": 2, "ungate": 1, "scheduler-name": 1, "claim": 5,
-    # the nodes' team
-    "uncordon": 1, "label": 2, "untaint": 3, "untaint-condition": 5, "allocatable": 4, "pods": 4, "feature": 4,
-    # the cluster's operator
-    "evict": 3, "evict-budget": 1, "evict-stranded": 2, "move": 3, "add-node": 6, "volume": 3,
-    # the owner of the configuration
-    "disable-plugin": 8, "plugin-argument": 6, "profile": 4,
-    # the cost of a numeric change beyond its base
-    "request-share": 4, "max-skew-step": 0.5, "allocatable-share": 1,
+    # wait: no action needed
+    "wait": 1, "wait-open": 3,
+    # correct a name, or make what is missing
+    "correct": 1, "scheduler-name": 1, "create": 2, "tolerate-own": 2, "ungate": 2, "label": 3, "match-label-keys": 3,
+    "node-name": 3, "volume": 3,
+    # repair
+    "uncordon": 2, "repair": 3,
+    # make room with the pods that are there
+    "evict": 3, "evict-budget": 3, "evict-stranded": 3, "move": 3, "surge": 3, "scale": 5,
+    # ask for less; request-share: times the share by which the request falls
+    "request": 4, "request-share": 4,
+    # add a node; add-node-share: times its price, as a share of the dearest one
+    "add-node": 8, "add-node-share": 1,
+    "priority": 9, "preemption-policy": 9,
+    # loosen a rule
+    "max-skew": 9, "max-skew-step": 0.5, "relabel": 10, "tolerate": 10, "drop-selector": 10, "drop-expression": 10,
+    "prefer": 10, "schedule-anyway": 10, "drop-port": 10, "untaint": 11, "untaint-condition": 12, "claim": 12,
+    # change the configuration, or what no one should change
+    "profile": 12, "plugin-argument": 12, "feature": 12, "allocatable": 12, "allocatable-share": 1, "pods": 12,
+    "disable-plugin": 16,
 }  # fmt: skip
 #: How many changes keep their cost.
 _REMEMBERED: Final = 8192
@@ -45,8 +59,18 @@ _CONDITIONS: Final = frozenset(
 class Costs:
     """A complete table of costs."""
 
+    #: What a node like each of these costs, as a share of the dearest one.
     table: Mapping[str, float] = field(default_factory=lambda: BASE_COSTS)
+    shares: Mapping[str, float] = field(default_factory=dict)
     _known: dict[Change, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def with_nodes(self, around: Surroundings) -> Costs:
+        """Return costs that tell nodes to add apart by their sizes, unless prices are given."""
+        if self.shares:
+            return self
+        sizes = {node.metadata.name: _sizes(node) for node in around.all_of(Node) if isinstance(node, Node)}
+        most = [max(some) or 1 for some in zip(*sizes.values(), strict=True)] if sizes else []
+        return replace_costs(self, shares={name: sum(map(truediv, size, most)) / len(most) for name, size in sizes.items()})
 
     def price(self, change: Change) -> Change:
         """Return the change with its cost set, and without the constraint for which a plugin offered it."""
@@ -82,11 +106,15 @@ class Costs:
 
     @staticmethod
     def _row(change: Change) -> str:
+        if change.verb == "wait" and change.path.startswith("job/") and " until " not in change.path:
+            return "wait-open"
         is_condition = change.verb == "untaint" and str(change.old).partition("=")[0].partition(":")[0] in _CONDITIONS
         return "untaint-condition" if is_condition else change.verb
 
     def _extra(self, change: Change) -> float:
         old, new = change.old, change.new
+        if change.verb == "add-node":
+            return self.table["add-node-share"] * self.shares.get(str(new).removeprefix("like "), 0.0)
         if not isinstance(old, int) or not isinstance(new, int):
             return 0.0
         match change.verb:
@@ -97,6 +125,12 @@ class Costs:
             case "allocatable":
                 return self.table["allocatable-share"] * (new - old) / old if old else self.table["allocatable-share"]
         return 0.0
+
+
+def _sizes(node: Node) -> tuple[int, ...]:
+    """Return what makes a node dear: its cpu, its memory, and its other devices."""
+    held = {name: amount(name, count) for name, count in node.status.allocatable.items()}
+    return held.get("cpu", 0), held.get("memory", 0), sum(count for name, count in held.items() if "/" in name)
 
 
 def read_costs(text: bytes, where: str) -> Costs:

@@ -117,6 +117,7 @@ _SHORT: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 #: The types of the new values of changes; those of other verbs are texts.
 _NEW: Final[Mapping[str, type]] = {
     "request": int, "max-skew": int, "priority": int, "allocatable": int, "pods": int, "cordon": bool, "uncordon": bool,
+    "scale": int,
 }  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.framework.changes import Owner
+from moorage.laboratory.advice import LEFT_OUT
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
 from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trials import Trials
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proof
-from moorage.report.explanation_values import AtomReport, ChangeReport
+from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut
 
 __all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
 
@@ -30,6 +31,7 @@ class ChangeLimits(Struct, frozen=True):
     """Limits of the search for changes: which owners and kinds, and how many runs.
 
     ``probes``      runs of the engine; 0 leaves the least change out
+    ``all_changes`` also offers what no one should do
     ``with_queue``  the pods ahead of the pod in the queue are tried before it
     ``budget``      ends the search when it is spent
     """
@@ -40,6 +42,7 @@ class ChangeLimits(Struct, frozen=True):
     costs: Costs | None = None
     with_queue: bool = False
     budget: TimeBudget = field(default_factory=TimeBudget)
+    all_changes: bool = False
 
 
 def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:
@@ -52,7 +55,7 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
         return replace(explanation, proof=Proof("bounded"), stopped=budget.stopped)
     answers = find_least_change(
         trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
-        budget=budget,
+        budget=budget, all_changes=limits.all_changes,
     )  # fmt: skip
     if budget.stopped is not None:
         budget.leave(_MORE)
@@ -62,6 +65,7 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
     return replace(
         explanation,
         changes=changes,
+        left_out=tuple(LeftOut(reason, LEFT_OUT[reason], count) for reason, count in answers.left_out.items()),
         no_change_helps=not changes and not answers.is_placed and budget.stopped is None,
         groups=groups,
         nearest=_nearest(explanation, groups),
@@ -84,6 +88,9 @@ def _report(remedy: Remedy, at: dict[str, int]) -> ChangeReport:
         stranded=remedy.stranded,
         minimal=remedy.minimal,
         alike=remedy.alike,
+        kind=remedy.kind,
+        who=remedy.who,
+        effects=remedy.effects,
     )
 
 

@@ -11,7 +11,7 @@ the answer of any one of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
@@ -26,11 +27,14 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.disruption_budgets import Budgets
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
+from moorage.laboratory.advice import KINDS, Advice, kind_of
+from moorage.laboratory.amount_text import round_amount
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
 from moorage.laboratory.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
 from moorage.laboratory.costs import Costs
+from moorage.laboratory.effects import effects_of, who_makes
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.surroundings import ListedObjects, Surroundings
 from moorage.laboratory.trials import Trial, Trials
@@ -50,10 +54,12 @@ _Queued: TypeAlias = tuple[float, tuple[int, tuple[tuple[str, int], ...]], int, 
 class Remedy(Struct, frozen=True):
     """One answer: changes that together place the pod.
 
-    ``owner``      who can make them; several owners are joined by ``+``
+    ``kind``       what people call it: one of ``KINDS`` in ``moorage.laboratory.advice``
+    ``owner``      who can make them; several owners are joined by ``+``; ``who``: the same in words
     ``texts``      the changes in words, and ``commands`` as kubectl commands, where one exists
     ``nodes``      the nodes that accept the pod after the changes
     ``displaced``  pods that are moved or preempted; ``stranded``: replacements of evicted pods that stay pending
+    ``effects``    what else happens, in words
     ``minimal``    no proper subset of the changes works, and no number could be one unit weaker
     ``alike``      the same change of other nodes or pods, at the same cost
     """
@@ -68,6 +74,9 @@ class Remedy(Struct, frozen=True):
     stranded: tuple[str, ...] = ()
     minimal: bool = True
     alike: tuple[str, ...] = ()
+    kind: str = ""
+    who: str = ""
+    effects: tuple[str, ...] = ()
 
 
 class ChangeAnswers(Struct, frozen=True):
@@ -76,6 +85,7 @@ class ChangeAnswers(Struct, frozen=True):
     ``proof``       ``exhaustive``: no cheaper set of the known changes works; ``bounded``: the search ended early
     ``runs``        the number of engine runs; ``considered``: the number of different changes
     ``is_placed``   the pod is placed without any change
+    ``left_out``    how many changes were left out, by the reason
     """
 
     remedies: tuple[Remedy, ...]
@@ -83,6 +93,7 @@ class ChangeAnswers(Struct, frozen=True):
     runs: int
     considered: int
     is_placed: bool = False
+    left_out: Mapping[str, int] = {}
 
 
 @dataclass
@@ -104,6 +115,7 @@ class ChangeSearch:
         self.costs = costs
         self.probes = probes
         self.verbs: Collection[str] | None = None
+        self.advice: Advice | None = None
         self.budget = TimeBudget()
         self.known: dict[ChangeSet, Trial] = {}
         self.considered: set[Change] = set()
@@ -152,11 +164,15 @@ class ChangeSearch:
     def cost_of(self, changes: Iterable[Change], trial: Trial | None = None) -> float:
         """Return the cost of a set, with extra costs for violated budgets and, with a trial, for pods that stay pending."""
         held = list(changes)
-        evicted = [pod for one in held if one.verb == "evict" and isinstance(pod := self._pod(one), Pod)]
-        broken = len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
+        broken = self.broken_by(held)
         stranded = len(trial.stranded) if trial is not None else 0
         extra = broken * self.costs.table["evict-budget"] + stranded * self.costs.table["evict-stranded"]
         return round(self.costs.sum_of(held) + extra, 6)
+
+    def broken_by(self, changes: Iterable[Change]) -> int:
+        """Return how many evictions violate disruption budgets."""
+        evicted = [pod for one in changes if one.verb == "evict" and isinstance(pod := self._pod(one), Pod)]
+        return len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
 
     def _pod(self, change: Change) -> Object | None:
         namespace, _, name = change.target.removeprefix("pod/").partition("/")
@@ -189,7 +205,8 @@ class ChangeSearch:
         """Return the choices for each node; the searches of all owners begin with the same offers."""
         choices = self._choices.get(offers)
         if choices is None:
-            choices = self._choices[offers] = [NodeChoices(node, self.verbs) for node in offers.nodes]
+            nodes = offers.nodes if self.advice is None else map(self.advice.revised, offers.nodes)
+            choices = self._choices[offers] = [NodeChoices(node, self.verbs) for node in nodes]
         return choices
 
 
@@ -242,7 +259,10 @@ class SearchFront:
         if not trial.node:
             self._go_on(changes, trial)
             return
-        self._push_moved(changes)
+        if search.advice is None or search.advice.everything:
+            self._push_moved(changes)
+        if search.advice is not None and self._is_refused(changes, trial, search.advice):
+            return
         due = search.cost_of(changes, trial)
         if due > cost:
             heapq.heappush(self._heap, (due, key, next(self._serial), changes))
@@ -262,6 +282,12 @@ class SearchFront:
         least = self.search.costs.least_of(changes)
         if least < self.below:
             heapq.heappush(self._heap, (least, sort_key(changes), next(self._serial), changes))
+
+    def _is_refused(self, changes: ChangeSet, trial: Trial, advice: Advice) -> bool:
+        """Return whether an answer is left out. If evicted pods find no place, queue the set that scales down instead."""
+        if trial.stranded and (scaled := advice.scaled(changes)) is not None:
+            self._push(scaled)
+        return advice.refuses(changes, self.search.broken_by(changes), trial)
 
     def _push_moved(self, changes: ChangeSet) -> None:
         """Queue the set that moves pods instead of evicting them, if moves are allowed."""
@@ -296,18 +322,22 @@ def find_least_change(
     probes: int = 2000,
     costs: Costs | None = None,
     budget: TimeBudget | None = None,
+    all_changes: bool = False,
 ) -> ChangeAnswers:
     """Return the cheapest answer of each owner, and ``alternatives`` more.
 
     ``objects``  the cluster's objects, for disruption budgets and for commands
     ``probes``   the maximum number of engine runs
     ``budget``   ends the search when it is spent
+    ``all_changes``  also changes that no one should make; ``left_out`` of the answer counts them
 
     Raises  InputError for an owner that does not exist, and for negative numbers
     """
     _check(may, alternatives, probes)
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
     search.budget = budget or search.budget
+    advice = search.advice = Advice(search.around, trials.key, everything=all_changes)
+    search.costs = search.costs.with_nodes(search.around)
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     fronts = [SearchFront(search, [owner]) for owner in OWNERS if owner in may]
@@ -321,7 +351,8 @@ def find_least_change(
     chosen = _chosen([front.answers for front in fronts], joint.answers, alternatives)
     remedies = tuple(_remedy(one, search) for one in chosen)
     proof = "exhaustive" if search.is_complete else "bounded"
-    return ChangeAnswers(remedies, proof, search.runs, len(search.considered))
+    left_out = {} if all_changes else {reason: len(some) for reason, some in sorted(advice.left_out.items())}
+    return ChangeAnswers(remedies, proof, search.runs, len(search.considered), left_out=left_out)
 
 
 def _check(may: Collection[Owner], alternatives: int, probes: int) -> None:
@@ -352,22 +383,39 @@ def _chosen(single: Iterable[Sequence[_Found]], joint: Sequence[_Found], alterna
     return sorted([*best, *others[:alternatives]], key=_order)
 
 
-def _order(one: _Found) -> tuple[float, tuple[int, tuple[tuple[str, int], ...]]]:
-    return one.cost, sort_key(one.changes)
+def _order(one: _Found) -> tuple[float, int, tuple[int, tuple[tuple[str, int], ...]]]:
+    return one.cost, list(KINDS).index(kind_of(one.changes)), sort_key(one.changes)
 
 
 def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
-    changes = sorted(map(search.costs.price, one.changes), key=lambda change: (OWNERS.index(change.owner), describe(change)))
+    made, trial = _rounded(one, search)
+    changes = sorted(map(search.costs.price, made), key=lambda change: (OWNERS.index(change.owner), describe(change)))
     owners = dict.fromkeys(change.owner for change in changes)
     return Remedy(
+        kind=kind_of(changes),
         owner="+".join(owners),
+        who=", ".join(dict.fromkeys(who_makes(change, search.around) for change in changes)),
         cost=one.cost,
         changes=tuple(changes),
         texts=tuple(map(describe, changes)),
-        commands=tuple(text for text in (command_of(change, search.around) for change in changes) if text),
-        nodes=search.trials.fits(one.changes) or (one.trial.node,),
-        displaced=one.trial.displaced,
-        stranded=one.trial.stranded,
+        commands=tuple(dict.fromkeys(text for text in (command_of(change, search.around) for change in changes) if text)),
+        nodes=search.trials.fits(made) or (trial.node,),
+        displaced=trial.displaced,
+        stranded=trial.stranded,
+        effects=tuple(effects_of(changes, trial, search.around)),
         minimal=one.minimal,
         alike=tuple(" and ".join(sorted(map(describe, changes))) for changes in one.alike),
     )
+
+
+def _rounded(one: _Found, search: ChangeSearch) -> tuple[ChangeSet, Trial]:
+    """Return an answer with requests in round numbers, if it still works then."""
+    made = frozenset(
+        replace(change, new=round_amount(change.path.removeprefix("requests."), change.new))
+        if change.verb == "request" and isinstance(change.new, int)
+        else change
+        for change in one.changes
+    )
+    if made == one.changes or not (trial := search.attempt(made)).node:
+        return one.changes, one.trial
+    return made, trial

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod, PodSpec, PodTemplateSpec, ReplicationController
 from moorage.api.decode import decode
 from moorage.api.meta import Object, ObjectMeta
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.basis.inputs.kinds import KINDS, find_kind
 from moorage.basis.inputs.objects import FoundObject
@@ -250,6 +251,10 @@ class ObjectEdits:
     def _changed(self, change: Change) -> ObjectEdit:
         if change.verb == "add-node":
             before = self._nodes_beside(change)
+        elif change.target.startswith("persistentvolumeclaim/"):
+            space, _, name = change.target.removeprefix("persistentvolumeclaim/").partition("/")
+            claim = self._inventory.find(PersistentVolumeClaim, space, name)
+            before = [*([] if claim is None else [claim]), *self._inventory.all_of(StorageClass)]
         elif change.verb == "prefer":  # it changes the other pods of the workload as well
             before = list(self._inventory.simulation.pods.values())
         else:

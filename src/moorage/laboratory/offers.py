@@ -22,7 +22,7 @@ from moorage.framework.changes import Change, Remedies
 from moorage.framework.explaining import has_shortfall
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
-from moorage.laboratory.changes import apply
+from moorage.laboratory.changes import apply, is_transient
 from moorage.laboratory.verdicts import Stage, judgements_of
 from moorage.state.cluster import ClusterState
 from moorage.state.columns import BoolArray, IntArray
@@ -37,7 +37,6 @@ __all__ = ["NO_OFFERS", "ChangeSet", "FirstLook", "NodeOffers", "Offers", "offer
 # Nodes that could be added to a cluster, one more of each group, and what refuses a pod even on an empty one.
 
 _HOST: Final = "kubernetes.io/hostname"
-_CORDON: Final = "node.kubernetes.io/unschedulable"
 #: Maximum number of groups for which one more node is offered.
 _MOST_GROUPS: Final = 32
 
@@ -85,7 +84,7 @@ class NodeKinds:
 
 def _kind_of(node: Node) -> Any:
     labels = {**node.labels, _HOST: ""}
-    taints = [taint_text(one) for one in node.spec.taints if one.key != _CORDON]
+    taints = [taint_text(one) for one in node.spec.taints if not is_transient(one.key)]
     return tuple(labels.items()), tuple(taints), tuple(node.status.allocatable.items())
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import (
@@ -283,10 +284,54 @@ def _claim(pod: Pod, change: Change) -> Pod:
     return _with_spec(pod, volumes=volumes)
 
 
+# -- corrections --------------------------------------------------------------------------------------------------------------
+
+
+def _correct(pod: Pod, change: Change) -> Pod:
+    """Replace one name of a pod by another: a label of a node, a resource, a claim, a term."""
+    path, old, new = change.path, str(change.old), str(change.new)
+    if path == "nodeSelector":
+        (key, _, value), (meant, _, to) = old.partition("="), new.partition("=")
+        if pod.spec.node_selector.get(key) != value:
+            raise _lacks(pod, f"nodeSelector {old}", [f"{name}={held}" for name, held in pod.spec.node_selector.items()])
+        renamed = ((meant, to) if name == key else (name, held) for name, held in pod.spec.node_selector.items())
+        return _with_spec(pod, node_selector=dict(renamed))
+    if path.startswith("volumes."):
+        return _claim(pod, change)
+    if path.startswith("topologySpreadConstraints"):
+        return _with_constraint(pod, path, topology_key=new)
+    if path == "resources":
+        init, containers = (
+            tuple(_renamed(one, old, new) for one in some) for some in (pod.spec.init_containers, pod.spec.containers)
+        )
+        return _with_spec(pod, init_containers=init, containers=containers)
+    text = msgspec.json.encode(pod.spec.affinity, order="deterministic").decode()
+    if old not in text:
+        raise InputError(f"pod/{pod.key}: {path} has no {old}")
+    return _with_spec(pod, affinity=msgspec.json.decode(text.replace(old, new, 1), type=Affinity))
+
+
+def _renamed(container: Container, old: str, new: str) -> Container:
+    """Return a container that asks for another resource."""
+    held = container.resources
+    requests, limits = (
+        {new if name == old else name: count for name, count in some.items()} for some in (held.requests, held.limits)
+    )
+    return replace(container, resources=replace(held, requests=requests, limits=limits))
+
+
+def _match_label_keys(pod: Pod, change: Change) -> Pod:
+    held = pod.spec.topology_spread_constraints[_index(change.path)]
+    return _with_constraint(pod, change.path, match_label_keys=(*held.match_label_keys, str(change.new)))
+
+
 #: Verb → how a pod changes.
 POD_CHANGES: Final[Mapping[str, Callable[[Pod, Change], Pod]]] = {
     "request": _request,
     "tolerate": _tolerate,
+    "tolerate-own": _tolerate,
+    "correct": _correct,
+    "match-label-keys": _match_label_keys,
     "drop-selector": _drop_selector,
     "drop-expression": _drop_expression,
     "node-name": _node_name,

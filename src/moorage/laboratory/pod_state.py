@@ -41,7 +41,7 @@ _VOLUMES = frozenset({"VolumeBinding", "VolumeZone", "VolumeRestrictions", "Node
 
 def causes_of(pod: PodInfo, judged: EveryVerdict) -> tuple[str, ...]:
     """Return a sentence for each cause: first those of claims, then those of nodes."""
-    return (*_claims(pod, judged), *_everywhere(judged), *_conditions(judged))
+    return (*_claims(pod, judged), *_everywhere(judged), *dict.fromkeys(_conditions(judged)))
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------

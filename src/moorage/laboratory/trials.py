@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from moorage.api.core import Pod
+from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.basis.printable import one_line
 from moorage.core.config.scheduler_document import Loaded
@@ -21,14 +21,19 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.changes import apply
 from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.moves import PodMoves, unplaced
+from moorage.laboratory.new_nodes import daemon_pods, policies_of
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of
 from moorage.laboratory.verdicts import is_accepted, judgements_of
+from moorage.simulator.owners import controller_of
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "names_of", "unscheduled"]
+__all__ = [
+    "FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "names_of",
+    "of_daemon_set", "unscheduled",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +43,22 @@ class Trial:
     ``node``       the node of the pod, or the one it gets once its victims are deleted; "" for none
     ``displaced``  the pods that made room, as ``namespace/name``: preempted ones, and evicted ones that were replaced elsewhere
     ``stranded``   replacements of evicted pods that stay pending
+    ``homes``      the nodes of the displaced pods that were replaced
     ``offers``     if the pod has no node, further changes that would help, if the caller asked for them
     """
 
     node: str = ""
     displaced: tuple[str, ...] = ()
     stranded: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
     offers: Offers | None = None
     fault: str = ""
 
 
 class Trials(Protocol):
-    """Makes changes, tries the pod, and rolls the changes back."""
+    """Makes changes, tries the pod ``key``, ``namespace/name``, and rolls the changes back."""
+
+    key: str
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         """Make the changes and try the pod before all others; with ``look``, also find changes that would help if it fails."""
@@ -96,13 +105,15 @@ class FreshTrials:
         for change in changes:
             if change.owner == "config":
                 loaded = reconfigure(loaded, change)
+        known = {obj.uid for obj in objects if isinstance(obj, Node)}
         for change in in_order(changes):
             if change.verb == "move":
                 simulation, _ = prepare(self.options, loaded=self.loaded)
                 simulation.load([_unplaced_if(obj, change.target) for obj in objects])
                 check_move(change, simulation)
             objects = apply(objects, change)
-        return objects, loaded
+        added = [obj for obj in objects if isinstance(obj, Node) and obj.uid not in known]
+        return [*objects, *(daemon_pods(added, policies_of(objects)) if added else ())], loaded
 
     def _tried(self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] | None = None) -> Trial:
         simulation, _ = prepare(self.options, loaded=loaded)
@@ -113,6 +124,8 @@ class FreshTrials:
         before = unscheduled(pod, simulation)
         if before is not None:
             return Trial(offers=before)
+        for one in [some for some in simulation.pods.values() if of_daemon_set(some) and some.uid not in self._known]:
+            simulation.attempt(one)
         profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
         offers = None if changes is None else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
         simulation.attempt(pod)
@@ -127,13 +140,21 @@ class FreshTrials:
             return Trial(again.node, victims) if again.node else Trial(offers=offers)
         return Trial(offers=offers)
 
-    def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Try the pods that replace evicted ones. Return those that are placed, and those that are not."""
-        waiting = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
+    def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
+        fresh = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
+        waiting = [pod for pod in fresh if not of_daemon_set(pod)]
         for pod in waiting:
             simulation.attempt(pod)
         nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}
-        return tuple(key for key, node in nodes.items() if node), tuple(key for key, node in nodes.items() if not node)
+        placed = {key: str(node) for key, node in nodes.items() if node}
+        return tuple(placed), tuple(key for key, node in nodes.items() if not node), tuple(placed.values())
+
+
+def of_daemon_set(pod: Pod) -> bool:
+    """Return whether a DaemonSet creates the pod."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == "DaemonSet"
 
 
 def in_order(changes: Iterable[Change]) -> list[Change]:

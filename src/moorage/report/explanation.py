@@ -14,6 +14,7 @@ from moorage.report.explanation_values import (
     ExplanationValues,
     Flip,
     FunnelStep,
+    LeftOut,
     NearestNode,
     NodeGroup,
     NodeTotal,
@@ -23,7 +24,7 @@ from moorage.report.explanation_values import (
     RefusalReport,
     ScoreReport,
 )
-from moorage.report.style import WIDTH, cells, columns, paragraph
+from moorage.report.style import WIDTH, cells, columns, paragraph, text_width
 
 __all__ = [
     "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup", "PodStanding",
@@ -70,7 +71,7 @@ def _table(best: Sequence[PreemptionNode], nodes: Sequence[str]) -> str:
     header = ["CANDIDATE", "VICTIMS", "VIOLATIONS", "HIGHEST", "SUM", "LATEST START", "CONSIDERED"]
     rows = [_row(one, nodes) for one in best]
     text = columns(header, rows, right=(1, 2, 3, 4))
-    if max(map(len, text.split("\n"))) + len(_INDENT) <= WIDTH:
+    if max(map(len, text.split("\n"))) + len(_INDENT) <= text_width():
         return "\n".join(f"{_INDENT}{line}" for line in text.split("\n"))
     lines = columns(["", *header[1:]], [["", *row[1:]] for row in rows], right=(1, 2, 3, 4)).split("\n")
     named = (f"{_INDENT}{one_line(row[0])}\n{_INDENT}{line}" for row, line in zip(rows, lines[1:], strict=True))
@@ -87,45 +88,47 @@ def _harm(one: PreemptionNode) -> tuple[int, int, int, int]:
 
 
 # -- change lines ------------------------------------------------------------------------------------------------------
-# The least changes as text: one line for each, with the command to paste and the nodes that it opens.
+# What to do so that a pod is placed, as text: what, who does it, what else happens, and where the pod goes then.
 
-#: The width of the change, in columns, beyond which the nodes follow on the next line.
-_WORDS = 50
-_NODES = 3
-
-
-def change_lines(changes: Sequence[ChangeReport], nodes: Sequence[str], *, wide: bool) -> Iterator[str]:
-    """Yield the heading and the changes, the cheapest first."""
-    yield "  Least change"
-    width = min(_WORDS, max(len(_text(one)) for one in changes))
-    owners = max(len(one.owner) for one in changes)
-    for number, one in enumerate(changes, 1):
-        yield from _lines(number, one, nodes, (owners, width), wide=wide)
+#: How many changes are shown, each of another kind, and how many nodes.
+_SHOWN, _NAMED = 3, 3
 
 
-def _lines(number: int, one: ChangeReport, nodes: Sequence[str], widths: tuple[int, int], *, wide: bool) -> Iterator[str]:
-    owners, width = widths
-    head = f"  {number:>3} {one.owner.ljust(owners)}  "
-    names = _names(one, nodes)
-    text, where = _text(one), f"→ {names}  cost {_cost(one.cost)}" if names else f"cost {_cost(one.cost)}"
-    if len(text) <= width and len(head) + width + 2 + len(where) <= WIDTH:
-        yield f"{head}{text.ljust(width)}  {where}"
-    else:
-        yield paragraph(text, indent=head, hanging=" " * len(head))
-        yield " " * len(head) + where
-    indent = " " * len(head)
-    if one.displaced or one.stranded:
-        yield paragraph(_moved(one), indent=indent)
-    if one.alike and not wide:
-        more = f", and {len(one.alike) - 1} more" if len(one.alike) > 1 else ""
-        yield paragraph(f"or {one_line(one.alike[0])}{more}", indent=indent, hanging=indent + "   ")
-    for other in one.alike if wide else ():
-        yield paragraph(f"or {one_line(other)}", indent=indent, hanging=indent + "   ")
+def change_lines(
+    changes: Sequence[ChangeReport], nodes: Sequence[str], left_out: Sequence[LeftOut] = (), *, wide: bool
+) -> Iterator[str]:
+    """Yield the heading and the changes, the cheapest first: the first of each kind, or all that are known."""
+    shown = list(changes) if wide else list({one.kind: one for one in reversed(changes)}.values())[::-1]
+    shown = shown if wide else sorted(shown, key=changes.index)[:_SHOWN]
+    yield "  What to do"
+    width = max(len(one.kind) for one in shown)
+    for number, one in enumerate(shown, 1):
+        head = f"  {number:>3} {one.kind.ljust(width)}  "
+        yield paragraph(_text(one), indent=head, hanging=" " * len(head))
+        yield from _below(one, nodes, " " * len(head), wide=wide)
+    more = [f"{counted(len(changes) - len(shown), 'more change')}: -o wide"] if len(changes) > len(shown) else []
     if wide:
-        for atom in one.atoms:
-            yield paragraph(f"{atom.owner} {_cost(atom.cost)}: {one_line(atom.text)}", indent=indent, hanging=indent + "  ")
-        shown = [command for command in one.commands if one_line(command) != text]
-        for command in shown:
+        more += [f"not offered, {counted(one.changes, 'change')}: {one.text}" for one in left_out]
+    for text in more:
+        yield paragraph(one_line(text), indent="      ", hanging="        ")
+
+
+def _below(one: ChangeReport, nodes: Sequence[str], indent: str, *, wide: bool) -> Iterator[str]:
+    """Yield who makes the change, what else happens, and the nodes; ``wide``: also costs, equal changes and commands."""
+    said = "; ".join((f"by {one.who}" if one.who != "no one" else "no action needed", *one.effects))
+    yield paragraph(one_line(said), indent=indent, hanging=indent)
+    if one.nodes:
+        yield paragraph(f"→ {_names(one, nodes)}", indent=indent, hanging=indent + "  ")
+    if wide:
+        costs = ", ".join(f"{atom.verb} {_cost(atom.cost)}" for atom in one.atoms) if len(one.atoms) > 1 else one.atoms[0].verb
+        yield paragraph(one_line(f"cost {_cost(one.cost)} ({costs})"), indent=indent, hanging=indent)
+    if one.alike:
+        shown = one.alike if wide else one.alike[:1]
+        for at, other in enumerate(shown):
+            more = f", and {len(one.alike) - 1} more" if not wide and not at and len(one.alike) > 1 else ""
+            yield paragraph(f"or {one_line(other)}{more}", indent=indent, hanging=indent + "   ")
+    for command in one.commands if wide else ():
+        if one_line(command) != _text(one):
             yield f"{indent}{one_line(command)}"  # commands are not wrapped: they are there to be pasted
 
 
@@ -138,15 +141,9 @@ def _text(one: ChangeReport) -> str:
 
 
 def _names(one: ChangeReport, nodes: Sequence[str]) -> str:
-    shown = " ".join(one_line(nodes[at]) for at in one.nodes[:_NODES])
-    more = len(one.nodes) - _NODES
+    shown = " ".join(one_line(nodes[at]) for at in one.nodes[:_NAMED])
+    more = len(one.nodes) - _NAMED
     return shown + (f" and {more} more" if more > 0 else "")
-
-
-def _moved(one: ChangeReport) -> str:
-    gone = f"displaces {', '.join(one.displaced)}" if one.displaced else ""
-    left = f"{', '.join(one.stranded)} then {'stays' if len(one.stranded) == 1 else 'stay'} pending" if one.stranded else ""
-    return one_line("; ".join(part for part in (gone, left) if part))
 
 
 # -- score text --------------------------------------------------------------------------------------------------------
@@ -176,7 +173,7 @@ def _score_table(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> st
         rows = _folded(winner, rival, rows)
     rows.append(["total", str(winner.total), str(rival.total), _signed(winner.total - rival.total)])
     text = _compared(names, rows)
-    if max(map(len, text.split("\n"))) <= WIDTH:
+    if max(map(len, text.split("\n"))) <= text_width():
         return text
     return f"  winner:    {names[0]}\n  runner-up: {names[1]}\n{_compared(['winner', 'runner-up'], rows)}"
 
@@ -290,9 +287,10 @@ def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield "\n".join(_conflicts(explanation, wide=wide))
         yield _nearest(explanation, wide=wide)
     if explanation.changes:
-        yield "\n".join(change_lines(explanation.changes, explanation.nodes, wide=wide))
+        yield "\n".join(change_lines(explanation.changes, explanation.nodes, explanation.left_out, wide=wide))
     elif explanation.no_change_helps:
-        yield "  Least change: no listed change helps."
+        known = "that makes sense" if explanation.left_out else "that is listed"
+        yield f"  What to do: no change {known} helps."
     yield "\n".join(_endings(explanation, wide=wide))
 
 
@@ -320,7 +318,7 @@ def _funnel(explanation: ExplanationValues) -> str:
     parts = [nodes, *(f"{one_line(step.plugin)} {step.after}" for step in steps), "(remaining)"]
     lines, line = [], " "
     for part in parts:
-        if len(line) + 2 + len(part) > 100 and line.strip():
+        if len(line) + 2 + len(part) > text_width() and line.strip():
             lines.append(line)
             line = " " * (3 + len(nodes))
         line += (" " if line == " " else "  ") + part

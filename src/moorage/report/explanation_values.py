@@ -6,7 +6,7 @@ Nodes are given as positions in one table of names, so that groups of thousands 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from moorage.report.run_document import refused_data
 
 __all__ = [
     "AtomReport", "ChangeReport", "ConflictTerm", "ExplainRequest", "ExplanationValues", "Flip", "FunnelStep",
-    "NearestNode", "NodeGroup", "NodeTotal", "PodStanding", "PreemptionNode", "PreemptionReport", "RefusalReport",
+    "LeftOut", "NearestNode", "NodeGroup", "NodeTotal", "PodStanding", "PreemptionNode", "PreemptionReport", "RefusalReport",
     "ScoreReport", "ScoreShare", "VictimReport",
 ]  # fmt: skip
 
@@ -44,6 +44,7 @@ class ChangeReport(Struct, frozen=True, rename="camel"):
     """Changes that together place the pod on one of ``nodes``. ``displaced`` pods give way, ``stranded`` ones find no place.
 
     ``minimal``: no subset of the changes is enough. ``alike``: the same change of other objects, at the same cost.
+    ``kind``: what people call it, such as ``correct`` or ``move``. ``who`` makes it, and ``effects`` are what else happens.
     """
 
     owner: str
@@ -55,6 +56,17 @@ class ChangeReport(Struct, frozen=True, rename="camel"):
     stranded: tuple[str, ...] = ()
     minimal: bool = True
     alike: tuple[str, ...] = ()
+    kind: str = ""
+    who: str = ""
+    effects: tuple[str, ...] = ()
+
+
+class LeftOut(Struct, frozen=True, rename="camel"):
+    """How many changes are not offered, and why."""
+
+    reason: str
+    text: str
+    changes: int
 
 
 # -- preemption values -------------------------------------------------------------------------------------------------
@@ -251,7 +263,8 @@ class ExplainRequest(AnswerRequest, frozen=True, kw_only=True):
 class ExplanationValues(Answer, frozen=True, kw_only=True):
     """The answer. ``outcome``: pending, placed, preempts, gated, notOurs, notCreated or ended; ``summary`` is the first line.
 
-    ``changes`` are the least changes that would place the pod; ``no_change_helps``: no known change would.
+    ``changes`` are the least changes that would place the pod; ``no_change_helps``: none is known but those ``left_out``,
+    which no one should make.
     ``not_created``: pods that a quota or a limit range refused.
     """
 
@@ -268,6 +281,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
     eligible_conflict: tuple[ConflictTerm, ...] = ()
     nearest: NearestNode | None = None
     changes: tuple[ChangeReport, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     no_change_helps: bool = False
     preemption: PreemptionReport | None = None
     scores: ScoreReport | None = None
@@ -285,6 +299,9 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
         if self.outcome not in {"pending", "gated", "notCreated", "notOurs"}:
             return True
         return None if self.proof.kind == "bounded" and not self.changes else False
+
+    def _node_names(self) -> Collection[str]:
+        return self.nodes
 
     def _question(self) -> Mapping[str, Any]:
         return {"explain": self.pod, **self.request.question}
@@ -308,6 +325,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
             "groups": plain(self.groups),
             "conflicts": plain(self.conflicts),
             "changes": list(msgspec.to_builtins(self.changes)),
+            "leftOut": plain(self.left_out),
             "message": self.message,
             **({} if self.not_created is None else {"notCreated": refused_data([self.not_created])[0]}),
             **{name: part for name, part in parts.items() if part is not None},

@@ -1,4 +1,4 @@
-"""How reports look on a terminal: lines of at most 100 columns, signs, and colours that are never the only cue.
+"""How reports look on a terminal: lines as wide as the terminal, signs, and colours that are never the only cue.
 
 Text is first composed of words and signs; ``Style.finished`` then replaces the signs by ASCII, or colours them. Text from input
 is escaped before, so the only escape sequences are those of ``COLOURS``.
@@ -7,17 +7,21 @@ is escaped before, so the only escape sequences are those of ``COLOURS``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
 from moorage.basis.printable import one_line
 
-__all__ = ["COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "human", "paragraph"]
+__all__ = ["COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "human", "lines_of", "paragraph", "text_width"]
 
 
+#: The width of texts for files and pipes, and in a wider terminal.
 WIDTH: Final = 100
+_width: Final = ContextVar("width", default=WIDTH)
 #: The least width of the last column.
 _LEAST: Final = 24
 #: Sign → how it is written in ASCII. Each is one character in both, so columns stay aligned; "→" and "…" are free text.
@@ -75,11 +79,26 @@ class Style:
 PLAIN: Final = Style()
 
 
-def paragraph(text: str, *, indent: str = "", hanging: str | None = None, width: int = WIDTH) -> str:
+def text_width() -> int:
+    """Return the width of lines."""
+    return _width.get()
+
+
+@contextmanager
+def lines_of(width: int) -> Iterator[None]:
+    """Lay out texts in lines of this width while the block runs."""
+    before = _width.set(width)
+    try:
+        yield
+    finally:
+        _width.reset(before)
+
+
+def paragraph(text: str, *, indent: str = "", hanging: str | None = None, width: int | None = None) -> str:
     """Return a text wrapped at words; a word that is longer than a line stays whole."""
     lines = wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent if hanging is None else hanging,
-        break_long_words=False, break_on_hyphens=False,
+        text, text_width() if width is None else width, initial_indent=indent,
+        subsequent_indent=indent if hanging is None else hanging, break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return "\n".join(lines) or indent.rstrip()
 
@@ -91,8 +110,9 @@ def cells(rows: Iterable[Sequence[str]], most: Sequence[int], *, indent: str = "
     starts on the next line.
     """
     table = [list(row) for row in rows]
-    widths = [min(limit, max((len(row[at]) for row in table), default=0)) for at, limit in enumerate(most)]
-    widths[-1] = max(_LEAST, WIDTH - len(indent) - sum(widths[:-1]) - len(gap) * (len(widths) - 1))
+    narrow = min(1.0, text_width() / WIDTH)
+    widths = [min(int(limit * narrow), max((len(row[at]) for row in table), default=0)) for at, limit in enumerate(most)]
+    widths[-1] = max(_LEAST, text_width() - len(indent) - sum(widths[:-1]) - len(gap) * (len(widths) - 1))
     lines: list[str] = []
     for row in table:
         lines += _row(row, widths, indent, gap)

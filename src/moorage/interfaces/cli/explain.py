@@ -60,6 +60,10 @@ All that is printed, and what it means: moorage help explain
 @click.option(
     "--with-queue", is_flag=True, help="For every change, first place the pods that are ahead of the pod in the queue."
 )
+@click.option(
+    "--all-changes", is_flag=True,
+    help="Also offer what no one should do, such as removing the taint of a broken node; moorage help changes has the list.",
+)  # fmt: skip
 @question_options()
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node.
@@ -116,7 +120,9 @@ def _limits(given: dict[str, Any]) -> ChangeLimits:
         raise click.UsageError(f"--may: {', '.join(unknown) or 'no owner'}; use any of {', '.join(OWNERS)}")
     may = tuple(owner for owner in OWNERS if owner in named)
     costs = None if given["costs"] is None else read_costs(read_file(given["costs"], CONFIG_LIMIT), given["costs"])
-    return ChangeLimits(may, given["alternatives"], given["probes"], costs, given["with_queue"])
+    return ChangeLimits(
+        may, given["alternatives"], given["probes"], costs, given["with_queue"], all_changes=given["all_changes"]
+    )
 
 
 def _count(progress: Progress, attempt: SimulatedAttempt) -> None:

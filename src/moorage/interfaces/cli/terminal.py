@@ -38,6 +38,8 @@ __all__ = [
 _SEQUENCE = re.compile(r"(\x1b\[\d+m)")
 #: Narrower terminals get lines of this width, which they wrap.
 _LEAST_WIDTH = 40
+#: Longer lines are hard to read.
+_MOST_WIDTH = 120
 
 
 class EscapingStream:
@@ -136,9 +138,9 @@ def shows_colour(stream: TextIO) -> bool:
 
 
 def output_style(*, ascii_only: bool = False) -> Style:
-    """Return the style for standard output: coloured, and as wide as the terminal but at most as wide as for files."""
+    """Return the style for standard output: coloured, and as wide as the terminal within limits; for files of one width."""
     stream = bare(sys.stdout)
-    width = min(WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if stream.isatty() else WIDTH
+    width = min(_MOST_WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if stream.isatty() else WIDTH
     return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width)
 
 

@@ -1,46 +1,66 @@
-/** The least changes that would place the pod: one card each, in the order of their costs, with the team that can make it. */
+/** What to do so that the pod is placed: the first change of each kind as a card, then the others, and what no one should do. */
 import type { ComponentChildren } from "preact";
-import type { Remedy } from "../../documents";
-import { Badge, Chips, Muted, Section, SmallText } from "../../kit/basics";
+import type { LeftOut, Remedy } from "../../documents";
+import { Chips, Muted, Section, SmallText } from "../../kit/basics";
 import { Command } from "../../kit/command";
 import { count, plural, visible } from "../../text";
 
-const TEAMS: Readonly<Record<string, string>> = {
-  pod: "pod: who owns the workload",
-  node: "node: who runs the nodes",
-  cluster: "cluster: who may evict and add",
-  config: "configuration: who owns the scheduler",
-};
+/** How many changes stand open. */
+const SHOWN = 3;
 
 interface ChangesProps {
   changes: readonly Remedy[];
+  leftOut?: readonly LeftOut[] | undefined;
   nodes: readonly string[];
   /** What a card offers in the live page: to try the change in a fork. */
   offer?: ((change: Remedy) => ComponentChildren) | undefined;
 }
 
-export function Changes({ changes, nodes, offer }: ChangesProps) {
+export function Changes({ changes, leftOut = [], nodes, offer }: ChangesProps) {
   if (!changes.length) return null;
+  const kinds = new Set<string>();
+  const first = changes.filter((one) => !kinds.has(one.kind) && kinds.add(one.kind)).slice(0, SHOWN);
+  const others = changes.filter((one) => !first.includes(one));
+  const cards = (some: readonly Remedy[]) => (
+    <ol class="cards">
+      {some.map((change) => (
+        <li>
+          <Card change={change} nodes={nodes} offer={offer} />
+        </li>
+      ))}
+    </ol>
+  );
   return (
-    <Section title="Least change" aside="cheapest first; each was run and places the pod">
-      <ol class="cards">
-        {changes.map((change) => (
-          <li>
-            <Card change={change} nodes={nodes} offer={offer} />
-          </li>
-        ))}
-      </ol>
+    <Section title="What to do" aside="each was tried">
+      {cards(first)}
+      {others.length > 0 && (
+        <details>
+          <summary>{plural(others.length, "more change")}</summary>
+          {cards(others)}
+        </details>
+      )}
+      {leftOut.length > 0 && (
+        <details class="small">
+          <summary>not offered</summary>
+          {leftOut.map((one) => (
+            <p>{`${one.changes}: ${visible(one.text)}`}</p>
+          ))}
+        </details>
+      )}
     </Section>
   );
 }
 
-function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, "changes">) {
+function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, "changes" | "leftOut">) {
   const places = change.nodes.map((node) => nodes[node] ?? String(node));
   const words = change.atoms.filter((atom) => !change.commands.includes(atom.text)).map((atom) => atom.text);
+  const who = change.who === "no one" ? "no action" : `by ${visible(change.who)}`;
   return (
     <article class="card change">
       <header>
-        <span class="muted small">{change.owner.split("+").map((owner) => TEAMS[owner] ?? visible(owner)).join(" + ")}</span>
+        <span class="muted small">
+          <strong>{change.kind}</strong> {who}
+        </span>
         <span class="cost small">cost {count(Number(change.cost.toFixed(1)))}</span>
       </header>
       {words.map((text) => (
@@ -51,20 +71,13 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
       {change.commands.map((command) => (
         <Command text={command} />
       ))}
-      <p class="lead small">
-        <Muted>places it on </Muted>
-        <Chips names={places} first={4} to="node" label="Nodes where the pod could go then" />
-      </p>
-      {change.displaced.length > 0 && (
-        <p class="small">
-          <Badge tone="risk">evicts {plural(change.displaced.length, "pod")}</Badge> {visible(change.displaced.join(", "))}
+      {places.length > 0 && (
+        <p class="lead small">
+          <Muted>places it on </Muted>
+          <Chips names={places} first={4} to="node" label="Where the pod could go" />
         </p>
       )}
-      {change.stranded.length > 0 && (
-        <p class="small">
-          <Badge tone="no">then pending</Badge> {visible(change.stranded.join(", "))}
-        </p>
-      )}
+      {change.effects.length > 0 && <p class="small">{visible(change.effects.join("; "))}</p>}
       {!change.minimal && <SmallText>A part of it may be enough.</SmallText>}
       {change.alike.length > 0 && (
         <details class="small">

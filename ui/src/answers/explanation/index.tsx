@@ -31,7 +31,7 @@ interface ExplanationProps {
 export function ExplanationPage({ document, offer, scores }: ExplanationProps) {
   const answer = document.answer;
   const [tone, verdict] = OUTCOMES[answer.outcome] ?? ["idle", answer.outcome];
-  const changes = <Changes changes={answer.changes} nodes={answer.nodes} offer={offer} />;
+  const changes = <Changes changes={answer.changes} leftOut={answer.leftOut} nodes={answer.nodes} offer={offer} />;
   const refusals = (
     <>
       <Funnel steps={answer.funnel} nodes={answer.nodes.length} />

@@ -1,0 +1,240 @@
+"""Corrections of what a pod names and the cluster does not have: labels, resources, claims, classes, and labels of other pods.
+
+A correction is offered only where one name is clearly closer than all others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Node, NodeSelectorRequirement, Pod, PodAffinityTerm, PodSpec, Taint
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement
+from moorage.api.selectors import compile_label_selector
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.framework.change_values import term_text
+from moorage.framework.changes import Change
+from moorage.laboratory.surroundings import Surroundings
+from moorage.plugins.volumes.claim_lookup import class_of_claim
+
+__all__ = ["Corrections", "closest", "required_labels"]
+
+#: The least similarity of two names, and how much more similar the closest name must be than the next one.
+_CLOSE: Final = 0.6
+_CLEAR: Final = 0.04
+#: How much more similar two names are that begin alike.
+_BEGIN: Final = 0.05
+_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
+#: Plugins that refuse a pod whose claims do not exist.
+_VOLUMES: Final = frozenset(["VolumeRestrictions", "VolumeBinding", "NodeVolumeLimits", "VolumeZone"])
+_HASH: Final = "pod-template-hash"
+
+
+def closest(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that is clearly the closest to a name that is not known; None if there is none."""
+    if name in known:
+        return None
+    likeness = {one: SequenceMatcher(None, name, one).ratio() + _BEGIN * (one[:1] == name[:1]) for one in known}
+    ranked = sorted(((like, one) for one, like in likeness.items()), reverse=True)[:2]
+    if not ranked or ranked[0][0] < _CLOSE or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < _CLEAR):
+        return None
+    return ranked[0][1]
+
+
+def required_labels(spec: PodSpec) -> Iterator[tuple[str, str]]:
+    """Yield the labels, with their values, of which a pod requires its node to have some."""
+    yield from spec.node_selector.items()
+    rules = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = rules.required_during_scheduling_ignored_during_execution if rules is not None else None
+    for term in required.node_selector_terms if required is not None else ():
+        yield from ((one.key, value) for one in term.match_expressions if one.operator == "In" for value in one.values)
+
+
+class Corrections:
+    """Corrections of one pod."""
+
+    def __init__(self, pod: Pod, nodes: Mapping[str, Node], pods: Mapping[str, Pod], around: Surroundings) -> None:
+        self._pod = pod
+        self._target = f"pod/{pod.key}"
+        self._nodes = nodes.values()
+        self._pods = pods.values()
+        self._around = around
+        self.of_label = cache(self._of_label)
+
+    def instead_of(self, change: Change, node: Node | None) -> Iterator[Change]:
+        """Yield the corrections that may serve instead of a change, on a node that is as they say."""
+        match change.verb:
+            case "drop-selector" if node is not None:
+                key = change.path.removeprefix("nodeSelector.")
+                found = self.of_label(key, str(change.old))
+                if found is not None and node.labels.get(found[0]) == found[1]:
+                    yield self._correct("nodeSelector", f"{key}={change.old}", "=".join(found))
+            case "drop-expression" if node is not None:
+                yield from self._expression(change, node)
+            case "prefer":
+                yield from self._neighbour(change)
+            case "schedule-anyway":
+                yield from self._spread(change)
+            case "request":
+                yield from self._resource(change, node)
+            case "disable-plugin" if change.target.endswith(
+                ("/VolumeRestrictions", "/VolumeBinding", "/NodeVolumeLimits", "/VolumeZone")
+            ):
+                yield from self._claims()
+            case "volume":
+                yield from self._classes(change.target.removeprefix("persistentvolumeclaim/"))
+
+    def _correct(self, path: str, old: str, new: str) -> Change:
+        return Change("pod", "correct", self._target, path, old, new)
+
+    # -- labels of nodes --------------------------------------------------------------------------------------------------
+
+    def _of_label(self, key: str, value: str) -> tuple[str, str] | None:
+        """Return the label that is meant by one that no node has."""
+        held = Counter(node.labels[key] for node in self._nodes if key in node.labels)
+        if value in held:
+            return None
+        if held:
+            found = closest(value, held)
+            return None if found is None else (key, found)
+        meant = self._key(key)
+        values = {node.labels[meant] for node in self._nodes if meant in node.labels} if meant is not None else set()
+        found = value if value in values else closest(value, values)
+        return None if meant is None or found is None else (meant, found)
+
+    def _expression(self, change: Change, node: Node) -> Iterator[Change]:
+        asked = msgspec.json.decode(str(change.old), type=NodeSelectorRequirement)
+        if asked.operator != "In" or any(one.labels.get(asked.key) in asked.values for one in self._nodes):
+            return
+        for value in asked.values:
+            found = self.of_label(asked.key, value)
+            if found is not None and node.labels.get(found[0]) == found[1]:
+                yield self._correct(change.path, str(change.old), term_text(replace(asked, key=found[0], values=(found[1],))))
+
+    def is_almost_tolerated(self, taint: Taint) -> bool:
+        """Return whether a toleration of the pod differs from a taint by its effect, its value or a typing error."""
+        keys = {one.key for one in self._pod.spec.tolerations if one.key}
+        return taint.key in keys or any(closest(key, [taint.key]) is not None for key in keys)
+
+    # -- resources --------------------------------------------------------------------------------------------------------
+
+    def _resource(self, change: Change, node: Node | None) -> Iterator[Change]:
+        name = change.path.removeprefix("requests.")
+        offered = {known for one in self._nodes for known in one.status.allocatable if "/" in known}
+        found = closest(name, offered) if "/" in name or "-" in name else None
+        if found is not None and node is not None and found in node.status.allocatable:
+            yield self._correct("resources", name, found)
+
+    # -- other pods -------------------------------------------------------------------------------------------------------
+
+    def _neighbour(self, change: Change) -> Iterator[Change]:
+        """Yield an affinity term that selects pods, instead of one that selects none by a typing error."""
+        term = msgspec.json.decode(str(change.old), type=PodAffinityTerm)
+        meant = self._key(term.topology_key)
+        if meant is not None:
+            yield self._correct(change.path, str(change.old), term_text(replace(term, topology_key=meant)))
+        if change.path != "affinity.podAffinity" or term.label_selector is None:
+            return
+        spaces = term.namespaces or (self._pod.namespace,)
+        labels = [one.metadata.labels for one in self._pods if one.namespace in spaces and one.key != self._pod.key]
+        selector = compile_label_selector(term.label_selector)
+        if any(map(selector.matches, labels)):
+            return
+        corrected = _corrected(term.label_selector, labels)
+        if corrected is not None:
+            yield self._correct(change.path, str(change.old), term_text(replace(term, label_selector=corrected)))
+
+    def _key(self, key: str) -> str | None:
+        """Return the label that is meant by one that no node has: its own part is close, too."""
+        own = key.rpartition("/")[2]
+        known = {one for node in self._nodes for one in node.labels}
+        alike = {one for one in known if (part := one.rpartition("/")[2]) == own or closest(own, [part]) is not None}
+        return None if key in known else closest(key, alike)
+
+    def _spread(self, change: Change) -> Iterator[Change]:
+        path = change.path.removesuffix(".whenUnsatisfiable")
+        if change.owner != "pod":
+            return
+        held = self._pod.spec.topology_spread_constraints[int(path.partition("[")[2].rstrip("]"))]
+        meant = self._key(held.topology_key)
+        if meant is not None:
+            yield self._correct(f"{path}.topologyKey", held.topology_key, meant)
+        mine = self._pod.metadata.labels.get(_HASH)
+        if mine is not None and _HASH not in held.match_label_keys:
+            selector = compile_label_selector(held.label_selector)
+            if any(
+                one.metadata.labels.get(_HASH, mine) != mine and selector.matches(one.metadata.labels)
+                for one in self._pods if one.namespace == self._pod.namespace
+            ):  # fmt: skip
+                yield Change("pod", "match-label-keys", self._target, f"{path}.matchLabelKeys", None, _HASH)
+
+    # -- claims -----------------------------------------------------------------------------------------------------------
+
+    def _claims(self) -> Iterator[Change]:
+        """Yield a change for each claim that the pod names and that does not exist."""
+        space = self._pod.namespace
+        used = [one for one in self._pod.spec.volumes if one.persistent_volume_claim is not None]
+        names = {one.persistent_volume_claim.claim_name for one in used if one.persistent_volume_claim is not None}
+        for volume in used:
+            name = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim is not None else ""
+            if self._around.find(PersistentVolumeClaim, space, name) is not None:
+                continue
+            known = {
+                one.metadata.name for one in self._around.all_of(PersistentVolumeClaim) if one.metadata.namespace == space
+            } - names  # fmt: skip
+            meant = closest(name, known)
+            if meant is not None:
+                yield self._correct(f"volumes.{volume.name}", name, meant)
+            yield Change("cluster", "create", f"persistentvolumeclaim/{space}/{name}", "", None, self._class("") or "")
+        for name in names:
+            yield from self._classes(f"{space}/{name}")
+
+    def _classes(self, key: str) -> Iterator[Change]:
+        """Yield a change of an unbound claim whose class does not exist."""
+        space, _, name = key.partition("/")
+        claim = self._around.find(PersistentVolumeClaim, space, name)
+        if not isinstance(claim, PersistentVolumeClaim) or claim.spec.volume_name:
+            return
+        old = class_of_claim(claim)
+        meant = self._class(old) if old != "" or claim.spec.storage_class_name is None else None
+        if meant is not None and meant != old:
+            yield Change("cluster", "correct", f"persistentvolumeclaim/{key}", "storageClassName", old, meant)
+
+    def _class(self, name: str) -> str | None:
+        """Return the class that is meant by the name of one that does not exist; the default one if none is close."""
+        known = {one.metadata.name: one.metadata.annotations for one in self._around.all_of(StorageClass)}
+        if name in known:
+            return None
+        default = next((one for one, notes in known.items() if notes.get(_DEFAULT) == "true"), None)
+        only = next(iter(known)) if len(known) == 1 else None
+        return closest(name, known) or default or only
+
+
+def _corrected(selector: LabelSelector, labels: Iterable[Mapping[str, str]]) -> LabelSelector | None:
+    """Return a selector with the label values that some pods have and that are closest; None if that needs no typing error."""
+    held = list(labels)
+    meant: dict[str, str] = {}
+    for key, value in selector.match_labels.items():
+        values = {one[key] for one in held if key in one}
+        found = value if value in values else closest(value, values)
+        if found is None:
+            return None
+        meant[key] = found
+    expressions: list[LabelSelectorRequirement] = []
+    for one in selector.match_expressions:
+        values = {some[one.key] for some in held if one.key in some}
+        if one.operator == "In" and not values.intersection(one.values):
+            found = closest(one.values[0], values)
+            if found is None:
+                return None
+            expressions.append(replace(one, values=(found,)))
+        else:
+            expressions.append(one)
+    changed = replace(selector, match_labels=meant, match_expressions=tuple(expressions))
+    return None if changed == selector or not any(map(compile_label_selector(changed).matches, held)) else changed

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.yaml_writing import PrintableDumper
 from moorage.basis.printable import MOST_BYTES, clip, escape_json, is_printable, one_line, some_lines
+from moorage.report.style import PrintableDumper
 
 ESCAPED = {  # what it is: text, as one line
     "plain text": ("web-0 é ü 名前 ✓", "web-0 é ü 名前 ✓"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.integers import INT64_MAX, INT64_MIN, is_decimal_integer, parse_int64
+from moorage.api.quantity import INT64_MAX, INT64_MIN, is_decimal_integer, parse_int64
 
 READ = {
     "0": 0, "-0": 0, "+5": 5, "007": 7, "-12": -12, "0" * 5000 + "1": 1,

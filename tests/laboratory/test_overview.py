@@ -13,7 +13,7 @@ from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.laboratory.run_frames import frames_of_run
 from moorage.laboratory.run_inputs import input_of_runs
 from moorage.report.answer import AnswerRequest
-from moorage.report.overview_values import overview_csv
+from moorage.report.overview import overview_csv
 from moorage.testing.builders import a_node, a_pod
 
 ASKED = AnswerRequest(release="1.36")

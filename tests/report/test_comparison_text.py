@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from moorage.report.comparison_summary import comparison_summary
-from moorage.report.comparison_text import interval_text
+from moorage.report.comparison import comparison_summary, interval_text
 from moorage.report.gates import GateResult, MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
 

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from moorage.report.open_metrics import as_open_metrics
+from moorage.report.exports import as_open_metrics
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import moments
 from tests.report.test_trace_events import demo, traced  # noqa: F401

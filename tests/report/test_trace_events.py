@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import moorage
-from moorage.report.trace_events import as_trace, trace_events
+from moorage.report.exports import as_trace, trace_events
 from moorage.simulator.trace import simulate_trace
 from moorage.simulator.traces.openb import read_openb
 

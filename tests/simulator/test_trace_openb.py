@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moorage.api.validation import validate
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
-from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU
+from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU
 from moorage.simulator.traces.openb import QOS, read_openb, read_openb_sources
 from moorage.simulator.traces.tasks import GPU_MODEL
 

@@ -13,15 +13,18 @@ from msgspec import field
 from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
 __all__ = [
-    "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
-    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec",
-    "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement",
-    "NodeSelectorTerm", "NodeSpec", "NodeStatus", "NodeSystemInfo", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity",
-    "PodCondition", "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup",
-    "PodSpec", "PodStatus", "PodTemplate", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
-    "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint", "Toleration",
+    "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort",
+    "ContainerRestartRule", "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange",
+    "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector",
+    "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus", "NodeSystemInfo", "Pod", "PodAffinity",
+    "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus",
+    "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplate", "PodTemplateSpec",
+    "PreferredSchedulingTerm", "ReplicationController", "ReplicationControllerSpec", "ResourceQuota",
+    "ResourceQuotaSpec", "ResourceQuotaStatus", "ResourceRequirements", "ScopeSelector",
+    "ScopedResourceSelectorRequirement", "Service", "ServiceSpec", "Taint", "Toleration",
     "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
+
 
 #: Phases of pods that have finished.
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -362,3 +365,41 @@ class LimitRangeSpec(Value):
 
 class LimitRange(Object):
     spec: LimitRangeSpec = LimitRangeSpec()
+
+
+# -- quotas ------------------------------------------------------------------------------------------------------------
+# Resource quotas: limits on the resources and objects of a namespace, for all objects or those in some scopes.
+
+
+class ScopedResourceSelectorRequirement(Value):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Value):
+    match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Value):
+    hard: ResourceList = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+    @property
+    def requirements(self) -> tuple[ScopedResourceSelectorRequirement, ...]:
+        """The requirements an object must meet to count: scopes and scope selector in one form."""
+        named = [ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists") for scope in self.scopes]
+        return (*named, *(self.scope_selector.match_expressions if self.scope_selector is not None else ()))
+
+
+class ResourceQuotaStatus(Value):
+    hard: ResourceList = {}
+    used: ResourceList = {}
+
+
+class ResourceQuota(Object):
+    """A quota. The status is enforced: a limit in ``spec`` applies once the controller has measured its usage."""
+
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moorage.api.integers import INT64_MAX
+from moorage.api.quantity import INT64_MAX
 from moorage.errors import InputError
 
 __all__ = ["DurationError", "duration_seconds", "format_duration", "parse_duration"]

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from moorage.api.text_encoding import to_utf8
+from moorage.api.text_mistakes import to_utf8
 from moorage.errors import InputError
 
 __all__ = ["MAX_DEPTH", "MAX_REPEATS", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree", "refuse_depth"]

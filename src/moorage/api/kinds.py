@@ -16,11 +16,10 @@ from functools import cache
 from typing import Final
 
 from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, Service
+from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, ResourceQuota, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
-from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,

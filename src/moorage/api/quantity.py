@@ -1,4 +1,4 @@
-"""Quantities such as ``100m``, ``1.5Gi`` and ``2e3`` as exact numbers, and their canonical text form.
+"""Quantities such as ``100m``, ``1.5Gi`` and ``2e3`` as exact numbers, and integers, as Kubernetes parses them.
 
 A quantity is a decimal number with a suffix. No floats are involved: amounts are Python integers of nano-units, the API's
 finest step. Finer amounts round up, away from zero. Amounts beyond 2^63-1 units are capped *before* any big integer is built,
@@ -18,20 +18,45 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moorage.api.integers import INT64_MAX, parse_int64
 from moorage.errors import InputError
 
 __all__ = [
-    "Exact",
-    "QuantityError",
-    "canonical",
-    "decimal_parts",
-    "exact",
-    "milli_value",
-    "parse",
-    "sign",
-    "value",
-]
+    "INT64_MAX", "INT64_MIN", "Exact", "QuantityError", "canonical", "decimal_parts", "exact", "is_decimal_integer",
+    "milli_value", "parse", "parse_int64", "shown_amount", "sign", "value",
+]  # fmt: skip
+
+
+# -- integers ----------------------------------------------------------------------------------------------------------
+# Integers, parsed as Go's ``strconv.ParseInt(text, 10, 64)`` does.
+#
+# Python's ``int()`` accepts blanks, underscores and digits of every script, which the API does not. Label values and taint
+# values are parsed here, so that they are numbers exactly when kube-scheduler says so.
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+
+_PARSED = re.compile(r"([+-]?)0*([0-9]+)")
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
+
+
+def parse_int64(text: str) -> int | None:
+    """Return the parsed number, or None where Go would report an error (not a number, or beyond 64 bits)."""
+    found = _PARSED.fullmatch(text)
+    if found is None or len(found[2]) > 19:
+        return None
+    number = int(found[1] + found[2])
+    return number if INT64_MIN <= number <= INT64_MAX else None
+
+
+def is_decimal_integer(text: str) -> bool:
+    """Return True for an integer in canonical form: no plus sign, no leading zeros, no ``-0``.
+
+    Source  apimachinery, pkg/api/validate/content/decimal_int.go
+    """
+    return _CANONICAL.fullmatch(text) is not None
+
+
+# -- quantity ----------------------------------------------------------------------------------------------------------
 
 NANO_PER_UNIT: Final = 10**9
 NANO_PER_MILLI: Final = 10**6
@@ -304,3 +329,25 @@ def _print_decimal(amount: _Amount) -> str:
     if amount.format is _Format.EXPONENT:
         return f"{mantissa}e{exponent}" if exponent else f"{mantissa}"
     return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"
+
+
+# -- amounts -----------------------------------------------------------------------------------------------------------
+# Amounts of resources as people write them, rounded towards the safe side.
+
+_BINARY_UNITS: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def shown_amount(resource: str, amount: int, *, up: bool = False) -> str:
+    """Write an amount: cpu in millicores, memory and storage in bytes, others in counts: ``870m``, ``3.9Gi``, ``2``.
+
+    Bytes have one decimal at most and are rounded down, or ``up``: what is needed never looks smaller than it is, and what is
+    free never larger. Other amounts are exact.
+    """
+    if resource == "cpu":
+        return f"{amount}m" if amount % 1000 and abs(amount) < 10_000 else f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        for unit, size in _BINARY_UNITS:
+            if abs(amount) >= size:
+                tenths = -(-10 * amount // size) if up else 10 * amount // size
+                return f"{tenths // 10}{'' if tenths % 10 == 0 else f'.{tenths % 10}'}{unit}"
+    return str(amount)

@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from moorage.api.integers import parse_int64
 from moorage.api.names import check_label_value, check_qualified_name
+from moorage.api.quantity import parse_int64
 from moorage.errors import Fault, InputError
 
 __all__ = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from moorage.api.core import Taint, Toleration
-from moorage.api.integers import is_decimal_integer, parse_int64
+from moorage.api.quantity import is_decimal_integer, parse_int64
 
 __all__ = ["find_untolerated", "tolerates"]
 

@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from moorage.api.integers import INT64_MAX, INT64_MIN
+from moorage.api.quantity import INT64_MAX, INT64_MIN
 
 __all__ = ["Scalar", "ScalarError", "key_text", "resolve_plain", "resolve_tagged", "to_json"]
 

@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.releases import RELEASES, STABLE, Gate, Release
-from moorage.api.releases.metric_spec import Spec
 from moorage.api.releases.metrics import metrics_of
+from moorage.api.releases.release import Spec
 from moorage.basis.wording import counted
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
@@ -36,9 +36,15 @@ from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, moves_of, n
 from moorage.laboratory.paired_metrics import Draws, paired_metrics
 from moorage.laboratory.run_inputs import input_of_runs
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.comparison_summary import comparison_summary
-from moorage.report.comparison_text import comparison_text
-from moorage.report.comparison_values import ComparisonValues, MoveCount, PodMove, ReleaseChange, TextChange
+from moorage.report.comparison import (
+    ComparisonValues,
+    MoveCount,
+    PodMove,
+    ReleaseChange,
+    TextChange,
+    comparison_summary,
+    comparison_text,
+)
 from moorage.report.gates import MetricComparison, evaluate, parse_gate
 from moorage.report.run_values import MeasuredRun
 from moorage.simulator.simulate import Options, load_options

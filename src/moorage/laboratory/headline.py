@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from moorage.api.amounts import shown_amount
+from moorage.api.quantity import shown_amount
 from moorage.framework.verdicts import Code
 from moorage.laboratory.refusals import ELIGIBILITY
 from moorage.laboratory.verdicts import Constraint, EveryVerdict, Stage

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from moorage.api.core import Node
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.paired_metrics import Draws, compare_pairs
-from moorage.report.comparison_values import MoveCount, PodMove
+from moorage.report.comparison import MoveCount, PodMove
 from moorage.report.gates import MetricComparison
 from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.state.node_tree import zone_of

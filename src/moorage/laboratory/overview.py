@@ -30,8 +30,15 @@ from moorage.laboratory.node_use import use_of_nodes
 from moorage.laboratory.typical_mix import PodShape, eligible_shapes, typical_mix, unplaced_copy
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.outcome import PodOutcome, Run
-from moorage.report.overview_text import overview_summary, overview_text
-from moorage.report.overview_values import OverviewValues, PendingCause, PlaceUse, ResourceUse, ShapeRoom
+from moorage.report.overview import (
+    OverviewValues,
+    PendingCause,
+    PlaceUse,
+    ResourceUse,
+    ShapeRoom,
+    overview_summary,
+    overview_text,
+)
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.amounts import shown_amount
+from moorage.api.quantity import shown_amount
 from moorage.api.selectors import Requirement
 from moorage.core.cycle.cycle import rate
 from moorage.core.cycle.ties import draw

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
-from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.lexer import Token, scan, unquoted
 from moorage.errors import InputError
 from moorage.laboratory.redaction_tokens import Tokens, is_well_known

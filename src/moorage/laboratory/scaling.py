@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 from moorage.api.workloads import CronJob, Deployment, Job, JobSpec, ReplicaSet, StatefulSet
 from moorage.basis.printable import one_line
 from moorage.cluster.controllers.machinery.object_fields import seconds

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.amounts import shown_amount
+from moorage.api.quantity import shown_amount
 from moorage.framework.explaining import Detail
 from moorage.plugins.term_names import PODS
 from moorage.state.columns import BoolArray

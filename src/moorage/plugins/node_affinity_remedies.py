@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Node, NodeSelectorRequirement, NodeSelectorTerm
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 from moorage.api.selectors import compile_node_term
 from moorage.framework.change_values import term_text
 from moorage.framework.changes import Change, Remedies

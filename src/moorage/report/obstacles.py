@@ -1,4 +1,4 @@
-"""kube-scheduler's message for a pending pod in several lines: the reason with the most nodes first, broken at commas.
+"""Decisions as lines: each decision of a run in one line, and kube-scheduler's message for a pending pod in several.
 
 The wording is not changed; only the order of the reasons and the line breaks differ from the event.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from moorage.basis.printable import one_line
+from moorage.core.cycle.decision import Decision
 from moorage.report.style import PLAIN, Style, paragraph
 
-__all__ = ["obstacle_lines"]
+__all__ = ["EventLog", "obstacle_lines"]
+
 
 _HEAD: Final = re.compile(r"(?<!\S)0/\d+ nodes are available: ")
 #: Each reason starts with the number of its nodes.
@@ -68,3 +70,32 @@ def _filled(parts: list[str], indent: str, width: int) -> Iterator[str]:
         yield from whole
     if line.strip():
         yield line
+
+
+# -- event lines -------------------------------------------------------------------------------------------------------
+# Every decision of a run, one line each.
+
+
+class EventLog:
+    """Collects decisions as plain data, and formats each as a line like kube-scheduler's events."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+
+    def note(self, time_s: float, attempt: int, decision: Decision) -> str:
+        """Record a decision and return its line."""
+        pod = decision.pod.key
+        entry: dict[str, Any] = {"seconds": round(time_s, 3), "pod": pod, "attempt": attempt}
+        stamp = f"{time_s:.3f}s".rjust(10)
+        if decision.node is not None:
+            self.entries.append({**entry, "reason": "Scheduled", "node": decision.node})
+            return one_line(f"{stamp}  Scheduled         {pod}  to {decision.node}")
+        entry |= {"reason": "FailedScheduling", "message": decision.message}
+        outcome = decision.post_filter
+        line = f"{stamp}  FailedScheduling  {pod}  {decision.message}"
+        if outcome is not None and outcome.nominated:
+            victims = [victim.key for victim in outcome.victims]
+            entry |= {"nominatedNode": outcome.nominated, "victims": victims}
+            line += f" Preempts {', '.join(victims) or 'no pods'} on {outcome.nominated}."
+        self.entries.append(entry)
+        return one_line(line)

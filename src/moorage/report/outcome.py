@@ -13,8 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from moorage.basis.printable import one_line
-from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
-from moorage.report.group_report import PodGroupOutcome
+from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.run_values import RunMeasures
 
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]

@@ -13,16 +13,13 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from moorage.api.yaml_writing import PrintableDumper
 from moorage.basis.printable import escape_json, one_line
-from moorage.report.claim_report import claim_data
-from moorage.report.event_lines import EventLog
-from moorage.report.group_report import group_data
-from moorage.report.obstacles import obstacle_lines
+from moorage.report.claims_and_groups import claim_data, group_data
+from moorage.report.obstacles import EventLog, obstacle_lines
 from moorage.report.outcome import PodOutcome, RefusedPods, Run
 from moorage.report.run_values import RunMeasures, json_number
 from moorage.report.scores import ScoreLog
-from moorage.report.style import PLAIN, Style
+from moorage.report.style import PLAIN, PrintableDumper, Style
 
 __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml", "json_pieces", "moments", "refused_data", "refused_lines"]
 

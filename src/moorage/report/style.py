@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Final
+from typing import Any, Final
 
-from moorage.basis.printable import one_line
+import yaml
 
-__all__ = ["COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "human", "lines_of", "paragraph", "text_width"]
+from moorage.basis.printable import is_printable, one_line
+
+__all__ = ["COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "human", "lines_of", "paragraph", "text_width"]
 
 
 #: The width of texts for files and pipes, and in a wider terminal.
@@ -182,3 +184,16 @@ def human(resource: str, amount: int) -> str:
             if abs(amount) >= size:
                 return f"{amount / size:.1f}".removesuffix(".0") + unit
     return str(amount)
+
+
+# -- yaml writing ------------------------------------------------------------------------------------------------------
+# YAML output for people: characters of every script stay readable, and no text can control a terminal.
+
+
+class PrintableDumper(yaml.SafeDumper):
+    """A dumper, for ``allow_unicode=True``, that writes texts with misleading characters as escapes in double quotes."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        # The emitter analyzes a scalar right before it writes it, and both steps read allow_unicode.
+        self.allow_unicode = is_printable(scalar.replace("\n", "").replace("\t", ""))
+        return super().analyze_scalar(scalar)

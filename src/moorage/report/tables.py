@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from moorage.basis.printable import one_line
-from moorage.report.claim_report import claim_tables
-from moorage.report.group_report import group_table
+from moorage.report.claims_and_groups import claim_tables, group_table
 from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import PodOutcome, Run

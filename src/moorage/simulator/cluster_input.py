@@ -11,13 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, ResourceQuota, Service
 from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
-from moorage.api.quotas import ResourceQuota
 from moorage.api.storage import (
     CSIDriver,
     CSINode,

@@ -14,8 +14,7 @@ from moorage.api.pod_groups import POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.basis.wording import counted
 from moorage.core.cycle.extender_wire import ExtenderError
 from moorage.core.engine.group_outcome import GroupReport
-from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
-from moorage.report.group_report import PodGroupOutcome
+from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
 from moorage.simulator.owners import is_active
 from moorage.simulator.pod_books import PodRecord

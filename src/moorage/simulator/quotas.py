@@ -16,11 +16,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
+from moorage.api.core import Pod, ResourceQuota
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.quantity import exact
-from moorage.api.quotas import ResourceQuota
 from moorage.basis.inputs.kinds import KINDS
 from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
 from moorage.cluster.apiserver.admission.quota_usage import (

@@ -12,8 +12,7 @@ from random import Random
 from time import process_time
 from typing import Any, NamedTuple
 
-from moorage.api.cel.bounds import MAX_DIGITS, MAX_ITEMS, MAX_PARSED, MAX_STEPS, MAX_TEXT
-from moorage.api.cel.cel_errors import CelError
+from moorage.api.cel.bounds import MAX_DIGITS, MAX_ITEMS, MAX_PARSED, MAX_STEPS, MAX_TEXT, CelError
 from moorage.api.cel.declarations import Overload
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.planner import plan

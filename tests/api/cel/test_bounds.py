@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 from moorage.api.cel import bounds
-from moorage.api.cel.cel_errors import TooLargeError
+from moorage.api.cel.bounds import TooLargeError
 from moorage.api.cel.program import compile_expression
 from moorage.api.cel.quantities import Quantity
 from moorage.api.cel.values import INT_MAX

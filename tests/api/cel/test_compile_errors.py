@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.cel.cel_errors import CompileError
+from moorage.api.cel.bounds import CompileError
 from moorage.api.cel.devices import compile_selector
 from moorage.api.cel.parser import MAX_DEPTH
 

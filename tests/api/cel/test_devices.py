@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.devices import DeviceFacts, Version, compile_selector, device_variables
 
 DRIVER = "dra.example.com"

@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from moorage.api.cel import CostLimitError, DeviceFacts, compile_selector, device_variables
-from moorage.api.cel.cel_errors import CompileError
+from moorage.api.cel.bounds import CompileError
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.program import MOST_FAULTS, compile_expression
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from moorage.api.cel.cel_errors import CompileError, CostLimitError, EvalError
+from moorage.api.cel.bounds import CompileError, CostLimitError, EvalError
 from moorage.api.cel.program import compile_expression
 from moorage.api.cel.types import DYN, INT, STRING, list_of, map_of
 from moorage.api.cel.values import Map, UInt

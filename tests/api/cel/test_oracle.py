@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from moorage.api.cel.cel_errors import CelError, CompileError
+from moorage.api.cel.bounds import CelError, CompileError
 from moorage.api.cel.program import compile_expression
 from moorage.api.cel.types import BOOL, DOUBLE, DYN, INT, STRING, UINT, list_of, map_of
 from moorage.api.cel.values import Map, UInt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.cel.cel_errors import CompileError, EvalError
+from moorage.api.cel.bounds import CompileError, EvalError
 from moorage.api.cel.program import compile_expression
 
 HOLDS = [

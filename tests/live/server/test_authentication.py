@@ -11,10 +11,16 @@ from cryptography.x509.oid import NameOID
 from multidict import CIMultiDict
 
 from moorage.errors import ClusterError, InputError
-from moorage.live.server.authentication import ANONYMOUS, Caller, FrontProxies, RequestAuthenticator, UnauthorizedError
+from moorage.live.server.authentication import (
+    ANONYMOUS,
+    Caller,
+    Expiring,
+    FrontProxies,
+    RequestAuthenticator,
+    UnauthorizedError,
+)
 from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.live.server.delegated_authentication import Delegate, read_lookup
-from moorage.live.server.expiring_cache import Expiring
 
 
 def issued(common, authority=None, groups=()):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.errors import InputError
-from moorage.simulator.trace_amounts import capacity_of, most_at_once, requests_of
+from moorage.simulator.trace import capacity_of, most_at_once, requests_of
 from moorage.simulator.traces.tasks import TaskTable, machine
 
 tasks = st.lists(

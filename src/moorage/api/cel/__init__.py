@@ -3,7 +3,7 @@
 ``compile_expression`` returns a ``Program`` for any variables; ``compile_selector`` returns a selector for devices.
 """
 
-from moorage.api.cel.cel_errors import CelError, CompileError, CostLimitError, EvalError
+from moorage.api.cel.bounds import CelError, CompileError, CostLimitError, EvalError
 from moorage.api.cel.devices import (
     CompiledSelector,
     DeviceFacts,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.frame import Frame, Run
 from moorage.api.cel.values import NONE, Map, Optional, Value, show, type_name
 

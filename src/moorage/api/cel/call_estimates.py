@@ -1,4 +1,4 @@
-"""Estimate the maximum cost of function calls and the sizes of their results from the sizes of the operands.
+"""Estimate the maximum cost of operators and function calls and the sizes of their results from the sizes of the operands.
 
 Source  apiserver: pkg/cel/library/cost.go, EstimateCallCost; cel-go: checker/cost.go, functionCost; ext/lists.go, ext/sets.go
 """
@@ -12,7 +12,8 @@ from moorage.api.cel.estimated_sizes import ITEMS, UNBOUNDED, UNKNOWN, FieldPath
 from moorage.api.cel.syntax import Expr, Literal
 from moorage.api.cel.types import Type
 
-__all__ = ["CallEstimate", "EstimatedCall", "Operand", "estimate_call"]
+__all__ = ["CallEstimate", "EstimatedCall", "Operand", "estimate_call", "estimate_operator"]
+
 
 #: The cost of reading a character, and of a character of a pattern.
 TRAVERSAL: Final = 0.1
@@ -262,4 +263,86 @@ _ESTIMATES: Final[Mapping[str, _Estimate]] = {
     "containsIP": _contains_network(0), "containsCIDR": _contains_network(scaled(_NETWORK_BYTES, TRAVERSAL) + 1),
     "slice": _slice, "flatten": _flatten, "distinct": _distinct, "reverse": lambda call: _new_list(1, call.receiver),
     "lists.range": lambda call: _new_list(1, SizeRange.exactly(_number(call.args[0], UNBOUNDED))),
+}  # fmt: skip
+
+
+# -- operator estimates ------------------------------------------------------------------------------------------------
+# Estimate the maximum cost of CEL's operators and built-in functions from the known sizes of their operands.
+#
+# Source  cel-go: checker/cost.go, functionCost
+
+_TEXTS: Final = frozenset(["string, string", "bytes, bytes"])
+
+
+def estimate_operator(call: EstimatedCall) -> CallEstimate:
+    """Return the estimate of a call of an operator or a function of CEL; 1 for most."""
+    estimate = _OPERATORS.get(call.function)
+    return CallEstimate(1) if estimate is None else estimate(call)
+
+
+def _sizes(call: EstimatedCall) -> list[SizeRange]:
+    return [one.size or UNKNOWN for one in call.args]
+
+
+def _receiver(call: EstimatedCall) -> SizeRange:
+    return (call.target.size if call.target else None) or UNKNOWN
+
+
+def _logical(_: EstimatedCall) -> CallEstimate:
+    return CallEstimate(0)
+
+
+def _compared(call: EstimatedCall) -> CallEstimate:
+    return CallEstimate(scaled(min(one.most for one in _sizes(call)), TRAVERSAL))
+
+
+def _ordered(call: EstimatedCall) -> CallEstimate:
+    return _compared(call) if call.given in _TEXTS else CallEstimate(1)
+
+
+def _in(call: EstimatedCall) -> CallEstimate:
+    return CallEstimate(_sizes(call)[1].most if call.given == "A, list<A>" else 1)
+
+
+def _format(call: EstimatedCall) -> CallEstimate:
+    return CallEstimate(scaled(_receiver(call).most, TRAVERSAL))
+
+
+def _at_an_end(call: EstimatedCall) -> CallEstimate:
+    return CallEstimate(scaled(_sizes(call)[0].most, TRAVERSAL))
+
+
+def _contains(call: EstimatedCall) -> CallEstimate:
+    return CallEstimate(product(scaled(_receiver(call).most, TRAVERSAL), scaled(_sizes(call)[0].most, TRAVERSAL)))
+
+
+def _matches(call: EstimatedCall) -> CallEstimate:
+    return CallEstimate(1 if call.target is None else matching(call._replace(lookup=lambda _: None)))
+
+
+def _bytes(call: EstimatedCall) -> CallEstimate:
+    if call.given != "string":
+        return CallEstimate(1)
+    size = _sizes(call)[0]
+    return CallEstimate(scaled(size.most, TRAVERSAL), SizeRange(size.least, size.most * 4 % 2**64))
+
+
+def _string(call: EstimatedCall) -> CallEstimate:
+    if call.given != "bytes":
+        return CallEstimate(1)
+    size = _sizes(call)[0]
+    return CallEstimate(scaled(size.most, TRAVERSAL), SizeRange(size.least // 4, size.most))
+
+
+def _quote(call: EstimatedCall) -> CallEstimate:
+    size = _sizes(call)[0]
+    quoted = SizeRange((size.least + 2) % 2**64, (size.most * 2 + 2) % 2**64)
+    return CallEstimate(scaled(size.most, TRAVERSAL), quoted)
+
+
+#: As in cel-go, the sizes of some results wrap around at 64 bits.
+_OPERATORS: Final[Mapping[str, Callable[[EstimatedCall], CallEstimate]]] = {
+    "_&&_": _logical, "_||_": _logical, "_==_": _compared, "_!=_": _compared, "_<_": _ordered, "_<=_": _ordered,
+    "_>_": _ordered, "_>=_": _ordered, "@in": _in, "format": _format, "startsWith": _at_an_end, "endsWith": _at_an_end,
+    "contains": _contains, "matches": _matches, "bytes": _bytes, "string": _string, "strings.quote": _quote,
 }  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.declarations import Function, Functions, Overload
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
 from moorage.api.cel.types import (

@@ -10,8 +10,7 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
-from moorage.api.cel.bounds import check_parsed
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_parsed
 from moorage.api.cel.declarations import Cheap, Cost
 from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.api.cel.operators import checked_int, checked_uint

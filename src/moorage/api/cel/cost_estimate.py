@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from moorage.api.cel.call_estimates import TRAVERSAL, CallEstimate, EstimatedCall, Operand, estimate_call
+from moorage.api.cel.call_estimates import TRAVERSAL, CallEstimate, EstimatedCall, Operand, estimate_call, estimate_operator
 from moorage.api.cel.checker import NodeTypes
 from moorage.api.cel.estimated_sizes import (
     ITEMS,
@@ -28,7 +28,6 @@ from moorage.api.cel.estimated_sizes import (
     total,
 )
 from moorage.api.cel.macros import ACCUMULATOR
-from moorage.api.cel.operator_estimates import estimate_operator
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 from moorage.api.cel.types import Type
 

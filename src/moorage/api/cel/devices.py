@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moorage.api.cel.cel_errors import CompileError, EvalError
+from moorage.api.cel.bounds import CompileError, EvalError
 from moorage.api.cel.estimated_sizes import DeclaredSize, SizeLookup
 from moorage.api.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
 from moorage.api.cel.quantities import Quantity

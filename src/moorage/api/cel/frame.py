@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from moorage.api.cel.cel_errors import CostLimitError, EvalError
+from moorage.api.cel.bounds import CostLimitError, EvalError
 from moorage.api.cel.values import Value
 
 __all__ = ["Failed", "Frame", "Lazy", "Run"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from moorage.api.cel.bounds import check_parsed
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_parsed
 from moorage.api.cel.declarations import Cheap, Cost, Metered
 from moorage.api.cel.effort import strain_operator, strain_search
 from moorage.api.cel.frame import Frame

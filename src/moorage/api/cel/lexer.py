@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.bounds import SourceError
 
 __all__ = ["Token", "scan", "unquoted"]
 

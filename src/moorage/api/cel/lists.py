@@ -10,8 +10,7 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any, Final
 
-from moorage.api.cel.bounds import check_items, check_work
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_items, check_work
 from moorage.api.cel.declarations import Cost, Metered
 from moorage.api.cel.effort import strain_search
 from moorage.api.cel.frame import Frame

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from moorage.api.cel.cel_errors import EvalError, SourceError
+from moorage.api.cel.bounds import EvalError, SourceError
 from moorage.api.cel.checker import NodeTypes
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.cel.syntax import CallNode, Expr, ListExpr, Literal, MapExpr, children

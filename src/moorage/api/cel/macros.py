@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 
 __all__ = ["ACCUMULATOR", "expand"]

@@ -13,8 +13,7 @@ from datetime import date
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
-from moorage.api.cel.bounds import check_parsed
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_parsed
 from moorage.api.cel.declarations import Cost
 from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.api.cel.times import timestamp_of

@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from moorage.api.cel.bounds import check_items, check_text
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_items, check_text
 from moorage.api.cel.times import Duration, Instant, Timestamp
 from moorage.api.cel.values import (
     INT_MAX,

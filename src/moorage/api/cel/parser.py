@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.api.cel.cel_errors import SourceError
+from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.lexer import Token, scan, unquoted
 from moorage.api.cel.macros import expand
 from moorage.api.cel.syntax import CallNode, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from moorage.api.cel.attributes import Qualifier, attribute
-from moorage.api.cel.bounds import check_sizes
-from moorage.api.cel.cel_errors import EvalError, SourceError
+from moorage.api.cel.bounds import EvalError, SourceError, check_sizes
 from moorage.api.cel.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.api.cel.declarations import Functions, Overload, accepts
 from moorage.api.cel.effort import CONTAINERS, strain_of_failure, strain_of_operands, strain_operator

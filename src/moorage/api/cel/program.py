@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from moorage.api.cel import conversions, kubernetes, lists, network, strings
-from moorage.api.cel.cel_errors import CompileError, EvalError, SourceError, located
+from moorage.api.cel.bounds import CompileError, EvalError, SourceError, located
 from moorage.api.cel.checker import Fields, NodeTypes, check
 from moorage.api.cel.conversions import TYPE_NAMES
 from moorage.api.cel.cost_estimate import estimate_cost

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import math
 
-from moorage.api.cel.bounds import MAX_DIGITS
-from moorage.api.cel.cel_errors import TooLargeError
-from moorage.api.integers import INT64_MAX
-from moorage.api.quantity import decimal_parts
+from moorage.api.cel.bounds import MAX_DIGITS, TooLargeError
+from moorage.api.quantity import INT64_MAX, decimal_parts
 
 __all__ = ["Quantity"]
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from moorage.api.cel.bounds import MAX_PARSED, MAX_PROGRAM, MAX_STEPS
-from moorage.api.cel.cel_errors import CostLimitError, TooLargeError
+from moorage.api.cel.bounds import MAX_PARSED, MAX_PROGRAM, MAX_STEPS, CostLimitError, TooLargeError
 from moorage.api.cel.regex_syntax import (
     Alternate,
     Assertion,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from moorage.api.cel.bounds import check_items, check_text
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_items, check_text
 from moorage.api.cel.declarations import Cost, Metered
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.regex import Regex, RegexError, compile_regex

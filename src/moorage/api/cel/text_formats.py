@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from moorage.api.cel.bounds import check_text, check_work
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError, check_text, check_work
 from moorage.api.cel.conversions import to_string
 from moorage.api.cel.effort import nested_parts
 from moorage.api.cel.values import Map, TypeValue, UInt, Value, type_name

@@ -14,9 +14,9 @@ from functools import total_ordering
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError
 from moorage.api.durations import DurationError, parse_duration
-from moorage.api.integers import INT64_MAX
+from moorage.api.quantity import INT64_MAX
 
 __all__ = ["DURATION_NAME", "FIELDS", "TIMESTAMP_NAME", "Duration", "Instant", "Timestamp", "duration_of", "timestamp_of"]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from moorage.api.cel.cel_errors import EvalError
+from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.api.cel.quantities import Quantity
 from moorage.api.cel.semver import Semver

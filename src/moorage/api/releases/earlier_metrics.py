@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.api.releases.metric_spec import exponential
-from moorage.api.releases.release import ALPHA, BETA
+from moorage.api.releases.release import ALPHA, BETA, exponential
 
 __all__ = ["METRICS"]
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.api.meta import ResourceList
-from moorage.api.names import check_qualified_name
-from moorage.api.quantity import canonical, parse
-from moorage.api.quotas import (
+from moorage.api.core import (
     ResourceQuota,
     ResourceQuotaSpec,
     ResourceQuotaStatus,
     ScopedResourceSelectorRequirement,
     ScopeSelector,
 )
+from moorage.api.meta import ResourceList
+from moorage.api.names import check_qualified_name
+from moorage.api.quantity import canonical, parse
 from moorage.api.validation.faults import Faults, invalid, quantity, required
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.resources import is_integer_resource

@@ -17,8 +17,7 @@ import msgspec
 
 from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
 from moorage.api.manifests import Document, read_documents, read_json
-from moorage.api.text_encoding import to_utf8
-from moorage.api.text_mistakes import explained
+from moorage.api.text_mistakes import explained, to_utf8
 from moorage.basis.inputs.files import InputFile, LargeFile
 from moorage.basis.inputs.kinds import find_kind
 from moorage.basis.inputs.large_lists import NotInPiecesError, find_frame, items_in

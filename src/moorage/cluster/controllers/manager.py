@@ -21,7 +21,7 @@ from moorage.basis.printable import clip
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.large_requests import is_heavy
 from moorage.cluster.apiserver.http.worker import Worker
-from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.detached_store import DetachedStore, StaleReadError
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
 from moorage.cluster.apiserver.storage.store import DeleteOptions, Store

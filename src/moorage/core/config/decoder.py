@@ -22,7 +22,7 @@ import msgspec
 from msgspec import inspect
 
 from moorage.api.durations import DurationError, duration_seconds
-from moorage.api.integers import INT64_MAX, INT64_MIN
+from moorage.api.quantity import INT64_MAX, INT64_MIN
 from moorage.core.config import configuration
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
-from moorage.api.integers import INT64_MAX, INT64_MIN
+from moorage.api.quantity import INT64_MAX, INT64_MIN
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.errors import Fault
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.integers import INT64_MAX
 from moorage.api.meta import Value
+from moorage.api.quantity import INT64_MAX
 from moorage.core.config.configuration import Extender
 from moorage.core.config.decoder import decode, fields_of
 from moorage.core.config.document_reader import SchedulerText

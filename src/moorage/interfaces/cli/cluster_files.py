@@ -4,29 +4,79 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from moorage.api.core import Node
+from moorage.api.releases import Release, why_unknown
+from moorage.api.releases.detection import DetectedRelease, detect_release
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.objects import SERVER_VERSION, find_objects
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.interfaces.cli.detected_release import release_of_nodes
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.release_options import AUTO
-from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, unwatched
+from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput
+from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, read_objects, unwatched
 from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 
 __all__ = [
-    "asking", "emulating", "keeping_what_is_read", "place_of", "read_cluster", "read_once", "reading_options",
-    "refuse_nothing_to_place", "rules_of", "simulation_options",
+    "asking", "emulating", "keeping_what_is_read", "known_release", "place_of", "read_cluster", "read_once",
+    "reading_options", "refuse_nothing_to_place", "release_of_files", "rules_of", "simulation_options",
 ]  # fmt: skip
+
+
+# -- detected release --------------------------------------------------------------------------------------------------
+# Find the release for ``--emulate auto``: that of the cluster, from the versions that its objects contain.
+
+_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+#: Kinds whose objects contain versions of the cluster's components.
+_TELLING: Final = frozenset(["Node", DUMP_RECORD.kind, SERVER_VERSION])
+#: ``(labels, kubelet's version)`` of a node.
+_Kubelet = tuple[Mapping[str, str], str]
+
+
+def release_of_nodes(nodes: Iterable[Node], server: str, note: Callable[[str], None]) -> Release:
+    """Return the release of a cluster with these nodes; ``server`` is the version of its API server, "" if not known.
+
+    ``note`` receives a message if the patch release is not known and the nearest one is used.
+    Raises  InputError if nothing reports a version, or the release is not known
+    """
+    kubelets: list[_Kubelet] = [(node.metadata.labels, node.status.node_info.kubelet_version) for node in nodes]
+    leading = [version for labels, version in kubelets if any(label in labels for label in _CONTROL_PLANE)]
+    found = detect_release((version for _, version in kubelets), leading, server=server)
+    if found is None:
+        raise InputError("--emulate auto: no node has status.nodeInfo.kubeletVersion; name the release")
+    return known_release(found, note)
+
+
+def release_of_files(sources: Iterable[InputFile], note: Callable[[str], None]) -> Release:
+    """Return the release of the cluster whose objects are in files; see ``release_of_nodes``."""
+    objects = (found for source in sources for found in find_objects(source) if found.kind in _TELLING)
+    cluster = read_objects(objects, validated=False)
+    return release_of_nodes(cluster.nodes, cluster.report.server_version, note)
+
+
+def known_release(found: DetectedRelease, note: Callable[[str], None]) -> Release:
+    """Return the detected release, or the nearest known patch release; ``note`` receives a message in the latter case.
+
+    Raises  InputError if its minor release is not known
+    """
+    if found.release is None:
+        raise InputError(f"--emulate auto: {why_unknown(found.version)}")
+    if not found.is_known:
+        note(f"{found.source} {found.version}; {found.release} is the nearest release that is known")
+    return found.release
+
+
+# -- cluster files -----------------------------------------------------------------------------------------------------
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Read = TypeVar("_Read")

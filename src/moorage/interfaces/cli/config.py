@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 import yaml
 
-from moorage.api.yaml_writing import PrintableDumper
 from moorage.basis.printable import escape_json
 from moorage.core.config.convert import convert as to_v1
 from moorage.core.config.scheduler_document import Loaded
@@ -23,6 +22,7 @@ from moorage.interfaces.cli.command_help import CommandGroup
 from moorage.interfaces.cli.release_options import emulate_options
 from moorage.interfaces.cli.terminal import say
 from moorage.plugins import builtin_registry
+from moorage.report.style import PrintableDumper
 
 __all__ = ["config"]
 

@@ -78,7 +78,7 @@ class Commands(CommandGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        importlib.import_module("moorage.interfaces.cli.memory").keep_freed_memory()
+        importlib.import_module("moorage.interfaces.cli.terminal").keep_freed_memory()
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command

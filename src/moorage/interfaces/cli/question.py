@@ -30,7 +30,6 @@ import click
 import yaml
 from msgspec.structs import replace
 
-from moorage.api.yaml_writing import PrintableDumper
 from moorage.basis.printable import escape_json, one_line
 from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
@@ -43,10 +42,9 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
 )
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
-from moorage.interfaces.cli.memory import collect_seldom
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.question_options import question_options
-from moorage.interfaces.cli.terminal import bare, output_style, print_styled
+from moorage.interfaces.cli.terminal import bare, collect_seldom, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.input_digest import input_digest
@@ -55,7 +53,7 @@ from moorage.laboratory.replaced_objects import replaced
 from moorage.laboratory.scaling import parse_scaled
 from moorage.laboratory.what_if import InputChanges, Replacement, parse_added_nodes
 from moorage.report.answer import Answer, AnswerRequest
-from moorage.report.style import paragraph
+from moorage.report.style import PrintableDumper, paragraph
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
 

@@ -20,10 +20,9 @@ from moorage.interfaces.cli.cluster_files import emulating, read_cluster, readin
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.dump import write_parts
 from moorage.interfaces.cli.main import OK, PENDING
-from moorage.interfaces.cli.memory import collect_seldom
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.release_options import emulated_cluster_options
-from moorage.interfaces.cli.terminal import say
+from moorage.interfaces.cli.terminal import collect_seldom, say
 from moorage.laboratory.objects import read_given
 from moorage.laboratory.redaction import Redacted, redact_cluster
 from moorage.laboratory.redaction_check import RedactionCheck, check_redacted

@@ -9,13 +9,32 @@ import click
 
 from moorage.api.releases import LEGACY, find_release, why_unknown
 from moorage.core.config.release_1_21 import PROVIDERS
-from moorage.interfaces.cli.file_options import TakesFiles
+from moorage.interfaces.cli.command_help import DescribedCommand
 
 __all__ = [
-    "AUTO", "EmulatedRelease", "OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options",
-    "emulated_cluster_option", "emulated_cluster_options", "max_disks_option", "no_quota_option", "old_flag_options",
+    "AUTO", "EmulatedRelease", "TakesFiles", "TakesFilesAndFlags", "emulate_options", "emulated_cluster_option",
+    "emulated_cluster_options", "max_disks_option", "no_quota_option", "old_flag_options",
 ]  # fmt: skip
 
+
+# -- file options ------------------------------------------------------------------------------------------------------
+# Commands that take input files with ``-f`` only: arguments without it, as in ``-f *.yaml``, are rejected with a hint.
+
+
+class TakesFiles(DescribedCommand):
+    """A command that takes files with ``-f`` and no positional arguments."""
+
+    allow_extra_args = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            many = "s" if len(rest) > 1 else ""
+            ctx.fail(f"Got unexpected extra argument{many} ({' '.join(rest)}); give -f before each file")
+        return rest
+
+
+# -- release options ---------------------------------------------------------------------------------------------------
 
 #: The value of ``--emulate`` for the release that the cluster runs.
 AUTO: Final = "auto"

@@ -18,7 +18,7 @@ from moorage.interfaces.cli.question import Asked, open_question, print_answer, 
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.laboratory.run_frames import frames_of_run
 from moorage.laboratory.run_inputs import input_of_runs
-from moorage.report.overview_values import overview_csv
+from moorage.report.overview import overview_csv
 
 __all__ = ["report"]
 

@@ -17,14 +17,12 @@ import yaml
 
 from moorage import __version__
 from moorage.api.durations import format_duration
-from moorage.api.yaml_writing import PrintableDumper
 from moorage.core.config.release_1_21 import LOCKS
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.writer import as_written
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.interfaces.cli.legacy_options import OldFlags, policy_of
 from moorage.interfaces.cli.main import ERROR, OK
-from moorage.interfaces.cli.memory import collect_seldom
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.removed_flags import flag_warnings, format_faults, port_faults
 from moorage.interfaces.cli.run_connection import endpoint_of_file, run_endpoint
@@ -32,12 +30,14 @@ from moorage.interfaces.cli.run_loading import IGNORED_WITH_CONFIG, load_configu
 from moorage.interfaces.cli.run_process import Process, run_process, with_hidden_passwords
 from moorage.interfaces.cli.run_release import Era, ReleaseCommand
 from moorage.interfaces.cli.run_serving import check_flags, open_serving
+from moorage.interfaces.cli.terminal import collect_seldom
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.gathering import gathering_loop
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.runtime.leader_election import JITTER, Timing
 from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live import LeaderSettings
+from moorage.report.style import PrintableDumper
 
 __all__ = ["run"]
 

@@ -13,7 +13,7 @@ from moorage import __version__
 from moorage.api.releases import Release
 from moorage.api.releases.detection import detect_release
 from moorage.errors import ClusterError, InputError
-from moorage.interfaces.cli.detected_release import known_release
+from moorage.interfaces.cli.cluster_files import known_release
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.live.client.resources import server_version

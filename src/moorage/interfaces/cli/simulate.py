@@ -24,24 +24,21 @@ from moorage.interfaces.cli.cluster_files import (
     rules_of,
     simulation_options,
 )
-from moorage.interfaces.cli.file_options import TakesFiles
 from moorage.interfaces.cli.gate_options import PIPELINE_OUTPUTS, gate_options
 from moorage.interfaces.cli.main import OK, PENDING
-from moorage.interfaces.cli.memory import collect_seldom, leave_memory_at_exit
 from moorage.interfaces.cli.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.question_options import what_if_options
-from moorage.interfaces.cli.release_options import AUTO, emulated_cluster_options, max_disks_option, no_quota_option
-from moorage.interfaces.cli.terminal import output_style, print_styled
-from moorage.report.comparison_text import gates_text
-from moorage.report.event_lines import EventLog
+from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
+from moorage.interfaces.cli.terminal import collect_seldom, leave_memory_at_exit, output_style, print_styled
+from moorage.report.comparison import gates_text
+from moorage.report.exports import as_open_metrics, as_trace
 from moorage.report.narrowing import Narrowing
-from moorage.report.open_metrics import as_open_metrics
+from moorage.report.obstacles import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_yaml, json_pieces
 from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
-from moorage.report.trace_events import as_trace
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, kinds_named

@@ -13,23 +13,21 @@ from typing import Any
 import click
 import yaml
 
-from moorage.api.yaml_writing import PrintableDumper
 from moorage.basis.printable import escape_json
 from moorage.errors import InputError
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
-from moorage.interfaces.cli.memory import collect_seldom
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.question import budget_of, ended_by_interrupt
 from moorage.interfaces.cli.question_options import dask_option, progress_option
-from moorage.interfaces.cli.terminal import say
+from moorage.interfaces.cli.terminal import collect_seldom, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.executors import dask_executor
 from moorage.laboratory.sweeps.report import sweep_document, sweep_text
 from moorage.laboratory.sweeps.results import SweepResult, baseline_of
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
-from moorage.report.style import Style
+from moorage.report.style import PrintableDumper, Style
 
 __all__ = ["sweep"]
 

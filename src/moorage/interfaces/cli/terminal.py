@@ -7,7 +7,9 @@ print a sentence that quotes a name with ``say``, which keeps it on one line.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import gc
 import io
 import os
 import re
@@ -15,7 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
@@ -23,17 +25,10 @@ from moorage.basis.printable import one_line, some_lines
 from moorage.report.style import COLOURS, WIDTH, Style
 
 __all__ = [
-    "EscapingStream",
-    "bare",
-    "guard",
-    "kept_output",
-    "output_style",
-    "print_error",
-    "print_styled",
-    "say",
-    "shows_colour",
-    "unguard",
-]
+    "EscapingStream", "bare", "collect_seldom", "guard", "keep_freed_memory", "kept_output", "leave_memory_at_exit",
+    "output_style", "print_error", "print_styled", "say", "shows_colour", "unguard",
+]  # fmt: skip
+
 
 _SEQUENCE = re.compile(r"(\x1b\[\d+m)")
 #: Narrower terminals get lines of this width, which they wrap.
@@ -148,3 +143,41 @@ def print_styled(text: str) -> None:
     """Write a text to standard output; of its escape sequences only the colours of ``Style`` pass."""
     parts = (part if part in COLOURS else some_lines(part) for part in _SEQUENCE.split(text))
     bare(sys.stdout).write("".join(parts))
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+# Memory settings of the process.
+#
+# Each decision creates and drops dozens of arrays whose size grows with the number of nodes. From some 80 kB on (thousands of
+# nodes) glibc returns such memory to the system at once and requests it again for the next array, which costs several times
+# the computation itself. ``keep_freed_memory`` makes glibc keep it.
+#
+# Python runs its cycle collector after some hundreds of new objects: twice for every pod that is decoded, although almost
+# none of a pod's objects are in cycles. ``collect_seldom`` makes it run less often. ``leave_memory_at_exit`` skips the last
+# collection.
+
+# From malloc.h of glibc.
+_TRIM_THRESHOLD: Final = -1
+_TOP_PAD: Final = -2
+_MMAP_THRESHOLD: Final = -3
+
+
+def keep_freed_memory(kept: int = 256 << 20) -> bool:
+    """Let the process keep up to ``kept`` freed bytes. Return False if the C library has no such setting."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    settings = {_TRIM_THRESHOLD: kept, _TOP_PAD: kept >> 4, _MMAP_THRESHOLD: kept}
+    return all(mallopt(option, value) for option, value in settings.items())
+
+
+def collect_seldom() -> None:
+    """Run the cycle collector once in a hundred thousand new objects; some MiB of garbage may wait for it."""
+    gc.set_threshold(100_000, 10, 20)
+
+
+def leave_memory_at_exit() -> None:
+    """Let the process end without searching its objects for cycles; the operating system frees their memory at once."""
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)

@@ -35,10 +35,9 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.interfaces.cli.bounded_files import STDIN
-from moorage.interfaces.cli.detected_release import release_of_files
+from moorage.interfaces.cli.cluster_files import release_of_files
 from moorage.interfaces.cli.legacy_options import policy_of
 from moorage.interfaces.cli.main import ERROR, OK
-from moorage.interfaces.cli.memory import collect_seldom
 from moorage.interfaces.cli.plugin_reload import PluginFiles, follow
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.question_worker import ANSWERING, question_words
@@ -50,7 +49,7 @@ from moorage.interfaces.cli.release_options import (
     old_flag_options,
 )
 from moorage.interfaces.cli.store_loader import fill, lost_pods
-from moorage.interfaces.cli.terminal import say
+from moorage.interfaces.cli.terminal import collect_seldom, say
 from moorage.interfaces.cli.up_scheduler import PluginMeter, WantedScheduler
 from moorage.interfaces.web.embedded_site import EmbeddedSite
 from moorage.live.client.extenders import ExtenderClient

@@ -11,7 +11,7 @@ from moorage.laboratory.sweeps.grid import SEED, Label, version
 from moorage.laboratory.sweeps.jobs import FailedRun
 from moorage.laboratory.sweeps.results import MetricSummary, SweepBaseline, SweepGroup, SweepResult, baseline_of
 from moorage.report.answer import plain, stopped_text
-from moorage.report.comparison_text import interval_text
+from moorage.report.comparison import interval_text
 from moorage.report.gates import MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
 from moorage.report.run_document import API_VERSION

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from moorage.errors import InputError
-from moorage.live.server.authentication import Caller
-from moorage.live.server.expiring_cache import Expiring
+from moorage.live.server.authentication import Caller, Expiring
 
 __all__ = ["AccessDecision", "AccessReviewer", "OpenPaths", "RequestAuthorizer", "ResourceAccess"]
 

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
-from moorage.api.releases.metric_spec import Spec, exponential
+from moorage.api.releases.release import Spec, exponential
 
 __all__ = ["CounterVec", "EarlierName", "Family", "Filter", "Gauge", "Histogram", "MetricRegistry", "Spec", "exponential"]
 

@@ -16,9 +16,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from moorage.api.releases import STABLE, TODAY
-from moorage.api.releases.metric_spec import Spec
-from moorage.api.releases.metrics import metrics_of
-from moorage.api.releases.metrics_1_36 import METRICS_1_36
+from moorage.api.releases.metrics import METRICS_1_36, metrics_of
+from moorage.api.releases.release import Spec
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.group_outcome import GroupReport

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moorage.api.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
-from moorage.api.cel.cel_errors import CompileError
+from moorage.api.cel.bounds import CompileError
 from moorage.api.cel.values import Value
 from moorage.api.devices import Device, DeviceAttribute
 from moorage.plugins.devices.meter import CostlyError, Meter

@@ -21,7 +21,7 @@ from moorage.api.selectors import compile_label_selector
 from moorage.cluster.apiserver.access.rbac import missing
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.detached_store import retried
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange

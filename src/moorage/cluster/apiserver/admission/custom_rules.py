@@ -17,15 +17,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from moorage.api.cel.cel_errors import CelError, CostLimitError, EvalError
+from moorage.api.cel.bounds import CelError, CostLimitError, EvalError
 from moorage.api.cel.estimated_sizes import DeclaredSize, product
 from moorage.api.cel.program import Program, compile_expression, compile_with_estimate
 from moorage.api.cel.types import BOOL, STRING, optional_of
 from moorage.api.cel.values import NONE, Optional, Value
 from moorage.api.validation.faults import duplicate, forbidden, invalid, required
-from moorage.cluster.apiserver.admission.rule_costs import RuleCosts, elements_below
-from moorage.cluster.apiserver.admission.rule_sizes import LARGEST_REQUEST, declared_size
-from moorage.cluster.apiserver.admission.rule_values import Declared, as_value, declared_type
+from moorage.cluster.apiserver.admission.rule_costs import (
+    LARGEST_REQUEST,
+    Declared,
+    RuleCosts,
+    as_value,
+    declared_size,
+    declared_type,
+    elements_below,
+)
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, field_path, old_item, old_items
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema
 from moorage.errors import Bare, Fault

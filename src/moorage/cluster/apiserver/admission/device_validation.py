@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.cel import COST_LIMIT, estimated_selector_cost
-from moorage.api.cel.cel_errors import CompileError
+from moorage.api.cel.bounds import CompileError
 from moorage.api.names import check_dns1123_subdomain, is_extended_resource_name
 from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, too_long, too_many
 from moorage.cluster.apiserver.admission.field_checks import driver_name_faults

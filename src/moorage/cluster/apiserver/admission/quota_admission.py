@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from moorage.api.core import ResourceQuota
 from moorage.api.decode import decode
-from moorage.api.quotas import ResourceQuota
 from moorage.cluster.apiserver.admission.quota_usage import (
     Facts,
     QuotaEvaluator,

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from moorage.api.core import ENDED_PHASES
+from moorage.api.core import ENDED_PHASES, ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.api.meta import Quantity
 from moorage.api.names import is_extended_resource_name, is_native_resource
 from moorage.api.quantity import Exact, exact
-from moorage.api.quotas import ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.cluster.apiserver.admission.strategy import qos_class
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served

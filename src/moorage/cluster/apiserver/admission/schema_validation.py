@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.api.cel.cel_errors import CostLimitError, TooLargeError
+from moorage.api.cel.bounds import CostLimitError, TooLargeError
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.validation.faults import invalid, required, too_long, too_many, unsupported
 from moorage.cluster.apiserver.admission.string_formats import checked_format, is_of_format

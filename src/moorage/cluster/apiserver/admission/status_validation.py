@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from moorage.api.core import Node
+from moorage.api.core import Node, ResourceQuota
 from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.api.quantity import parse
-from moorage.api.quotas import ResourceQuota
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.faults import NOT_NEGATIVE, too_long, too_many
 from moorage.api.validation.nodes import node_status_faults

@@ -14,7 +14,7 @@ from moorage.cluster.apiserver.http.requests import check_may_create, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response
 from moorage.cluster.apiserver.schema.representations import Accepted, accepted
 from moorage.cluster.apiserver.schema.value_limits import count_marks
-from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.detached_store import DetachedStore, StaleReadError
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target

@@ -16,8 +16,7 @@ import msgspec
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.access.access_reviews import answer
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.access.rbac import Authorizer
-from moorage.cluster.apiserver.access.request_attributes import attributes_of
+from moorage.cluster.apiserver.access.rbac import Authorizer, attributes_of
 from moorage.cluster.apiserver.access.write_rights import write_check
 from moorage.cluster.apiserver.http import write_requests
 from moorage.cluster.apiserver.http.lists import check_list, metadata_list, object_list, table_list

@@ -19,8 +19,7 @@ from multidict import CIMultiDict, istr
 
 from moorage.api.durations import DurationError, parse_duration
 from moorage.cluster.apiserver.access.authentication import Authenticator, certificate_user, impersonated
-from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
-from moorage.cluster.apiserver.access.request_attributes import attributes_at, attributes_of
+from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.cluster.apiserver.http.large_requests import carry_out, is_large
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
@@ -46,7 +45,7 @@ from moorage.cluster.apiserver.http.watch_stream import Stream, is_watch, open_s
 from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.schema.representations import check_types
 from moorage.cluster.apiserver.schema.request_bodies import MAX_BODY
-from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target, User, find_target
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large

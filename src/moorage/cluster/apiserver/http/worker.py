@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.gc_pause import collector_paused
 from moorage.cluster.apiserver.http.limits import ServerLimits
-from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
 
 __all__ = ["DeferredWork", "Worker"]

@@ -9,9 +9,9 @@ Source  apiextensions-apiserver, pkg/controller: status/naming_controller.go, es
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from moorage.cluster.apiserver.admission.definition_validation import approval_of
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, track
@@ -25,13 +25,35 @@ from moorage.cluster.apiserver.schema.custom_kinds import (
     served_state,
 )
 from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.deferral import AskOwner, Defer
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
-__all__ = ["DEFINITIONS", "Definitions", "convert_record", "mark_for_cleanup", "reread_record"]
+__all__ = ["DEFINITIONS", "AskOwner", "Defer", "Definitions", "convert_record", "mark_for_cleanup", "reread_record"]
 
+
+# -- deferral ----------------------------------------------------------------------------------------------------------
+# The interface between a store and a worker thread: the store defers work to the thread, which calls back.
+
+T = TypeVar("T")
+
+
+class AskOwner(Protocol):
+    """Calls a function on the store's own thread; returns its result or raises its error."""
+
+    def __call__(self, function: Callable[[], T]) -> T: ...
+
+
+class Defer(Protocol):
+    """Call ``work`` soon in a worker thread, with a function that makes calls on the store's thread.
+
+    If several functions wait under one key, only the last is called.
+    """
+
+    def __call__(self, key: Hashable, work: Callable[[AskOwner], None]) -> None: ...
+
+
+# -- definitions -------------------------------------------------------------------------------------------------------
 
 DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: The manager of the status of definitions.

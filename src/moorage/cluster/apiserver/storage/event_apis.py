@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from moorage.cluster.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.cluster.apiserver.schema.normalization import conform
 from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.deferral import AskOwner
+from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.detached_store import retried
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange

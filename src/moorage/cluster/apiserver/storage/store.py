@@ -48,8 +48,7 @@ from moorage.cluster.apiserver.fields.managed_fields import FieldManager, equal_
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage import quota_charges
 from moorage.cluster.apiserver.storage import watches as watch_cache
-from moorage.cluster.apiserver.storage.deferral import Defer
-from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Definitions, convert_record, mark_for_cleanup
+from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, Definitions, convert_record, mark_for_cleanup
 from moorage.cluster.apiserver.storage.deletion import (
     NO_OPTIONS,
     DeleteOptions,

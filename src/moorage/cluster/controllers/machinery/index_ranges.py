@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 
 __all__ = ["Indexes", "parse_indexes"]
 

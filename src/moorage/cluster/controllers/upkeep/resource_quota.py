@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moorage.api.core import ENDED_PHASES
+from moorage.api.core import ENDED_PHASES, ResourceQuota
 from moorage.api.decode import decode
 from moorage.api.quantity import Exact
-from moorage.api.quotas import ResourceQuota
 from moorage.cluster.apiserver.admission.quota_usage import (
     Facts,
     Usage,

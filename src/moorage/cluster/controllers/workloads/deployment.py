@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.controllers.machinery.object_fields import (
     DEPLOYMENTS,

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.cluster.controllers.machinery.object_fields import (

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes

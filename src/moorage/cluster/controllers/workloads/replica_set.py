@@ -12,7 +12,7 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
-from moorage.api.integers import parse_int64
+from moorage.api.quantity import parse_int64
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind

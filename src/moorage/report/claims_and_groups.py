@@ -1,4 +1,4 @@
-"""Volumes bound and devices allocated to claims in a run: as values, as tables, and as parts of the report document."""
+"""What a run did for claims and pod groups: as values, as tables, and as parts of the report document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 from moorage.report.style import PLAIN, Style, columns
 
-__all__ = ["DeviceOutcome", "VolumeOutcome", "claim_data", "claim_tables"]
+__all__ = ["DeviceOutcome", "PodGroupOutcome", "VolumeOutcome", "claim_data", "claim_tables", "group_data", "group_table"]
+
+
+# -- claim report ------------------------------------------------------------------------------------------------------
+# Volumes bound and devices allocated to claims in a run: as values, as tables, and as parts of the report document.
 
 #: Plain tables list up to this many rows.
 _EVERY_ROW = 100
@@ -105,5 +109,64 @@ def _device(one: DeviceOutcome) -> dict[str, Any]:
         "device": one.device,
         "node": one.node or None,
         "pods": list(one.pods),
+    }
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+# -- group report ------------------------------------------------------------------------------------------------------
+
+#: The plain table lists up to this many groups; with more, only those that are not scheduled.
+_EVERY_GROUP = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupOutcome:
+    """A pod group at the end of a run.
+
+    ``state``      Scheduled, Unschedulable, Error, Waiting (not tried; ``message`` says why) or Missing (it does not exist)
+    ``min_count``  how many of its pods must be scheduled together; None for a basic group
+    ``pods``       how many pods name the group; ``placed``: how many of these are on a node
+    """
+
+    namespace: str
+    name: str
+    state: str
+    min_count: int | None
+    pods: int
+    placed: int
+    message: str = ""
+
+
+def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool, style: Style = PLAIN) -> str:
+    """Return the table of the groups; needs at least one."""
+    shown = groups if wide or len(groups) <= _EVERY_GROUP else [group for group in groups if group.state != "Scheduled"]
+    rows = [
+        [
+            group.namespace, group.name, group.state, str(group.placed), str(group.pods),
+            "-" if group.min_count is None else str(group.min_count), group.message or "-",
+        ]
+        for group in shown
+    ]  # fmt: skip
+    table = columns(["NAMESPACE", "GROUP", "STATE", "PLACED", "PODS", "MIN", "WHY"], rows, right=(3, 4, 5), style=style)
+    left = len(groups) - len(shown)
+    return "\n".join(
+        [style.bold("Pod groups:"), table, *([f"and {left} more, all scheduled (use -o wide for all)"] if left else [])]
+    )
+
+
+def group_data(groups: Sequence[PodGroupOutcome]) -> dict[str, Any]:
+    """Return ``podGroups`` as plain data; an empty dict if there are none."""
+    return {"podGroups": [_group(group) for group in groups]} if groups else {}
+
+
+def _group(group: PodGroupOutcome) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "namespace": group.namespace,
+        "name": group.name,
+        "state": group.state,
+        "minCount": group.min_count,
+        "pods": group.pods,
+        "placed": group.placed,
+        "message": group.message or None,
     }
     return {key: value for key, value in shown.items() if value is not None}

@@ -1,0 +1,425 @@
+"""The answer of ``moorage compare``: the differences between A and B, how certain they are, and the gates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from msgspec import Struct
+
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted
+from moorage.report.answer import Answer
+from moorage.report.gates import GateResult, MetricComparison, evaluate, parse_gate
+from moorage.report.metric_names import amount_text, difference_text, kind_of, title_of
+from moorage.report.run_values import MeasuredRun, RunMeasures, json_number
+from moorage.report.style import columns, paragraph
+
+__all__ = [
+    "ComparisonValues", "MoveCount", "PodMove", "ReleaseChange", "TextChange", "comparison_summary",
+    "comparison_text", "gates_text", "interval_text",
+]  # fmt: skip
+
+
+# -- comparison values -------------------------------------------------------------------------------------------------
+# The answer of ``moorage compare``: the differences between A and B, how certain they are, and the gates.
+#
+# ``to_dict`` gives the document (``kind: Comparison``, ``docs/reference/compare.md``).
+
+
+class MoveCount(Struct, frozen=True):
+    """How many pods are on another node in B than in A, ``of`` those that A was to place or evicted; means over seeds.
+
+    ``by_chance``  for each seed, how many of them are on another node in A with the next seed
+    """
+
+    pods: float
+    of: float
+    by_chance: tuple[int, ...] = ()
+    within_group: float = 0
+    to_another_group: float = 0
+    to_another_zone: float = 0
+    per_seed: tuple[int, ...] = ()
+
+
+class PodMove(Struct, frozen=True):
+    """A pod that is on another node in B with the first seed; an empty name of a node stands for none."""
+
+    pod: str
+    a: str
+    b: str
+
+
+class ReleaseChange(Struct, frozen=True):
+    """A difference between the releases of A and B. ``kind``: rule, plugin, default, gate, metric or flag."""
+
+    kind: str
+    text: str
+
+
+class TextChange(Struct, frozen=True):
+    """A pod that stays pending in A and in B, with different messages."""
+
+    pod: str
+    a: str
+    b: str
+
+
+class ComparisonValues(Answer, frozen=True, kw_only=True):
+    """The values of a comparison. ``names`` are those of A and B.
+
+    ``moved``   None if a stored run has no placements
+    ``moves``   of the first seed, in order of arrival
+    ``runs``    all runs of A and of B, in the order of the seeds
+    ``notes``   notes on the input of one side alone, such as a missing plugin
+    ``release_changes``  what is different because A and B have different releases
+    ``texts``            of the first seed, the texts of pending pods that differ
+    """
+
+    KIND: ClassVar[str] = "Comparison"
+    NAMES_RELEASE: ClassVar[bool] = False  # the lines of A and B do
+
+    names: tuple[str, str]
+    metrics: Mapping[str, MetricComparison]
+    extra: Mapping[str, MetricComparison] = {}
+    moved: MoveCount | None = None
+    moves: tuple[PodMove, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    new_pending: tuple[str, ...] = ()
+    runs: tuple[tuple[MeasuredRun, ...], tuple[MeasuredRun, ...]] = ((), ())
+    notes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    release_changes: tuple[ReleaseChange, ...] = ()
+    texts: tuple[TextChange, ...] = ()
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether every gate passed; True without gates. None if the gates would read more seeds than were run."""
+        if self.gates and self.stopped is not None:
+            return None
+        return all(gate.passed for gate in self.gates)
+
+    def gate(self, text: str, *, strict: bool = False) -> GateResult:
+        """Return whether a gate passes, such as ``pending > +0``.
+
+        Raises  InputError for a text that is no gate, and for a metric that the comparison does not have
+        """
+        return evaluate(parse_gate(text), {**self.metrics, **self.extra}, strict=strict)
+
+    def _answer(self) -> dict[str, Any]:
+        sides = zip(("a", "b"), self.names, self.notes, strict=True)
+        return {
+            **{side: {"name": name, "notes": list(notes)} for side, name, notes in sides},
+            "metrics": {name: _metric(one) for name, one in self.metrics.items()},
+            **({} if self.moved is None else {"moved": _moved(self.moved)}),
+            "moves": [{"pod": one.pod, "a": one.a, "b": one.b} for one in self.moves],
+            "newPending": list(self.new_pending),
+            "gates": [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in self.gates],
+            "releaseChanges": [{"kind": one.kind, "text": one.text} for one in self.release_changes],
+            "texts": [{"pod": one.pod, "a": one.a, "b": one.b} for one in self.texts],
+            "runs": {"a": _runs(self.runs[0]), "b": _runs(self.runs[1])},
+        }
+
+
+def _metric(one: MetricComparison) -> dict[str, Any]:
+    interval = None if one.interval is None else [json_number(end) for end in one.interval]
+    shown: dict[str, Any] = {
+        "a": json_number(one.a), "b": json_number(one.b), "difference": json_number(one.difference), "interval": interval,
+        "exact": one.exact, "mayBeZero": one.may_be_zero,
+    }  # fmt: skip
+    return shown | ({"p": json_number(one.p)} if one.p is not None else {})
+
+
+def _moved(moved: MoveCount) -> dict[str, Any]:
+    return {
+        "pods": json_number(moved.pods),
+        "of": json_number(moved.of),
+        "byChance": list(moved.by_chance),
+        "withinGroup": json_number(moved.within_group),
+        "toAnotherGroup": json_number(moved.to_another_group),
+        "toAnotherZone": json_number(moved.to_another_zone),
+        "perSeed": list(moved.per_seed),
+    }
+
+
+def _runs(runs: Iterable[MeasuredRun]) -> list[dict[str, Any]]:
+    return [
+        {
+            "seed": run.seed,
+            "release": run.release,
+            "metrics": {name: json_number(value, exactly=True) for name, value in run.metrics.items()},
+            "pending": [{"pod": one.pod, "workload": one.workload, "message": one.message} for one in run.pending],
+        }
+        for run in runs
+    ]
+
+
+# -- comparison text ---------------------------------------------------------------------------------------------------
+# A comparison as text for people: the answer in words, a table of metrics with their intervals, gates, moved pods.
+
+#: The metrics in the table without ``-o wide``, if A or B has them.
+_SHOWN: Final = (
+    "pending", "notCreated", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory",
+    "balance.cpu", "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
+)  # fmt: skip
+_EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
+#: How many pods are listed before the rest is only counted.
+_LISTED = 10
+#: Kinds of release changes that are printed as one sentence each.
+_ONE_BY_ONE: Final = frozenset({"rule", "plugin", "default"})
+#: How many pods are listed with their texts.
+_TEXTS: Final = 3
+#: The longest gate that fits beside its metric.
+_SHORT_GATE = 20
+
+
+def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
+    """Return the text: the summary, the table, what moved, the gates that failed, and how certain it is."""
+    parts = [paragraph(one_line(found.summary)), _sides(found), _table(found, wide=wide)]
+    if found.moves and wide:
+        parts.append(_moves(found))
+    if found.new_pending:
+        parts.append(_new_pending(found.new_pending, wide=wide))
+    if found.texts:
+        parts.append(_texts(found.texts, wide=wide))
+    if found.release_changes:
+        parts.append(_release_changes(found.release_changes))
+    if found.gates:
+        parts.append("\n".join(gate_lines(found.gates)))
+    notes = list(_notes(found))
+    if notes:
+        parts.append("\n".join(notes))
+    parts.append(_certainty(found, wide=wide))
+    return "\n\n".join(parts) + "\n"
+
+
+def _sides(found: ComparisonValues) -> str:
+    return "\n".join(paragraph(f"{side}  {one_line(name)}", indent="  ", hanging="     ") for side, name in _named(found))
+
+
+def _named(found: ComparisonValues) -> Iterator[tuple[str, str]]:
+    return zip("AB", found.names, strict=True)
+
+
+# -- the table -----------------------------------------------------------------------------------------------------------
+
+
+def _table(found: ComparisonValues, *, wide: bool) -> str:
+    gates: dict[str, list[GateResult]] = {}
+    for one in found.gates:
+        gates.setdefault(one.metric, []).append(one)
+    rows = [_row(one, gates.get(name, ())) for name, one in _rows(found, gates, wide=wide)]
+    if found.moved is not None:
+        rows += _moved_rows(found.moved, gates, wide=wide)
+    table = columns(["", "A", "B", "B - A", "95% interval", ""], rows, right=(1, 2, 3))
+    return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
+
+
+def _rows(
+    found: ComparisonValues, gated: Mapping[str, object], *, wide: bool
+) -> Iterator[tuple[str, MetricComparison]]:  # fmt: skip
+    for name, one in found.metrics.items():
+        shown = name in _SHOWN and (name in _EVEN_IF_ZERO or bool(one.a) or bool(one.b))
+        by_class = name.startswith("pending.") and bool(one.difference)
+        if wide or shown or by_class or name in gated:
+            yield name, one
+
+
+def _row(one: MetricComparison, gates: Sequence[GateResult]) -> list[str]:
+    return [
+        title_of(one.name), amount_text(one.name, one.a), amount_text(one.name, one.b),
+        difference_text(one.name, one.difference), interval_text(one), _signs(gates),
+    ]  # fmt: skip
+
+
+def interval_text(one: MetricComparison) -> str:
+    """Return the interval of a difference: ``exact``, ``~`` if it contains 0, or its ends; of few pairs, the extremes."""
+    if one.exact:
+        return "exact"
+    if one.interval is None:
+        return f"pairs {difference_text(one.name, one.range_of[0])} … {difference_text(one.name, one.range_of[1])}"
+    if one.may_be_zero:
+        return "~"
+    return " … ".join(difference_text(one.name, end) for end in one.interval)
+
+
+def _signs(gates: Sequence[GateResult]) -> str:
+    """Return the sign of a row's gates, and the gate if it is a single short one; all are listed below the table."""
+    if not gates:
+        return ""
+    sign = "✓" if all(gate.passed for gate in gates) else "✗"
+    is_short = len(gates) == 1 and len(gates[0].gate) <= _SHORT_GATE
+    return f"{sign} {gates[0].gate if is_short else counted(len(gates), 'gate')}"
+
+
+def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, wide: bool) -> Iterator[list[str]]:
+    of = amount_text("moved", moved.of)
+    chance = sorted(moved.by_chance)
+    by_chance = ""
+    if chance:
+        most = "" if chance[0] == chance[-1] else f" … {chance[-1]}/{of}"
+        by_chance = f"by chance: {chance[0]}/{of}{most}"
+    yield ["moved", "", f"{amount_text('moved', moved.pods)}/{of}", "", by_chance, _signs(gates.get("moved", ()))]
+    parts = {
+        "withinGroup": moved.within_group, "toAnotherGroup": moved.to_another_group, "toAnotherZone": moved.to_another_zone,
+    }  # fmt: skip
+    for name, value in parts.items():
+        held = gates.get(f"moved.{name}", ())
+        if wide or held or (value and moved.pods):
+            yield [
+                f"  {title_of(f'moved.{name}').removeprefix('moved ')}",
+                "",
+                amount_text("moved", value),
+                "",
+                "",
+                _signs(held),
+            ]
+
+
+def _moves(found: ComparisonValues) -> str:
+    rows = [[one.pod, one.a or "-", one.b or "-"] for one in found.moves]
+    return f"Moved, with the first seed:\n{columns(['POD', 'A', 'B'], rows)}"
+
+
+def _new_pending(pods: Sequence[str], *, wide: bool) -> str:
+    shown = pods if wide else pods[:_LISTED]
+    more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
+    return paragraph(f"! pending in B alone: {one_line(', '.join(shown))}{more}", indent="  ", hanging="    ")
+
+
+def _texts(texts: Sequence[TextChange], *, wide: bool) -> str:
+    shown = texts if wide else texts[:_TEXTS]
+    lines = ["Pending in both, with another text:"]
+    for one in shown:
+        lines.append(f"  {one_line(one.pod)}")
+        lines += (
+            paragraph(f"{side}  {one_line(text)}", indent="    ", hanging="       ")
+            for side, text in zip("AB", (one.a, one.b), strict=True)
+        )
+    if len(texts) > len(shown):
+        lines.append(f"  and {len(texts) - len(shown)} more")
+    return "\n".join(lines)
+
+
+def _release_changes(changes: Sequence[ReleaseChange]) -> str:
+    """Return the release changes by kind: one line for each rule, and one for all names with the same change."""
+    kinds: dict[str, list[str]] = {}
+    for one in changes:
+        kinds.setdefault(one.kind, []).append(one_line(one.text))
+    lines = ["With the release of B:"]
+    for kind, texts in kinds.items():
+        said = texts if kind in _ONE_BY_ONE else _together(texts)
+        lines += (paragraph(f"{kind:<7}  {text}", indent="  ", hanging=" " * 11) for text in said)
+    return "\n".join(lines)
+
+
+def _together(texts: Iterable[str]) -> Iterator[str]:
+    """Yield ``on: A, B`` for ``A is on`` and ``B is on``."""
+    names: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, what = text.partition(" ")
+        names.setdefault(what.removeprefix("is "), []).append(name)
+    yield from (f"{what}: {', '.join(listed)}" for what, listed in names.items())
+
+
+def gate_lines(gates: Sequence[GateResult]) -> Iterator[str]:
+    """Yield a line for each gate, the failed ones first."""
+    for gate in sorted(gates, key=lambda one: one.passed):
+        yield paragraph(f"{'✓' if gate.passed else '✗'} {one_line(gate.text)}", indent="  ", hanging="    ")
+
+
+def gates_text(found: RunMeasures) -> str:
+    """Return the gates of a simulation, after what it was compared with."""
+    against = f", compared with {found.against}" if found.against else ""
+    return "\n".join([one_line(f"Gates{against}:"), *gate_lines(found.gates)]) + "\n"
+
+
+def _notes(found: ComparisonValues) -> Iterator[str]:
+    for side, notes in zip("AB", found.notes, strict=True):
+        for note in notes:
+            yield paragraph(f"! {side} alone: {one_line(note)}", indent="  ", hanging="    ")
+
+
+def _certainty(found: ComparisonValues, *, wide: bool) -> str:
+    pairs, runs = len(found.runs[1]), found.proof.runs
+    what = f"{counted(pairs, 'pair')} of runs with the same arrivals and seeds ({counted(runs, 'run')} of the engine)"
+    many = "" if pairs >= 5 else "; give --seeds 10 for intervals" if pairs > 1 else "; one pair says nothing about chance"
+    return paragraph(f"{what}{many}." + ("" if wide else " More: -o wide"))
+
+
+# -- comparison summary ------------------------------------------------------------------------------------------------
+
+#: Metric → the words for less and for more of it, and the noun that is counted.
+_COUNTED: Final[Mapping[str, tuple[str, str, str]]] = {
+    "nodesUsed": ("frees {}", "uses {} more", "node"),
+    "pending": ("places {} more", "leaves {} more pending", "pod"),
+    "notCreated": ("creates {} more", "does not create {}", "pod"),
+    "preemptions.victims": ("preempts {} fewer", "preempts {} more", "pod"),
+}
+#: Metrics to mention if none of the above differs.
+_OTHERS: Final = ("wait.p99", "wait.p50", "cost", "fragmentation", "balance.cpu", "balance.memory", "stranded.cpu")
+_GOOD, _BAD = "good", "bad"
+
+
+def comparison_summary(
+    metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None, gates: Sequence[GateResult]
+) -> str:
+    """Return the summary. ``moved``: how many pods are on another node, of how many, and at most how many by chance."""
+    phrases = list(_phrases(metrics))
+    good = [text for kind, text in phrases if kind == _GOOD]
+    bad = [text for kind, text in phrases if kind == _BAD]
+    outcome = " but ".join(_listed(part) for part in (good, bad) if part) or _same(metrics, moved)
+    failed = [gate.gate if gate.gate == "new-pending" else gate.metric for gate in gates if not gate.passed]
+    gone = f" Gate{'s' if len(failed) > 1 else ''} failed: {', '.join(dict.fromkeys(failed))}." if failed else ""
+    passed = f" {counted(len(gates), 'gate')} passed." if gates and not failed else ""
+    return f"{outcome[0].upper()}{outcome[1:]}.{gone}{passed}" if outcome.startswith("no ") else f"B {outcome}.{gone}{passed}"
+
+
+def _listed(phrases: Sequence[str]) -> str:
+    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+
+
+def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str]]:
+    """Yield each difference that is not chance, in words, and whether it is an improvement."""
+    found = [
+        (_GOOD if one.difference < 0 else _BAD, _counted(name, one.difference))
+        for name in _COUNTED
+        if (one := metrics.get(name)) is not None and one.difference and not one.may_be_zero
+    ]
+    yield from found
+    if found:
+        return
+    for name in _OTHERS:
+        one = metrics.get(name)
+        if one is not None and one.difference and not one.may_be_zero:
+            better = one.difference * kind_of(name).better > 0
+            yield _GOOD if better else _BAD, _changed(one)
+            return
+
+
+def _counted(name: str, difference: float) -> str:
+    less, more, noun = _COUNTED[name]
+    amount = amount_text(name, abs(difference))
+    what = f"{amount} {noun if amount == '1' else noun + 's'}"
+    template = less if difference < 0 else more
+    if "more" in template or "fewer" in template:
+        word = "more" if "more" in template else "fewer"
+        what = f"{amount} {word} {noun if amount == '1' else noun + 's'}"
+        template = template.replace(f"{{}} {word}", "{}")
+    return template.format(what)
+
+
+def _changed(one: MetricComparison) -> str:
+    assert one.difference is not None
+    if one.a is None or math.isinf(one.difference):
+        return f"changes {title_of(one.name)} to {amount_text(one.name, one.b)}"
+    verb = "lowers" if one.difference < 0 else "raises"
+    return f"{verb} {title_of(one.name)} from {amount_text(one.name, one.a)} to {amount_text(one.name, one.b)}"
+
+
+def _same(metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None) -> str:
+    if moved is not None and moved[0] > moved[2]:
+        return f"only moves pods: {amount_text('moved', moved[0])} of {amount_text('moved', moved[1])}"
+    if all(one.exact and not one.difference for one in metrics.values()) and not (moved and moved[0]):
+        return "does the same as A"
+    return "no difference between A and B is beyond chance"

@@ -25,7 +25,7 @@ import numpy as np
 from moorage.api.core import Pod
 from moorage.core.engine.facts import Fact, Seen
 from moorage.core.engine.loading import ConfigSource, load_source
-from moorage.interfaces.cli.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest

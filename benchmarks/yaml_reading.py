@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from benchmarks.what_ifs import loop_us
-from moorage.api.yaml_tree import default_parser, read_tree
+from moorage.api.reading.yaml_tree import default_parser, read_tree
 
 __all__ = ["measure_yaml", "pods_as_yaml"]
 

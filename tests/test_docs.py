@@ -269,10 +269,10 @@ def options_of(command):
 def commands():
     """Return the options of every command, by the words that name it."""
     from moorage.interfaces.cli.config import config
-    from moorage.interfaces.cli.legacy_flags import GONE
-    from moorage.interfaces.cli.run_flags import FLAGS
-    from moorage.interfaces.cli.simulate import simulate
-    from moorage.interfaces.cli.up import up
+    from moorage.interfaces.cli.live.legacy_flags import GONE
+    from moorage.interfaces.cli.live.run_flags import FLAGS
+    from moorage.interfaces.cli.live.up import up
+    from moorage.interfaces.cli.questions.simulate import simulate
 
     of_config = {f"config {name}": options_of(command) for name, command in config.commands.items()}
     of_run = {f"--{name}" for name in (*(flag.name for flag in FLAGS), *GONE)} | {"--help"}

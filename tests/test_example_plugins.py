@@ -15,8 +15,8 @@ import yaml
 
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.interfaces.cli.live.store_loader import fill
 from moorage.interfaces.cli.main import main
-from moorage.interfaces.cli.store_loader import fill
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
 from tests.interfaces.cli.test_run import running

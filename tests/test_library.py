@@ -57,7 +57,7 @@ def test_importing_the_library_imports_nothing_heavy():
 
 @pytest.mark.slow
 def test_questions_about_files_load_no_http_client():
-    check = "import sys, moorage.interfaces.cli.explain; print('aiohttp' in sys.modules)"
+    check = "import sys, moorage.interfaces.cli.questions.explain; print('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

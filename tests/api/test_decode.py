@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Node, Pod, PodSpec
 from moorage.api.decode import decode
-from moorage.api.manifests import read_yaml
+from moorage.api.reading.manifests import read_yaml
 from moorage.api.workloads import Deployment, PodDisruptionBudget
 from moorage.errors import InputError
 

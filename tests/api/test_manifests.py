@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moorage.api import json_tree, yaml_tree
-from moorage.api.manifests import Document, loads_strict_json, read_documents, read_json, read_yaml
+from moorage.api.reading import json_tree, yaml_tree
+from moorage.api.reading.manifests import Document, loads_strict_json, read_documents, read_json, read_yaml
 from moorage.errors import InputError
 
 PARSERS = {"libyaml": yaml_tree.default_parser(), "pure": yaml_tree.PureParser}

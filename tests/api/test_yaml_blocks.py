@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.yaml_reading import pods_as_yaml
-from moorage.api import yaml_blocks as yaml_lines
-from moorage.api import yaml_tree
-from moorage.api.yaml_blocks import BlockReader
-from moorage.api.yaml_tree import default_parser, read_tree
+from moorage.api.reading import yaml_blocks as yaml_lines
+from moorage.api.reading import yaml_tree
+from moorage.api.reading.yaml_blocks import BlockReader
+from moorage.api.reading.yaml_tree import default_parser, read_tree
 from moorage.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
+from moorage.api.reading.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
 
 TRUE = ["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"]
 FALSE = ["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"]

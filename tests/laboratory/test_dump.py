@@ -12,8 +12,8 @@ import pytest
 
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
-from moorage.interfaces.cli.dump import write_parts
 from moorage.interfaces.cli.main import main
+from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.laboratory.dump_file import DumpWriter
 from moorage.laboratory.live_dump import Pages, Unread, fetch
 from moorage.simulator.cluster_reader import read, read_sources

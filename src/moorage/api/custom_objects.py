@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import msgspec
 
 from moorage.api.decode import decode
-from moorage.api.json_tree import UNREADABLE, refuse_depth
 from moorage.api.meta import Object, ObjectMeta
+from moorage.api.reading.json_tree import UNREADABLE, refuse_depth
 from moorage.errors import InputError
 
 __all__ = ["CustomKind", "CustomObject", "custom_type", "guess_plural", "read_custom", "with_identity"]

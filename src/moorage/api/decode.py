@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import inspect
 
-from moorage.api import json_tree
+from moorage.api.reading import json_tree
 from moorage.errors import InputError
 
 __all__ = ["decode"]

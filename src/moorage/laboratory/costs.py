@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Node
-from moorage.api.manifests import read_first_yaml
+from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.surroundings import Surroundings

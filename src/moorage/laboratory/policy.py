@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.manifests import read_first_yaml
+from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.basis.wording import counted, some
 from moorage.errors import InputError

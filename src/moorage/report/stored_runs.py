@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moorage.api.manifests import read_documents
+from moorage.api.reading.manifests import read_documents
 from moorage.errors import InputError
 from moorage.report.run_document import API_VERSION
 from moorage.report.run_values import MeasuredRun, UnplacedPod

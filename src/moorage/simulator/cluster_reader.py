@@ -30,10 +30,10 @@ from moorage.api.defaults import (
     default_resource_claim_template,
 )
 from moorage.api.gc_pause import collector_paused
-from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_decoding import PodDecoder, without_token_name
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
 from moorage.basis.inputs.files import InputFile, open_sources

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import FoundObject, plain_object
 from moorage.basis.inputs.positions import line_of

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from moorage.api.cel.bounds import MAX_DIGITS, MAX_ITEMS, MAX_PARSED, MAX_STEPS, MAX_TEXT, CelError
 from moorage.api.cel.declarations import Overload
 from moorage.api.cel.frame import Frame
+from moorage.api.cel.functions.quantities import Quantity
+from moorage.api.cel.functions.times import Duration, Timestamp
 from moorage.api.cel.planner import plan
 from moorage.api.cel.program import COST_LIMIT, standard_functions
-from moorage.api.cel.quantities import Quantity
 from moorage.api.cel.syntax import CallNode, Ident
-from moorage.api.cel.times import Duration, Timestamp
 from moorage.api.cel.types import Type
 from moorage.api.cel.values import INT_MAX, INT_MIN, NONE, UINT_MAX, Map, Optional, TypeValue, UInt
 

@@ -9,8 +9,8 @@ import pytest
 
 from moorage.api.cel import bounds
 from moorage.api.cel.bounds import TooLargeError
+from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.program import compile_expression
-from moorage.api.cel.quantities import Quantity
 from moorage.api.cel.values import INT_MAX
 
 ANSWERS = {  # an expression of few characters → its value, or a part of its error

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.api.manifests import read_yaml
+from moorage.api.reading.manifests import read_yaml
 from moorage.cluster.apiserver.schema.protobuf import _WRITERS, FieldFlag, messages, read_protobuf, write_event, write_protobuf
 from moorage.cluster.apiserver.schema.representations import accepted, encoded_as
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_found

@@ -8,7 +8,7 @@ import yaml
 
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.cluster.controllers.all_controllers import all_controllers
-from moorage.interfaces.cli.store_loader import fill
+from moorage.interfaces.cli.live.store_loader import fill
 
 pytestmark = pytest.mark.slow
 

@@ -151,7 +151,7 @@ PIPELINES = [ROOT / "deploy/pipelines/github/action.yml", ROOT / "deploy/pipelin
 
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.name)
 def test_the_files_for_pipelines_name_options_that_exist(path):
-    from moorage.interfaces.cli.check import check as command
+    from moorage.interfaces.cli.questions.check import check as command
 
     text = path.read_text()
     yaml.safe_load(text)

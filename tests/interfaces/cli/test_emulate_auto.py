@@ -12,10 +12,10 @@ from threading import Thread
 import pytest
 
 from moorage.errors import InputError
-from moorage.interfaces.cli import up as up_module
+from moorage.interfaces.cli.live import up as up_module
+from moorage.interfaces.cli.live.run import run
+from moorage.interfaces.cli.live.run_release import ReleaseCommand
 from moorage.interfaces.cli.pflag import FlagError
-from moorage.interfaces.cli.run import run
-from moorage.interfaces.cli.run_release import ReleaseCommand
 from moorage.laboratory.dump_file import DumpWriter
 from moorage.laboratory.live_dump import Pages
 

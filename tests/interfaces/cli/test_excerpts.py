@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.manifests import read_documents
+from moorage.api.reading.manifests import read_documents
 from moorage.errors import InputError
 from moorage.live.client.kubeconfig import without_secrets
 

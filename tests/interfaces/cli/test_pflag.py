@@ -3,8 +3,8 @@
 import click
 import pytest
 
+from moorage.interfaces.cli.live.run_flags import FLAGS, LEADER_FIELDS
 from moorage.interfaces.cli.pflag import Flag, read_flags
-from moorage.interfaces.cli.run_flags import FLAGS, LEADER_FIELDS
 
 KINDS = (
     Flag("name", "str", "x", "", ""),

@@ -10,7 +10,7 @@ from moorage.api.core import Node
 from moorage.api.meta import ObjectMeta
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
-from moorage.interfaces.cli.question import exit_status
+from moorage.interfaces.cli.questions.question import exit_status
 from moorage.laboratory.input_digest import input_digest
 from moorage.laboratory.what_if import InputChanges, parse_added_nodes
 from moorage.report.answer import Answer, AnswerRequest

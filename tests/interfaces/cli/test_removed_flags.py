@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from moorage.api.releases import RELEASES
-from moorage.interfaces.cli.legacy_flags import GONE
+from moorage.interfaces.cli.live.legacy_flags import GONE
+from moorage.interfaces.cli.live.removed_flags import flags_since_1_23
+from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.run_serving import metric_filter
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.interfaces.cli.removed_flags import flags_since_1_23
-from moorage.interfaces.cli.run_flags import FLAGS
-from moorage.interfaces.cli.run_serving import metric_filter
 from tests.interfaces.cli.test_legacy_flags import is_taken
 from tests.interfaces.cli.test_run import run_here
 

@@ -23,9 +23,9 @@ from aiohttp import ClientSession, TCPConnector
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving, write_kubeconfig
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.interfaces.cli.live.run_flags import FLAGS
 from moorage.interfaces.cli.main import _run
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.interfaces.cli.run_flags import FLAGS
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.server.scheduler_metrics import NEVER_MOVED, SPECS
@@ -334,8 +334,8 @@ def test_what_is_run_is_logged_and_a_file_that_serves_twice_is_warned_of_once(tm
         process.serving.secure.socket.close()
         return 0
 
-    monkeypatch.setattr("moorage.interfaces.cli.run.run_process", ends)
-    monkeypatch.setattr("moorage.interfaces.cli.run.collect_seldom", lambda: None)
+    monkeypatch.setattr("moorage.interfaces.cli.live.run.run_process", ends)
+    monkeypatch.setattr("moorage.interfaces.cli.live.run.collect_seldom", lambda: None)
     cluster = '{clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], current-context: x, users: [{name: u}], '
     (tmp_path / "kubeconfig").write_text(f"{cluster}contexts: [{{name: x, context: {{cluster: c, user: u}}}}]}}")
     (tmp_path / "kubeconfig").chmod(0o644)
@@ -394,8 +394,8 @@ def test_an_out_of_memory_error_has_its_own_message(monkeypatch, error):
     async def fails(process):
         raise error
 
-    monkeypatch.setattr("moorage.interfaces.cli.run.run_process", fails)
-    monkeypatch.setattr("moorage.interfaces.cli.run.collect_seldom", lambda: None)
+    monkeypatch.setattr("moorage.interfaces.cli.live.run.run_process", fails)
+    monkeypatch.setattr("moorage.interfaces.cli.live.run.collect_seldom", lambda: None)
     status, said = run_here("--master=http://127.0.0.1:1", "--leader-elect=false")
     assert status == 1
     assert said.splitlines()[-1].endswith('"Out of memory: the memory limit of the process is too low"')

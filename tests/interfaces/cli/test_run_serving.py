@@ -14,11 +14,11 @@ from moorage.core.engine.loading import ConfigSource
 from moorage.core.engine.profiles import build_resolved
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
-from moorage.interfaces.cli import run_serving
+from moorage.interfaces.cli.live import run_serving
+from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.run_process import closed_pages
+from moorage.interfaces.cli.live.run_serving import metric_filter, serving_rules
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.interfaces.cli.run_flags import FLAGS
-from moorage.interfaces.cli.run_process import closed_pages
-from moorage.interfaces.cli.run_serving import metric_filter, serving_rules
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import in_cluster
 from moorage.live.client.rest import Rest

@@ -2,7 +2,7 @@
 
 import sys
 
-from moorage.interfaces.cli.run_process import reports_for
+from moorage.interfaces.cli.live.run_process import reports_for
 
 NODES = "nodes: watch /api/v1/nodes: cannot connect: Connection refused; listing again in 1.5s"
 PODS = "pods: watch /api/v1/pods: cannot connect: Connection refused; listing again in 0.8s"

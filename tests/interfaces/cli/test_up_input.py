@@ -15,8 +15,8 @@ from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.errors import InputError
-from moorage.interfaces.cli.store_loader import fill, lost_pods
-from moorage.interfaces.cli.up import _print_ready, up
+from moorage.interfaces.cli.live.store_loader import fill, lost_pods
+from moorage.interfaces.cli.live.up import _print_ready, up
 from moorage.live.server.embedded import Ready
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "up.md"

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from moorage.interfaces.cli.run_explain import LiveExplainer
+from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.web.live_site import LiveSite
 from moorage.live.server.authentication import Caller, RequestAuthenticator
 from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer

@@ -12,8 +12,8 @@ import pytest
 
 import moorage
 from moorage.interfaces.cli.question_worker import ANSWERING
-from moorage.interfaces.cli.report import report
-from moorage.interfaces.cli.report_serving import input_words
+from moorage.interfaces.cli.questions.report import report
+from moorage.interfaces.cli.questions.report_serving import input_words
 from moorage.interfaces.web.cluster_source import ClusterSource
 from moorage.interfaces.web.standalone import serve_cluster
 

@@ -13,7 +13,7 @@ from aiohttp import web
 import moorage
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.registry import load
-from moorage.interfaces.cli.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.observer import Observers

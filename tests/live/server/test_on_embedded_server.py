@@ -24,7 +24,7 @@ from moorage.core.engine.profiles import build_resolved
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
-from moorage.interfaces.cli.run_explain import LiveExplainer
+from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from moorage.api.cel.functions.quantities import Quantity
+from moorage.api.cel.functions.semver import Semver
+from moorage.api.cel.functions.times import Duration, Timestamp
 from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
-from moorage.api.cel.quantities import Quantity
-from moorage.api.cel.semver import Semver
-from moorage.api.cel.times import Duration, Timestamp
 from moorage.api.cel.types import Type, typed
 from moorage.api.cel.values import Map, Optional, TypeValue, UInt, Value
 

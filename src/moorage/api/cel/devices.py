@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from moorage.api.cel.bounds import CompileError, EvalError
 from moorage.api.cel.estimated_sizes import DeclaredSize, SizeLookup
+from moorage.api.cel.functions.quantities import Quantity
+from moorage.api.cel.functions.semver import SemverError, parse_semver
 from moorage.api.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
-from moorage.api.cel.quantities import Quantity
-from moorage.api.cel.semver import SemverError, parse_semver
 from moorage.api.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.api.cel.values import EMPTY_MAP, Map, Value, type_name
 from moorage.api.quantity import QuantityError

@@ -10,8 +10,8 @@ from typing import Final
 
 from moorage.api.cel.bounds import MAX_WORK, check_work
 from moorage.api.cel.frame import Frame
+from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.network_values import Url
-from moorage.api.cel.semver import Semver
 from moorage.api.cel.values import GrowingMap, Map, Optional, Value
 
 __all__ = ["CONTAINERS", "nested_parts", "strain_of_failure", "strain_of_operands", "strain_operator", "strain_search"]

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, SourceError
 from moorage.api.cel.checker import NodeTypes
+from moorage.api.cel.functions.times import duration_of, timestamp_of
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.cel.syntax import CallNode, Expr, ListExpr, Literal, MapExpr, children
-from moorage.api.cel.times import duration_of, timestamp_of
 from moorage.api.cel.types import Type
 
 __all__ = ["literal_faults"]

@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 
 from moorage.api.cel.attributes import Qualifier, attribute
 from moorage.api.cel.bounds import EvalError, SourceError, check_sizes
-from moorage.api.cel.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.api.cel.declarations import Functions, Overload, accepts
 from moorage.api.cel.effort import CONTAINERS, strain_of_failure, strain_of_operands, strain_operator
 from moorage.api.cel.frame import Failed, Frame, Lazy, Run
-from moorage.api.cel.operators import BINARY, negate, negate_bool
+from moorage.api.cel.functions.conversions import CONVERSIONS, TYPE_NAMES
+from moorage.api.cel.functions.operators import BINARY, negate, negate_bool
+from moorage.api.cel.functions.strings import REGEX_FUNCTIONS
 from moorage.api.cel.regex import RegexError, compile_regex
-from moorage.api.cel.strings import REGEX_FUNCTIONS
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
 from moorage.api.cel.values import (
     Growing,

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from moorage.api.cel import conversions, kubernetes, lists, network, strings
 from moorage.api.cel.bounds import CompileError, EvalError, SourceError, located
 from moorage.api.cel.checker import Fields, NodeTypes, check
-from moorage.api.cel.conversions import TYPE_NAMES
 from moorage.api.cel.cost_estimate import estimate_cost
 from moorage.api.cel.declarations import Function, functions_of
 from moorage.api.cel.estimated_sizes import SizeLookup
 from moorage.api.cel.frame import Frame, Run
+from moorage.api.cel.functions import conversions, kubernetes, lists, network, strings
+from moorage.api.cel.functions.conversions import TYPE_NAMES
+from moorage.api.cel.functions.operators import signatures
 from moorage.api.cel.literal_checks import literal_faults
-from moorage.api.cel.operators import signatures
 from moorage.api.cel.parser import parse
 from moorage.api.cel.planner import plan
 from moorage.api.cel.syntax import Expr

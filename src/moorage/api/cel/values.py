@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from moorage.api.cel.bounds import EvalError
+from moorage.api.cel.functions.quantities import Quantity
+from moorage.api.cel.functions.semver import Semver
+from moorage.api.cel.functions.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
 from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
-from moorage.api.cel.quantities import Quantity
-from moorage.api.cel.semver import Semver
-from moorage.api.cel.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
 from moorage.api.cel.types import Type
 
 __all__ = [

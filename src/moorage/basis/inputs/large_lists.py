@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.reading.json_tree import UNREADABLE
 
 __all__ = ["ListFrame", "NotInPiecesError", "find_frame", "items_in"]
 

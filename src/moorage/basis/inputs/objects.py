@@ -1,8 +1,8 @@
 """Find the objects in a file: their kind, undecoded content and position.
 
 JSON is parsed only as far as needed: the items of a list stay bytes until their type is known, so that a dump of a large
-cluster is decoded in one step. ``moorage.api.manifests`` parses everything that is not valid JSON: YAML, streams of documents,
-and input with errors. Lists may contain lists, up to a limit.
+cluster is decoded in one step. ``moorage.api.reading.manifests`` parses everything that is not valid JSON: YAML, streams of
+documents, and input with errors. Lists may contain lists, up to a limit.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
-from moorage.api.manifests import Document, read_documents, read_json
-from moorage.api.text_mistakes import explained, to_utf8
+from moorage.api.reading.json_tree import UNREADABLE, JsonSyntaxError
+from moorage.api.reading.manifests import Document, read_documents, read_json
+from moorage.api.reading.text_mistakes import explained, to_utf8
 from moorage.basis.inputs.files import InputFile, LargeFile
 from moorage.basis.inputs.kinds import find_kind
 from moorage.basis.inputs.large_lists import NotInPiecesError, find_frame, items_in

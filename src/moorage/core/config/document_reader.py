@@ -11,8 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moorage.api.manifests import read_documents
-from moorage.api.text_mistakes import explained
+from moorage.api.reading.manifests import read_documents
+from moorage.api.reading.text_mistakes import explained
 from moorage.errors import ConfigError, Fault, InputError
 
 __all__ = ["KIND", "SchedulerText", "not_registered", "read_text", "refuse"]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.core import Node, Pod
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.printable import clip
 from moorage.errors import AttemptError
 

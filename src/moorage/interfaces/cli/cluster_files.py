@@ -112,7 +112,9 @@ def place_of(path: str | None) -> str:
 
 def asking(options: Options) -> AbstractContextManager[Options]:
     """Return a context manager that yields the options with a client for the configured extenders."""
-    from moorage.interfaces.cli.scheduler_factory import extenders_connected  # imports an HTTP client, which is rarely needed
+    from moorage.interfaces.cli.live.scheduler_factory import (
+        extenders_connected,  # imports an HTTP client, which is rarely needed
+    )
 
     return extenders_connected(options)
 

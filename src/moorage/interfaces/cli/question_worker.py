@@ -37,7 +37,7 @@ def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits
 
 #: How the web interface answers questions.
 ANSWERING: Final = Answering(
-    answer_question, ("moorage.interfaces.cli.question_worker", "moorage.interfaces.cli.question_commands")
+    answer_question, ("moorage.interfaces.cli.question_worker", "moorage.interfaces.cli.questions.question_commands")
 )
 
 

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.api.manifests import read_first_yaml
+from moorage.api.reading.manifests import read_first_yaml
 from moorage.basis.files import read_file
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError, MoorageError

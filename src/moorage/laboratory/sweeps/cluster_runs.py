@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from moorage.api.manifests import read_first_yaml
+from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.laboratory.cluster import Cluster

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.files import read_bytes
 from moorage.errors import InputError
 from moorage.live.client.endpoint import Identity

@@ -20,9 +20,9 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from moorage.api.manifests import read_documents
 from moorage.api.names import check_dns1123_label
-from moorage.api.text_mistakes import explained
+from moorage.api.reading.manifests import read_documents
+from moorage.api.reading.text_mistakes import explained
 from moorage.basis.files import read_bytes, read_file
 from moorage.errors import InputError
 from moorage.live.client.credentials import ExecCommand, ExecCredentials, TokenFile

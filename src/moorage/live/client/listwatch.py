@@ -15,9 +15,9 @@ import msgspec
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
-from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import Object, Value
 from moorage.api.pod_decoding import PodDecoder, PodText
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError
 from moorage.live.client.resources import RawObjects, WatchedResource
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import msgspec
 
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import UNREACHABLE, ClusterError, InputError, MoorageError
 from moorage.live.client.endpoint import Endpoint, Identity, tls_context
 from moorage.live.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError

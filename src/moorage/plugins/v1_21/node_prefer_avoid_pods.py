@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
 from moorage.plugins.default_selector import controller_of
 from moorage.state.columns import IntArray

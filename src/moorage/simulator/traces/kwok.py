@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from moorage.api.core import Pod
-from moorage.api.manifests import Document, read_documents
+from moorage.api.reading.manifests import Document, read_documents
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import RecordedPods, pods_of_owner

@@ -21,7 +21,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.cluster.apiserver.storage.store import Store, timestamp
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.records import Document

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.estimated_sizes import DeclaredSize, product, total
-from moorage.api.cel.times import duration_of, timestamp_of
+from moorage.api.cel.functions.times import duration_of, timestamp_of
 from moorage.api.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.api.cel.values import Map, Value
 from moorage.api.validation.faults import forbidden

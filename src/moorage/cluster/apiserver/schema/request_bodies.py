@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.api.manifests import read_first_yaml, read_json
+from moorage.api.reading.manifests import read_first_yaml, read_json
 from moorage.cluster.apiserver.schema.custom_kinds import fit_custom
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, read_protobuf

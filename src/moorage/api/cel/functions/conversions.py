@@ -1,0 +1,202 @@
+"""Conversions between types: ``int("7")``, ``string(1.5)``, ``type(x)``, ``dyn(x)``; and ``size``.
+
+Source  cel-go: common/types, the ConvertToType methods
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from moorage.api.cel.bounds import EvalError, check_parsed
+from moorage.api.cel.declarations import Cheap, Cost
+from moorage.api.cel.functions.operators import checked_int, checked_uint
+from moorage.api.cel.functions.quantities import Quantity
+from moorage.api.cel.functions.semver import Semver
+from moorage.api.cel.functions.times import (
+    DURATION_NAME,
+    FIELDS,
+    TIMESTAMP_NAME,
+    Duration,
+    Timestamp,
+    duration_of,
+    timestamp_of,
+)
+from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
+from moorage.api.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    NULL,
+    QUANTITY,
+    SEMVER,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Type,
+    typed,
+)
+from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, GrowingMap, Map, Optional, TypeValue, UInt, Value
+
+__all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]
+
+#: Functions that are evaluated at compile time if the operand is constant.
+CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string", "type", "uint"])
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_UINT = re.compile(r"[0-9]+")
+_DOUBLE = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+_TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
+_FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
+
+
+def _failed(source: str, to: str) -> EvalError:
+    return EvalError(f"type conversion error from '{source}' to '{to}'")
+
+
+def _to_int(value: Value) -> int:
+    if isinstance(value, str):
+        if not _INT.fullmatch(value) or len(value) > 20 or not INT_MIN <= int(value) <= INT_MAX:
+            raise _failed("string", "int")
+        return int(value)
+    if isinstance(value, float):
+        if math.isnan(value) or not -(2.0**63) < value < 2.0**63:
+            raise EvalError("integer overflow")
+        return int(value)
+    return checked_int(int(value))
+
+
+def _to_uint(value: Value) -> UInt:
+    if isinstance(value, str):
+        if not _UINT.fullmatch(value) or len(value) > 20 or int(value) > UINT_MAX:
+            raise _failed("string", "uint")
+        return UInt(int(value))
+    if isinstance(value, float):
+        if math.isnan(value) or not 0 <= value < 2.0**64:
+            raise EvalError("unsigned integer overflow")
+        return UInt(int(value))
+    return checked_uint(int(value))
+
+
+def _to_double(value: Value) -> float:
+    if isinstance(value, str):
+        check_parsed(value)
+        if not _DOUBLE.fullmatch(value):
+            raise _failed("string", "double")
+        found = float(value)
+        if math.isinf(found) and "inf" not in value.lower():
+            raise _failed("string", "double")
+        return found
+    return float(value)
+
+
+def _to_bool(value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in _TRUE or value in _FALSE:
+        return value in _TRUE
+    raise _failed("string", "bool")
+
+
+def _to_bytes(value: Value) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def to_string(value: Value) -> str:
+    """Return a value as ``string()`` converts it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise EvalError("invalid UTF-8 in bytes, cannot convert to string") from None
+    return _double_text(value) if isinstance(value, float) else str(value)
+
+
+def _double_text(value: float) -> str:
+    """Return a double as Go's ``%g`` prints it: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "-0" if math.copysign(1.0, value) < 0 else "0"
+    shortest = Decimal(repr(value)).normalize()
+    digits, power = shortest.as_tuple().digits, shortest.adjusted()
+    if -4 <= power < 6:
+        return f"{value:.{max(0, len(digits) - 1 - power)}f}"
+    mantissa = "".join(map(str, digits))
+    sign, point = "-" if value < 0 else "", "." if len(digits) > 1 else ""
+    return f"{sign}{mantissa[0]}{point}{mantissa[1:]}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+_LIST: Final = Type("list")
+_MAP: Final = Type("map")
+_TYPE: Final = Type("type")
+_OPTIONAL: Final = Type("opaque", "optional_type")
+_TYPES: Final[dict[Any, Type]] = {
+    bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL, tuple: _LIST, list: _LIST,
+    Growing: _LIST, Map: _MAP, GrowingMap: _MAP, TypeValue: _TYPE, Optional: _OPTIONAL, Quantity: QUANTITY, Semver: SEMVER,
+    Timestamp: TIMESTAMP, Duration: DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"),
+    Format: typed("format"),
+}  # fmt: skip
+
+#: Identifiers that denote types.
+TYPE_NAMES: Final = {
+    "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": _LIST, "map": _MAP, "null_type": NULL, "string": STRING,
+    "type": _TYPE, "uint": UINT, "optional_type": _OPTIONAL, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER,
+    TIMESTAMP_NAME: TIMESTAMP, DURATION_NAME: DURATION,
+}  # fmt: skip
+
+
+def _type_value(value: Value) -> TypeValue:
+    return TypeValue(_TYPES[type(value)])
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _length(value: Value) -> int:
+    return len(value)
+
+
+def _text_cost(args: list[Value], result: Value) -> int:
+    del result
+    return math.ceil(len(args[0]) * 0.1)
+
+
+def _seconds(value: Timestamp) -> int:
+    return value.nanos // 10**9
+
+
+FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
+    ("timestamp", "timestamp -> timestamp", _same, None),
+    ("timestamp", "string -> timestamp", timestamp_of, None),
+    ("timestamp", "int -> timestamp", lambda seconds: Timestamp(seconds * 10**9), None),
+    ("duration", "duration -> duration", _same, None),
+    ("duration", "string -> duration", duration_of, None),
+    ("duration", "int -> duration", Duration, None),
+    ("int", "timestamp -> int", _seconds, None),
+    ("int", "duration -> int", lambda value: value.nanos, None),
+    ("string", "timestamp -> string", str, None),
+    ("string", "duration -> string", str, None),
+    *FIELDS,
+    ("type", "A -> type<A>", Cheap(_type_value), None),
+    ("dyn", "A -> dyn", Cheap(_same), None),
+    ("bool", "bool -> bool", _to_bool, None),
+    ("bool", "string -> bool", _to_bool, None),
+    ("bytes", "bytes -> bytes", _to_bytes, None),
+    ("bytes", "string -> bytes", _to_bytes, _text_cost),
+    *(("double", f"{source} -> double", _to_double, None) for source in ("double", "int", "string", "uint")),
+    *(("int", f"{source} -> int", _to_int, None) for source in ("int", "double", "string", "uint")),
+    *(("uint", f"{source} -> uint", _to_uint, None) for source in ("uint", "double", "int", "string")),
+    *(("string", f"{source} -> string", to_string, None) for source in ("string", "bool")),
+    ("string", "bytes -> string", to_string, _text_cost),
+    *(("string", f"{source} -> string", to_string, None) for source in ("double", "int", "uint")),
+    *(("size", f"{source} -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+    *(("size", f"{source} . -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+]

@@ -1,0 +1,225 @@
+"""Functions on strings: search, slices, joins, regular expressions.
+
+Positions count code points. Costs equal those of kube-scheduler's estimator.
+
+Source  cel-go: ext/strings.go (version 2); apiserver/pkg/cel/library/regex.go, cost.go
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from moorage.api.cel.bounds import EvalError, check_items, check_text
+from moorage.api.cel.declarations import Cost, Metered
+from moorage.api.cel.frame import Frame
+from moorage.api.cel.functions.text_formats import formatted
+from moorage.api.cel.regex import Regex, RegexError, compile_regex
+from moorage.api.cel.values import Value, show
+
+__all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
+
+#: Functions with a pattern argument, which is compiled in advance if constant: name → its position.
+REGEX_FUNCTIONS: Final = {"matches": 1, "find": 1, "findAll": 1}
+#: Steps of the regular expression engine per cost unit, for patterns that take far more steps than their length suggests.
+_STEPS_PER_COST: Final = 5
+#: Usual number of program steps per character of a pattern; and how many steps beyond that cost one unit to build.
+_USUAL_SIZE: Final = 4
+_BUILT_PER_UNIT: Final = 2
+
+
+def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
+    """Return the compiled pattern. Charge extra if its program is far larger than the pattern."""
+    try:
+        regex = compile_regex(pattern)
+    except RegexError as error:
+        frame.strain(error.effort // _BUILT_PER_UNIT)
+        raise EvalError(f"{prefix}{error}") from None
+    frame.strain(max(0, regex.size - _USUAL_SIZE * len(pattern)) // _BUILT_PER_UNIT)
+    return regex
+
+
+def _matches(frame: Frame, text: str, pattern: str) -> bool:
+    return _compiled(frame, pattern).find(text, frame.left * _STEPS_PER_COST) is not None
+
+
+def _find(frame: Frame, text: str, pattern: str) -> str:
+    found = _compiled(frame, pattern, "Illegal regex: ").find(text, frame.left * _STEPS_PER_COST)
+    return "" if found is None else text[found[0] : found[1]]
+
+
+def _find_all(frame: Frame, text: str, pattern: str, limit: int = -1) -> list[str]:
+    return _compiled(frame, pattern, "Illegal regex: ").find_all(text, limit, frame.left * _STEPS_PER_COST)
+
+
+def _out_of_range(index: int) -> EvalError:
+    return EvalError(f"index out of range: {index}")
+
+
+def _char_at(text: str, index: int) -> str:
+    if not 0 <= index <= len(text):
+        raise _out_of_range(index)
+    return text[index : index + 1]
+
+
+def _index_of(text: str, part: str, offset: int = 0) -> int:
+    if offset < 0:
+        raise _out_of_range(offset)
+    if not part:
+        return min(offset, len(text))
+    return text.find(part, offset)
+
+
+def _last_index_of(text: str, part: str, *offset: int) -> int:
+    if not offset:
+        return len(text) if not part else _last(text, part)
+    if offset[0] < 0:
+        raise _out_of_range(offset[0])
+    if not part:
+        return min(offset[0], len(text))
+    return -1 if offset[0] >= len(text) else _last(text[: offset[0] + len(part)], part)
+
+
+def _last(text: str, part: str) -> int:
+    """Return the last position of a part. ``rfind`` takes quadratic time at worst, ``find`` does not."""
+    at = text[::-1].find(part[::-1])
+    return at if at < 0 else len(text) - at - len(part)
+
+
+def _lower(text: str) -> str:
+    return text.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")  # bytes change in ASCII only
+
+
+def _upper(text: str) -> str:
+    return text.encode(errors="surrogatepass").upper().decode(errors="surrogatepass")
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    places = text.count(old) if old else len(text) + 1
+    check_text(len(text) + (places if count < 0 else min(count, places)) * len(new))
+    return text.replace(old, new, count if count >= 0 else -1)
+
+
+def _split(text: str, separator: str, count: int = -1) -> list[str]:
+    if count == 0:
+        return []
+    places = text.count(separator) if separator else len(text)
+    check_items(places if count < 0 else min(count, places))
+    if not separator:
+        if count < 0 or count >= len(text):
+            return list(text)
+        return [*text[: count - 1], text[count - 1 :]]
+    return text.split(separator, count - 1 if count > 0 else -1)
+
+
+def _substring(text: str, start: int, *end: int) -> str:
+    if end and start > end[0]:
+        raise EvalError(f"invalid substring range. start: {start}, end: {end[0]}")
+    for index in (start, *end):
+        if not 0 <= index <= len(text):
+            raise _out_of_range(index)
+    return text[start : end[0]] if end else text[start:]
+
+
+#: The characters that Go's ``strings.TrimSpace`` removes.
+_WHITE: Final = (
+    "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f"
+    "\u3000"
+)
+
+
+def _trim(text: str) -> str:
+    return text.strip(_WHITE)
+
+
+def _join(parts: list[Value], separator: str = "") -> str:
+    for part in parts:
+        if not isinstance(part, str):
+            raise EvalError(f"join: invalid input: {show(part)}")
+    check_text(sum(map(len, parts)) + len(separator) * len(parts))
+    return separator.join(parts)
+
+
+#: A backslash comes first, because the others add backslashes.
+_QUOTED: Final = {
+    "\\": "\\\\",
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", '"': '\\"',
+}  # fmt: skip
+
+
+def _quote(text: str) -> str:
+    for char, quoted in _QUOTED.items():
+        text = text.replace(char, quoted)
+        check_text(len(text))
+    return f'"{text}"'
+
+
+# -- costs ----------------------------------------------------------------------------------------------------------------
+
+
+def _scan(args: list[Value], result: Value) -> int:
+    del result
+    return math.ceil(len(args[0]) * 0.1)
+
+
+def _scan_twice(args: list[Value], result: Value) -> int:
+    del result
+    return math.ceil(len(args[0]) * 0.2)
+
+
+def _built(args: list[Value], result: Value) -> int:
+    del args
+    return math.ceil(len(result) * 0.2)
+
+
+def _regex_cost(args: list[Value], result: Value) -> int:
+    """Return the cost of a match: length of the text times length of the pattern, or more if the search took many steps."""
+    del result
+    usual = math.ceil((1 + len(args[0])) * 0.1) * math.ceil(len(args[1]) * 0.25)
+    return max(usual, compile_regex(args[1]).steps // _STEPS_PER_COST)
+
+
+def _contains_cost(args: list[Value], result: Value) -> int:
+    del result
+    return math.ceil(len(args[0]) * 0.1) * math.ceil(len(args[1]) * 0.1)
+
+
+def _per_element(args: list[Value], result: Value) -> int:
+    """Return a tenth of the length, the cost of a search through a list. kube-scheduler charges it for strings, too."""
+    del result
+    return int(len(args[0]) * 0.1)
+
+
+def _built_text(args: list[Value], result: Value) -> int:
+    del args
+    return math.ceil(len(result) * 0.1)
+
+
+FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
+    ("contains", "string . string -> bool", lambda text, part: part in text, _contains_cost),
+    ("startsWith", "string . string -> bool", str.startswith, _scan),
+    ("endsWith", "string . string -> bool", str.endswith, _scan),
+    ("matches", "string, string -> bool", Metered(_matches), _regex_cost),
+    ("matches", "string . string -> bool", Metered(_matches), _regex_cost),
+    ("find", "string . string -> string", Metered(_find), _regex_cost),
+    ("findAll", "string . string -> list<string>", Metered(_find_all), _regex_cost),
+    ("findAll", "string . string, int -> list<string>", Metered(_find_all), _regex_cost),
+    ("charAt", "string . int -> string", _char_at, None),
+    ("indexOf", "string . string -> int", _index_of, _per_element),
+    ("indexOf", "string . string, int -> int", _index_of, _per_element),
+    ("lastIndexOf", "string . string -> int", _last_index_of, _per_element),
+    ("lastIndexOf", "string . string, int -> int", _last_index_of, _per_element),
+    ("lowerAscii", "string . -> string", _lower, _scan),
+    ("upperAscii", "string . -> string", _upper, _scan),
+    ("replace", "string . string, string -> string", _replace, _scan_twice),
+    ("replace", "string . string, string, int -> string", _replace, _scan_twice),
+    ("split", "string . string -> list<string>", _split, _scan_twice),
+    ("split", "string . string, int -> list<string>", _split, _scan_twice),
+    ("substring", "string . int -> string", _substring, _scan),
+    ("substring", "string . int, int -> string", _substring, _scan),
+    ("trim", "string . -> string", _trim, _scan),
+    ("join", "list<string> . -> string", _join, _built),
+    ("join", "list<string> . string -> string", _join, _built),
+    ("strings.quote", "string -> string", _quote, _scan),
+    ("format", "string . list<dyn> -> string", formatted, _built_text),
+]

@@ -1,0 +1,1 @@
+"""The commands that run a scheduler: ``moorage run``, with kube-scheduler's flags, and ``moorage up``."""

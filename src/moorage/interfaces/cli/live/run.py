@@ -1,0 +1,282 @@
+"""``moorage run``: schedule the pods of a live cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+import yaml
+
+from moorage import __version__
+from moorage.api.durations import format_duration
+from moorage.core.config.release_1_21 import LOCKS
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.writer import as_written
+from moorage.errors import ClusterError, InputError, MoorageError
+from moorage.interfaces.cli.live.legacy_options import OldFlags, policy_of
+from moorage.interfaces.cli.live.removed_flags import flag_warnings, format_faults, port_faults
+from moorage.interfaces.cli.live.run_connection import endpoint_of_file, run_endpoint
+from moorage.interfaces.cli.live.run_loading import IGNORED_WITH_CONFIG, load_configuration
+from moorage.interfaces.cli.live.run_process import Process, run_process, with_hidden_passwords
+from moorage.interfaces.cli.live.run_release import Era, ReleaseCommand
+from moorage.interfaces.cli.live.run_serving import check_flags, open_serving
+from moorage.interfaces.cli.main import ERROR, OK
+from moorage.interfaces.cli.pflag import Given
+from moorage.interfaces.cli.terminal import collect_seldom
+from moorage.live.client.extenders import ExtenderClient
+from moorage.live.client.gathering import gathering_loop
+from moorage.live.client.rest import Rest, user_agent
+from moorage.live.runtime.leader_election import JITTER, Timing
+from moorage.live.server.klog import Klog, adopt_other_loggers
+from moorage.live.server.live import LeaderSettings
+from moorage.report.style import PrintableDumper
+
+__all__ = ["run"]
+
+
+# -- config writing ----------------------------------------------------------------------------------------------------
+# Write a configuration as YAML in kube-scheduler's format, replacing an existing file atomically.
+
+_TEXT: Final = "tag:yaml.org,2002:str"
+
+
+class _GoYaml(PrintableDumper):
+    """Format as kube-scheduler does, so that both files can be compared: a string that looks like a number is ``"123"``."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain_tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(_TEXT, text, style=None if plain_tag == _TEXT or text == "*" else '"')
+
+
+_GoYaml.add_representer(str, _text)
+
+
+def as_yaml(document: Mapping[str, Any]) -> str:
+    """Return a document as YAML in the format that kube-scheduler writes."""
+    return yaml.dump(dict(document), Dumper=_GoYaml, allow_unicode=True, width=float("inf"))
+
+
+def write_config(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a configuration to the file that ``--write-config-to`` names.
+
+    Raises  InputError
+    """
+    text = as_yaml(document)
+    try:
+        path = path.resolve()  # write the target of a symbolic link and keep the link
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path, text)
+    except OSError as error:
+        raise InputError(f"--write-config-to {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file atomically: a concurrent reader sees either the old content or the new one."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
+        try:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            fresh.replace(path)
+        except OSError:
+            fresh.unlink()
+            raise
+
+
+# -- run ---------------------------------------------------------------------------------------------------------------
+
+
+@click.command(cls=ReleaseCommand)
+def run(given: Given, era: Era) -> int:
+    """Schedule the pods of a live cluster.
+
+    Takes kube-scheduler's flags with its meaning. With --config, the flags that the file can set are ignored, except those of
+    leader election. With --emulate, a Policy or a v1beta1 configuration it takes the flags of that release. Exits with 0 after
+    SIGTERM or SIGINT with leader election enabled, and with 1 after a lost lease, without leader election, or after an error. A
+    second signal ends the process immediately.
+    """
+    if given["version"] != "false":
+        _print_version(given["version"], era.release)
+        return OK
+    log = Klog()
+    try:
+        era = era.with_text(given["config"])
+        if era.is_old:
+            OldFlags(given, era).check()
+        log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
+        return _scheduled(given, era, log)
+    except MoorageError as error:
+        log.error(error, "command failed")
+        return ERROR
+
+
+def _scheduled(given: Given, era: Era, log: Klog) -> int:
+    """Run the command that the flags describe, until it ends; return the exit status."""
+    if not era.is_old:
+        _check_log_flags(given, era)
+        check_flags(given, era.emulated)
+        for fault in port_faults(given):
+            raise InputError(fault)
+    if "@" in given["master"]:  # check this before anything is logged or served
+        raise InputError("--master: the address must not contain a user name or a password")
+    if not 0.0 <= given["verify"] <= 1.0:
+        raise InputError(f"--verify: {given['verify']:g} must be a share from 0 to 1, such as 0.01")
+    for name, value in given.shown(era.flags).items() if log.shows(1) else ():
+        log.line(1, f'FLAG: --{name}="{value}"')
+    for line in _warnings(given, era):
+        log.warning(line)
+    warn = _without_repeats(log.warning)
+    loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], warn=warn))
+    extenders = ExtenderClient(loaded.configuration.extenders)
+    document = as_written(loaded)
+    if given["write-config-to"]:
+        write_config(Path(given["write-config-to"]), document)
+        log.info(0, "Wrote configuration", file=given["write-config-to"])
+        for line in _losses(loaded):
+            log.warning(line)
+        return OK
+    if log.shows(2):
+        log.info(2, "Using component config", config=as_yaml(with_hidden_passwords(document)))
+    process = Process(
+        loaded=loaded,
+        document=document,
+        given=given,
+        flags=era.flags,
+        leader=_leader(loaded),
+        endpoint=run_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], warn),
+        extenders=extenders,
+        max_disks=_max_disks(given),
+        serving=open_serving(given, lambda path: endpoint_of_file(path, warn), loaded.addresses),
+        log=log,
+    )
+    adopt_other_loggers(log)
+    collect_seldom()
+    try:
+        with asyncio.Runner(loop_factory=gathering_loop) as runner:
+            status = runner.run(run_process(process))
+    except* MemoryError:
+        log.error(None, "Out of memory: the memory limit of the process is too low")
+        status = ERROR
+    return status
+
+
+def _warnings(given: Given, era: Era) -> Iterable[str]:
+    """Return warnings about flags that are deprecated or that --config overrides."""
+    if era.is_old:
+        return OldFlags(given, era).warnings()
+    return flag_warnings(given, era.flags, given.changed & IGNORED_WITH_CONFIG if given["config"] else ())
+
+
+def _losses(loaded: Loaded) -> Iterable[str]:
+    """Yield a warning for each setting that a written configuration cannot express."""
+    if loaded.addresses is not None and not loaded.addresses.healthz:
+        yield "A configuration cannot turn off plain HTTP serving: add --port=0"
+    if any(profile.run_all_filters for profile in loaded.profiles):
+        yield "only a Policy can set alwaysCheckAllPredicates"
+
+
+def _print_version(form: str, release: str) -> None:
+    if form == "raw":
+        click.echo(f"moorage {__version__}, for Kubernetes {release}, Python {platform.python_version()}, {sys.platform}")
+    else:
+        click.echo(f"Moorage v{__version__} (kube-scheduler {release})")
+
+
+def _check_log_flags(given: Given, era: Era) -> None:
+    """Reject log flags that need a disabled feature gate or the text format, and invalid values."""
+    if faults := list(format_faults(given, era.flags)):
+        raise InputError(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+    if given["log-flush-frequency"] <= 0 and era.emulated.flush_fault:
+        shown = format_duration(round(given["log-flush-frequency"] * 1e9))
+        raise InputError(era.emulated.flush_fault.format(value=shown))
+    for form in ("text", "json") if era.emulated.gates_log_options else ():
+        if given[f"log-{form}-split-stream"]:
+            raise InputError(f"options.{form}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled")
+        if given[f"log-{form}-info-buffer-size"] != "0":
+            raise InputError(f"options.{form}.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled")
+
+
+def _max_disks(given: Given) -> int | None:
+    """Return the value of the flag or of KUBE_MAX_PD_VOLS; None if neither is set."""
+    text = str(given["max-pd-vols"]) if "max-pd-vols" in given.changed else os.environ.get("KUBE_MAX_PD_VOLS", "")
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--max-pd-vols (or KUBE_MAX_PD_VOLS): {text} must be an integer of at least 1")
+    return int(text)
+
+
+def _leader(loaded: Loaded) -> LeaderSettings | None:
+    election = loaded.configuration.leader_election
+    if not election.leader_elect:
+        return None
+    lock = election.resource_lock
+    allowed = LOCKS if loaded.version.is_old else loaded.gates.emulated.locks
+    if lock not in allowed:
+        instead = f"{lock}leases" if f"{lock}leases" in allowed else "leases"
+        why = f"{lock} lock is removed, migrate to {instead}" if lock in LOCKS else f"Invalid lock-type {lock}"
+        raise InputError(f"couldn't create resource lock: {why}")
+    if not election.resource_name:
+        raise InputError("couldn't create resource lock: resource name may not be empty")
+    timing = Timing(election.lease_duration, election.renew_deadline, election.retry_period)
+    if why := _timing_fault(timing):
+        raise InputError(f"couldn't create leader elector: {why}")
+    return LeaderSettings(election.resource_namespace, election.resource_name, timing, lock)
+
+
+def _timing_fault(timing: Timing) -> str:
+    """Return client-go's message for invalid leader election durations; "" for valid ones."""
+    if timing.lease_s <= timing.renew_s:
+        return "leaseDuration must be greater than renewDeadline"
+    if timing.renew_s <= JITTER * timing.retry_s:
+        return "renewDeadline must be greater than retryPeriod*JitterFactor"
+    return "" if timing.retry_s > 0 else "retryPeriod must be greater than zero"
+
+
+# -- the cluster --------------------------------------------------------------------------------------------------------
+
+
+def _without_repeats(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that reports each text once: a file may be read for several purposes."""
+    reported: set[str] = set()
+
+    def say(text: str) -> None:
+        if text not in reported:
+            reported.add(text)
+            warn(text)
+
+    return say
+
+
+def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, warn: Callable[[str], None]) -> bytes:
+    """Read the Policy of a ConfigMap from the cluster.
+
+    Raises  InputError
+    """
+    endpoint = run_endpoint(kubeconfig, master, warn)
+
+    async def read() -> bytes:
+        async with Rest(endpoint, agent=user_agent(__version__)) as rest:
+            return await rest.get(f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}")
+
+    try:
+        found = json.loads(asyncio.run(read()))
+    except ClusterError as error:
+        raise InputError(f"couldn't get policy config map {namespace}/{name}: {error}") from None
+    except ValueError:
+        raise InputError(f"couldn't get policy config map {namespace}/{name}: the response is not a ConfigMap") from None
+    return policy_of(found.get("data") if isinstance(found, dict) else None)

@@ -1,0 +1,343 @@
+"""Run a scheduler process: wire it, serve health and metrics, and shut down in order on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import re
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from moorage import __version__
+from moorage.api.core import Node, Pod
+from moorage.core.config.legacy_serving import join_host_port
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.extender_wire import shown
+from moorage.core.engine.scheduler import Scheduler
+from moorage.framework.profile import Profile
+from moorage.interfaces.cli.live.run_explain import LiveExplainer
+from moorage.interfaces.cli.live.run_serving import Serving, ServingRules, metric_filter
+from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.main import ERROR, OK
+from moorage.interfaces.cli.pflag import Flag, Given
+from moorage.interfaces.cli.terminal import say
+from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.extenders import ExtenderClient
+from moorage.live.client.reflector import Reflector
+from moorage.live.client.rest import BIND_S, Rest, user_agent
+from moorage.live.runtime.leader_election import LeadershipLostError
+from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.ports import Wall
+from moorage.live.server.authentication import RequestAuthenticator
+from moorage.live.server.authorization import RequestAuthorizer
+from moorage.live.server.cache_debugger import compare, dump
+from moorage.live.server.client_ca import ClientCas
+from moorage.live.server.delegated_authentication import Delegate
+from moorage.live.server.endpoints import AuthenticatingSite, Served, make_app, make_plain_app
+from moorage.live.server.health import Check, Health, watchdog
+from moorage.live.server.klog import Klog
+from moorage.live.server.listener import serving
+from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.metric_types import MetricRegistry
+from moorage.live.server.pod_metrics import pod_registry
+from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, process_gauges, registry_of
+from moorage.live.server.zpages import ProgramInfo
+
+__all__ = ["Process", "reports_for", "run_process", "with_hidden_passwords"]
+
+
+# -- unreachable -------------------------------------------------------------------------------------------------------
+# Report an unreachable API server on the terminal of ``moorage run``: once, instead of a line for each kind.
+
+_FAILED = re.compile(r".*: cannot connect: (?P<why>.*); listing again in [\d.]+s")
+
+
+def reports_for(server: str, log: Callable[[str], None]) -> Callable[[str], None]:
+    """Return the function that reports recoverable errors: the log or, on a terminal, a filter in front of the log."""
+    return _Terminal(server, log) if sys.stderr.isatty() else log
+
+
+class _Terminal:
+    """Prints once that the server cannot be reached, and why; prints it again only if the reason changes."""
+
+    def __init__(self, server: str, log: Callable[[str], None]) -> None:
+        self._server, self._log = server, log
+        self._said = ""
+
+    def __call__(self, line: str) -> None:
+        failed = _FAILED.fullmatch(line)
+        if failed is None:
+            self._log(line)
+            return
+        why = failed["why"][:1].lower() + failed["why"][1:]
+        if why != self._said:
+            self._said = why
+            say(f"cannot reach {self._server}: {why}; retrying every second or two", err=True)
+
+
+# -- run process -------------------------------------------------------------------------------------------------------
+
+#: Access reviews delay health probes, so they get a higher rate limit than other requests.
+_REVIEW_QPS, _REVIEW_BURST = 200.0, 400
+#: The name of the lease in health checks and metrics, independent of the lease object's name.
+_COMPONENT = "kube-scheduler"
+_PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The settings of a process, complete before it starts. ``document`` is the configuration as /configz shows it."""
+
+    loaded: Loaded
+    document: Mapping[str, Any]
+    given: Given
+    flags: tuple[Flag, ...]
+    leader: LeaderSettings | None
+    endpoint: Endpoint
+    extenders: ExtenderClient
+    max_disks: int | None
+    serving: Serving
+    log: Klog
+
+
+async def run_process(process: Process) -> int:
+    """Schedule until a signal arrives or the lease is lost. Return the exit status."""
+    log, endpoint = process.log, process.endpoint
+    log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
+    meter = SchedulerMetrics(time.monotonic, process.loaded.gates)
+    bare: dict[str, Profile] = {}
+
+    def watched(profile: Profile) -> Profile:
+        bare[profile.scheduler_name] = profile
+        return meter.probe.watched(profile)
+
+    scheduler = build_scheduler(
+        process.loaded,
+        process.given["seed"],
+        process.given["pod-max-in-unschedulable-pods-duration"],
+        max_disks=process.max_disks,
+        watched=watched,
+        verified=process.given["verify"],
+    )
+    scheduler.queue.time_hints(time.monotonic, meter.hinted)
+    connection = process.loaded.configuration.client_connection
+    scheme, _, place = endpoint.server.partition("://")
+    host = place.rpartition("@")[2]  # drop user name and password
+    ending = _Ending(log)
+    async with AsyncExitStack() as stack:
+        rest = await stack.enter_async_context(
+            Rest(
+                endpoint,
+                qps=float(connection.qps or 50),
+                burst=int(connection.burst or 100),
+                agent=user_agent(__version__),
+                bind_s=BIND_S if process.leader is None else process.leader.timing.spare_s,
+                on_response=lambda method, *of: meter.requested(method, host, *of),
+                on_throttled=lambda method, *of: meter.waited(method, host, *of),
+            )
+        )
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        settings = LiveSettings(
+            process.leader, next(iter(scheduler.profiles)), process.loaded.configuration.delay_cache_until_active,
+            await stack.enter_async_context(process.extenders),
+        )  # fmt: skip
+        live = Live(
+            scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
+            observers=Observers(reports_for(f"{scheme}://{host}", log.warning), log, meter),
+        )  # fmt: skip
+        explainer = LiveExplainer(live, bare, process.loaded)
+        site = _site(live, bare, explainer, meter) if process.given["ui"] else None
+        await _serve(stack, process, replace(_served(process, live, meter, ending, explainer), site=site))
+        if site is not None:
+            stack.callback(site.end)  # before the server waits for its streams
+        log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
+        running = asyncio.ensure_future(live.run())
+        ending.listen(running, lambda: _debug(live, scheduler, log))
+        return await _outcome(running, ending, process)
+
+
+def _site(
+    live: Live, profiles: Mapping[str, Profile], explainer: LiveExplainer, meter: SchedulerMetrics
+) -> AuthenticatingSite:  # fmt: skip
+    from moorage.interfaces.web.live_site import LiveSite  # loaded only if it is served
+
+    return LiveSite(live, profiles, explainer.answer, meter.plugin_times)
+
+
+async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Process) -> int:
+    await asyncio.wait({running})
+    log = process.log
+    if not running.cancelled():
+        try:
+            await running
+        except LeadershipLostError as error:
+            log.error(error, "Leaderelection lost")
+            return ERROR
+    if process.leader is None:
+        log.error(None, "finished without leader elect")
+        return ERROR
+    if ending.asked:
+        log.info(0, "Requested to terminate, exiting")
+        return OK
+    log.error(None, "lost lease")
+    return ERROR
+
+
+# -- serving ------------------------------------------------------------------------------------------------------------
+
+
+async def _serve(stack: AsyncExitStack, process: Process, served: Served) -> None:
+    await _serve_plainly(stack, process, served)
+    if process.serving.secure is not None:
+        await _serve_securely(stack, process, process.serving.secure, served)
+
+
+async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served) -> None:
+    """Serve over plain HTTP if a release that does so (1.19 to 1.21) is emulated."""
+    plain, log = process.serving.plain, process.log
+    profiles = ("/debug/pprof",) if served.profiling else ()
+    counted = (
+        "/metrics",
+        "/configz",
+        *(("/metrics/resources",) if process.loaded.gates.emulated.serves_resource_metrics else ()),
+    )
+    healthz = ("/healthz", *(counted if plain.together else ()), *profiles)
+    for opened, paths in ((plain.healthz, healthz), (plain.metrics, (*counted, *profiles))):
+        if opened is not None:
+            host = opened.getsockname()[0]
+            port = await stack.enter_async_context(serving(make_plain_app(served, log, paths), opened, None))
+            log.line(0, f"Serving insecurely on {join_host_port(host, str(port))}")
+
+
+async def _serve_securely(stack: AsyncExitStack, process: Process, rules: ServingRules, served: Served) -> None:
+    log, clock = process.log, time.monotonic
+    stack.callback(rules.socket.close)
+    token_delegate = await _delegate(stack, rules.authentication)
+    access_delegate = await _delegate(stack, rules.authorization)
+    if access_delegate is None:
+        log.warning("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.")
+    authenticator = RequestAuthenticator(token_delegate, clock, rules.token_ttl_s)
+    authorizer = RequestAuthorizer(access_delegate, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
+    client_cas = ClientCas(rules.trust, token_delegate, authenticator, rules.tls, log)
+    await client_cas.start()
+    port = await stack.enter_async_context(
+        serving(make_app(served, authenticator, authorizer, log), rules.socket, rules.tls.context)
+    )
+    log.line(0, f"Serving securely on {process.given['bind-address']}:{port}")
+    keeping = asyncio.create_task(client_cas.run(), name="client CAs")
+    stack.callback(keeping.cancel)
+
+
+async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegate | None:
+    if endpoint is None:
+        return None
+    rest = Rest(endpoint, qps=_REVIEW_QPS, burst=_REVIEW_BURST, agent=user_agent(__version__))
+    return Delegate(await stack.enter_async_context(rest))
+
+
+def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending, explainer: LiveExplainer) -> Served:
+    given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
+    lease = _COMPONENT if process.leader is not None else ""
+    health = Health(_checks(live, lease, ending), process.log, process.loaded.release)
+    families = [
+        *meter.families,
+        *engine_gauges(scheduler, live.loop.follower),
+        *process_gauges(scheduler, live.loop, __version__, lease, lambda: live.leads),
+    ]
+    counted, metrics = registry_of(families, shown, process.loaded.release)
+    started = datetime.now(UTC)
+    return Served(
+        health=health,
+        metrics=metrics,
+        counted=counted,
+        slis=MetricRegistry(health.families, shown).with_others(),
+        pod_metrics=lambda: _pod_metrics(live),
+        configuration=lambda: with_hidden_passwords(process.document),
+        flags={**given.shown(process.flags), "help": "false"},
+        program=ProgramInfo(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
+        set_verbosity=lambda level: setattr(process.log, "verbosity", level),
+        profiling=process.loaded.configuration.enable_profiling,
+        hidden=closed_pages(given["feature-gates"]),
+        explain=explainer.answer,
+    )
+
+
+def with_hidden_passwords(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration as authorized users may see it: extender addresses without their passwords."""
+    extenders = [{**one, "urlPrefix": shown(one.get("urlPrefix", ""))} for one in document.get("extenders") or ()]
+    return {**document, "extenders": extenders} if extenders else document
+
+
+def closed_pages(gates: Sequence[str]) -> frozenset[str]:
+    """Return the pages whose feature gate is disabled. The gates were validated before."""
+    set_gates = {
+        name.strip(): word.strip().lower() in {"1", "t", "true"} for name, _, word in (gate.partition("=") for gate in gates)
+    }
+    betas = set_gates.get("AllBeta", True)
+    names = {"/flagz": "ComponentFlagz", "/statusz": "ComponentStatusz"}
+    return frozenset(path for path, name in names.items() if not set_gates.get(name, set_gates.get(f"kube:{name}", betas)))
+
+
+def _checks(live: Live, lease: str, ending: _Ending) -> dict[str, list[Check]]:
+    def synced() -> str | None:
+        return "handlers are not fully synchronized" if live.not_synced else None
+
+    def shutting_down() -> str | None:
+        return "process is shutting down" if ending.asked else None
+
+    watched = [] if live.election is None else [watchdog(live.election, lease, time.monotonic)]
+    ready = [*watched, Check("shutdown", shutting_down), Check("sched-handler-sync", synced)]
+    return {"healthz": watched, "livez": [], "readyz": ready}
+
+
+def _pod_metrics(live: Live) -> CollectorRegistry | None:
+    if not live.leads:
+        return None
+    return pod_registry(_known(live, Pod)).with_others()
+
+
+def _known(live: Live, kind: Any) -> list[Any]:
+    return [obj for one in live.reflectors if isinstance(one, Reflector) and one.resource.type is kind for obj in one.known]
+
+
+def _debug(live: Live, scheduler: Scheduler, log: Klog) -> None:
+    compare(scheduler, _known(live, Node), _known(live, Pod), log)
+    dump(scheduler, log)
+
+
+# -- signals ------------------------------------------------------------------------------------------------------------
+
+
+class _Ending:
+    """Shuts the process down gracefully on the first signal and immediately on the second."""
+
+    def __init__(self, log: Klog) -> None:
+        self.asked = False
+        self._log = log
+
+    def listen(self, running: asyncio.Future[None], debug: Any) -> None:
+        """Install the handlers: SIGTERM and SIGINT cancel ``running``, SIGUSR2 calls ``debug``."""
+
+        def end() -> None:
+            if self.asked:
+                os._exit(ERROR)
+            self.asked = True
+            self._log.info(0, "Received a signal to terminate: requests in progress finish first, then the lease is released")
+            running.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        loop.add_signal_handler(signal.SIGUSR2, debug)

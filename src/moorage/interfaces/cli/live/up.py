@@ -1,0 +1,384 @@
+"""``moorage up``: run a cluster in one process, for kubectl and other clients."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from shlex import quote
+from typing import Any, BinaryIO
+
+import click
+
+from moorage.api.durations import parse_duration
+from moorage.basis.inputs.files import open_sources
+from moorage.basis.private_files import expanded, home_folder
+from moorage.basis.wording import counted
+from moorage.cluster.apiserver.access.certificate_authority import ADMIN, make_authority
+from moorage.cluster.apiserver.access.listen_addresses import Address, address_of
+from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.cluster.apiserver.http.serve import open_store
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.controllers.all_controllers import all_controllers, chosen
+from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
+from moorage.cluster.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
+from moorage.cluster.controllers.nodes.kubelets import KUBELET
+from moorage.core.engine.scheduler import Scheduler
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+from moorage.interfaces.cli.bounded_files import STDIN
+from moorage.interfaces.cli.cluster_files import release_of_files
+from moorage.interfaces.cli.live.legacy_options import policy_of
+from moorage.interfaces.cli.live.store_loader import fill, lost_pods
+from moorage.interfaces.cli.live.up_scheduler import PluginMeter, WantedScheduler
+from moorage.interfaces.cli.main import ERROR, OK
+from moorage.interfaces.cli.plugin_reload import PluginFiles, follow
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.question_worker import ANSWERING, question_words
+from moorage.interfaces.cli.release_options import (
+    AUTO,
+    TakesFilesAndFlags,
+    emulated_cluster_option,
+    max_disks_option,
+    old_flag_options,
+)
+from moorage.interfaces.cli.terminal import collect_seldom, say
+from moorage.interfaces.web.embedded_site import EmbeddedSite
+from moorage.live.client.extenders import ExtenderClient
+from moorage.live.server.embedded import BuiltScheduler, Embedded, Ready
+from moorage.live.server.health import PATIENCE_S
+
+__all__ = ["report_if_slow", "up"]
+
+
+# -- patience ----------------------------------------------------------------------------------------------------------
+# Progress messages for slow work that runs before the event loop starts.
+
+
+@contextmanager
+def report_if_slow(what: str, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Report ``Still {what}`` if the block takes longer than ``patience_s``."""
+    timer = threading.Timer(patience_s, report, [f"Still {what}"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+# -- up ----------------------------------------------------------------------------------------------------------------
+
+
+class _Duration(click.ParamType[float]):
+    """A duration in Go's syntax, or a number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, (int, float)):
+            return float(value)
+        try:
+            return float(value) if str(value).isdecimal() else parse_duration(str(value)) / 1e9
+        except (InputError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+
+
+EPILOG = """Examples:
+
+\b
+    moorage up --nodes 50
+    moorage up -f cluster.json --data cluster.db
+
+Everything else: moorage help up
+"""
+
+
+@click.command(cls=TakesFilesAndFlags, epilog=EPILOG)
+@click.option("--nodes", type=click.IntRange(min=0), help="Number of nodes to create [10, or 0 with -f or --data].")
+@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPU capacity of each node.")
+@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory capacity of each node.")
+@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True, help="Pod capacity of each node.")
+@click.option(
+    "--zones", type=click.IntRange(min=0), default=3, show_default=True, help="Number of zones that the nodes are spread over."
+)
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="Load the objects of a file, a directory or standard input (-): a dump or manifests. May be repeated.",
+)  # fmt: skip
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Store the cluster in this file and resume from it."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on [a free one].")
+@click.option(
+    "--bind-address", "bind", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="The address to listen on; 0.0.0.0 or an external address makes the cluster reachable from other machines.",
+)  # fmt: skip
+@click.option(
+    "--tls-san", "names", multiple=True, metavar="NAME",
+    help="Additional host name or address in the server's certificate. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--home", type=click.Path(path_type=Path), metavar="DIR", envvar="MOORAGE_HOME", default=Path("~/.moorage"),
+    show_default=True, help="Directory of the cluster's certificates and kubeconfig.",
+)  # fmt: skip
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write the kubeconfig [DIR/kubeconfig]."
+)
+@click.option(
+    "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
+)
+@emulated_cluster_option
+@old_flag_options
+@max_disks_option
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, for all components of the cluster.")
+@click.option(
+    "--plugins", multiple=True, metavar="MODULE:CLASS",
+    help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--reload", "reloads", is_flag=True,
+    help="When the file of a plugin changes, restart the scheduler with the new code; the cluster goes on.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
+@click.option(
+    "--no-scheduler", is_flag=True, help="Start no scheduler: run kube-scheduler or `moorage run` against the cluster."
+)
+@click.option(
+    "--controllers", default="*", show_default=True, metavar="NAME,…",
+    help="Controllers to run, in kube-controller-manager's format: * enables all, -NAME disables one.",
+)  # fmt: skip
+@click.option("--ui/--no-ui", "has_ui", default=True, show_default=True, help="Serve the web interface under /ui/.")
+@click.option(
+    "--ui-write", "writes", is_flag=True,
+    help="Let users of the web interface change the cluster as their rights allow: cordon, evict, apply a simulated change.",
+)  # fmt: skip
+@click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long the pods of jobs run.")
+@click.option(
+    "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="Stop this long after startup; by default, on Ctrl-C."
+)
+def up(**given: Any) -> int:
+    """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler.
+
+    Prints how to connect once it is ready; kubectl and any other client work. No container runs: pods on the simulated nodes
+    start, run and end as their annotations say. Stops on Ctrl-C; with --data, the next start resumes from the stored state.
+    """
+    began = time.monotonic()
+    if given["writes"] and not given["has_ui"]:
+        raise click.UsageError("--ui-write needs the web interface; leave out --no-ui")
+    stdin: BinaryIO = sys.stdin.buffer
+    if given["emulate"] == AUTO:
+        given["emulate"], stdin = _release_of_files(given, stdin)
+    meter = PluginMeter(measures=given["has_ui"])
+    with report_if_slow("loading the scheduler's configuration and plugins", _report):
+        wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
+        built = None if wanted is None or wanted.needs_cluster else wanted.build(watched=meter.watched)
+    home = expanded(given["home"])
+    home_folder(home, _report)
+    address = address_of(given["bind"], given["names"])
+    authority = make_authority(home / "pki", address.names, _report)
+    gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
+    controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
+    with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
+        store = open_store(given["data"], clock=_steady_clock(), gates=gates, warn=_report)
+    site: EmbeddedSite | None = None
+    try:
+        _fill(store, given, stdin)
+        if wanted is not None and built is None:
+            built = wanted.build(lambda namespace, name: _policy(store, namespace, name), meter.watched)
+        scheduler, extenders = built or (None, ExtenderClient(()))
+        site = _site(store, scheduler, given, meter) if given["has_ui"] else None
+        cluster = Embedded(
+            store,
+            authority,
+            given["kubeconfig"] or home / "kubeconfig",
+            controllers,
+            scheduler,
+            given["port"],
+            _report,
+            lambda ready: _print_ready(ready, given, address, time.monotonic() - began, site),
+            extenders,
+            address,
+            site,
+            meter.metrics,
+        )
+        collect_seldom()
+        reloading = _reloading(cluster, wanted, store, site, meter) if given["reloads"] else None
+        return asyncio.run(_run(cluster, given["lasts_s"], reloading))
+    finally:
+        if site is not None:
+            site.end()
+        store.close()
+
+
+def _release_of_files(given: dict[str, Any], stdin: BinaryIO) -> tuple[str, BinaryIO]:
+    """Return the release of the cluster in the files, and standard input to read once more.
+
+    Raises  InputError
+    """
+    if not given["paths"]:
+        raise click.UsageError("--emulate auto needs the nodes of a cluster: give -f PATH")
+    sources = list(open_sources(given["paths"], recursive=given["recursive"], stdin=stdin))
+    release = release_of_files(sources, lambda note: _report(f"note: {note}"))
+    _report(f"emulating kube-scheduler {release}")
+    again = next((source.data for source in sources if source.where == STDIN), None)
+    return release.name, stdin if again is None else io.BytesIO(again)
+
+
+# -- setting up ---------------------------------------------------------------------------------------------------------
+
+
+def _policy(store: Store, namespace: str, name: str) -> bytes:
+    """Return the Policy in a ConfigMap.
+
+    Raises  InputError
+    """
+    found = store.find(CONFIG_MAPS, namespace, name)
+    if found is None:
+        raise InputError(f'couldn\'t get policy config map {namespace}/{name}: configmaps "{name}" not found')
+    return policy_of(found.document().get("data"))
+
+
+def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any], meter: PluginMeter) -> EmbeddedSite:
+    """Return the web interface, whose questions have the scheduler's options."""
+    on_change = _report if given["writes"] else None
+    return EmbeddedSite(
+        store, scheduler, answer=ANSWERING, options=question_words(given), on_change=on_change, profiles=meter.bare,
+        measured=list if meter.metrics is None else meter.metrics.plugin_times,
+    )  # fmt: skip
+
+
+def _steady_clock() -> Any:
+    """Return a clock of the time of day that never jumps."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
+def _fill(store: Store, given: dict[str, Any], stdin: BinaryIO) -> None:
+    """Store the objects of the files, and create the nodes."""
+    with (
+        Progress() as progress,
+        report_if_slow(f"loading {', '.join(given['paths'])}", _nothing if progress.shows else _report),
+    ):
+        remarks = fill(store, given["paths"], recursive=given["recursive"], stdin=stdin, progress=progress)
+    for remark in remarks:
+        _report(remark)
+    count = given["nodes"]
+    if count is None:
+        count = 0 if given["paths"] or next(store.all(NODES), None) is not None else 10
+    if not given["paths"] and next(store.all(STORAGE_CLASSES), None) is None:
+        store.create(STORAGE_CLASSES, "", deepcopy(STANDARD_CLASS))
+    shape = NodeShape(given["node_cpu"], given["node_memory"], given["node_pods"], given["zones"])
+    with report_if_slow("creating the nodes", _report):
+        for node in make_nodes(count, shape):
+            if store.find(NODES, "", node["metadata"]["name"]) is None:
+                store.create(NODES, "", node, manager=FieldManager(KUBELET, version=NODES.api_version))
+    for remark in lost_pods(store):
+        _report(remark)
+
+
+# -- running ------------------------------------------------------------------------------------------------------------
+
+
+def _reloading(
+    cluster: Embedded, wanted: WantedScheduler | None, store: Store, site: EmbeddedSite | None, meter: PluginMeter
+) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return the coroutine function that watches the files of plugins while the cluster runs.
+
+    Raises  InputError if there is no plugin to follow
+    """
+    if wanted is None or cluster.scheduler is None:
+        raise InputError("--reload: there is no scheduler; leave out --no-scheduler")
+    files, scheduler = PluginFiles(cluster.scheduler), wanted
+    if not files.names:
+        raise InputError("--reload: no profile enables a plugin of yours; name one with --plugins and enable it with --config")
+    sys.dont_write_bytecode = True  # else a second change within the same second would load the cached bytecode
+    _report(f"following {', '.join(files.names)}")
+
+    def build() -> BuiltScheduler:
+        return scheduler.build(lambda namespace, name: _policy(store, namespace, name), meter.watched)
+
+    def restart(built: BuiltScheduler) -> None:
+        cluster.restart(built)
+        if site is not None:
+            site.show(built[0])
+
+    return lambda: follow(files, build, restart, _report)
+
+
+async def _run(
+    cluster: Embedded, lasts_s: float | None, reloading: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> int:
+    running = asyncio.ensure_future(cluster.run())
+    following = None if reloading is None else asyncio.ensure_future(reloading())
+    _end_on_signals(running)
+    if lasts_s is not None:
+        _end_after(lasts_s, cluster, running)
+    await asyncio.wait({running})
+    if following is not None:
+        following.cancel()
+    if not running.cancelled():
+        await running
+    return OK
+
+
+def _end_after(lasts_s: float, cluster: Embedded, running: asyncio.Future[None]) -> None:
+    """Stop this long after the cluster is ready, so that a slow start does not shorten the run."""
+    on_ready = cluster.on_ready
+
+    def announce(ready: Ready) -> None:
+        on_ready(ready)
+        asyncio.get_running_loop().call_later(lasts_s, running.cancel)
+
+    cluster.on_ready = announce
+
+
+def _end_on_signals(running: asyncio.Future[None]) -> None:
+    """Shut down gracefully on the first signal and immediately on the second."""
+    stopping = False
+
+    def end() -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(ERROR)
+        stopping = True
+        running.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+
+
+def _print_ready(
+    ready: Ready, given: dict[str, Any], address: Address, took_s: float, site: EmbeddedSite | None
+) -> None:  # fmt: skip
+    scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
+    say(f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
+    if address.is_open:
+        called = f" as {', '.join(address.names)}" if address.names else ""
+        say(f"Other machines can reach it{called}; the kubeconfig grants administrator access.")
+    say("")
+    say(f"  export KUBECONFIG={quote(str(ready.kubeconfig.absolute()))}")
+    say("  kubectl get nodes")
+    say("")
+    if site is not None:
+        token = site.sessions.make_token(ADMIN)
+        say(f"In a browser, once: {address.url(ready.port)}/ui/#token={token}")
+        say("")
+    say("Ctrl-C stops it." if given["data"] is None else f"Ctrl-C stops it; {given['data']} keeps its state.")
+
+
+def _nothing(line: str) -> None:
+    """Print nothing, because progress is shown."""
+
+
+def _report(line: str) -> None:
+    say(line, err=True)

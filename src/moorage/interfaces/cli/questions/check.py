@@ -1,0 +1,83 @@
+"""``moorage check``: whether a cluster, or a change of it, keeps to a policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moorage import __version__
+from moorage.basis.wording import counted
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.cluster_files import read_cluster, rules_of
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.laboratory.policy import check_policy, read_policy
+from moorage.laboratory.replaced_objects import replaced
+from moorage.report.gate_outputs import GateReport
+from moorage.report.policy_report import PolicyReport
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.simulate import kinds_named
+
+__all__ = ["check"]
+
+DEFAULT_POLICY = "moorage-policy.yaml"
+EPILOG = """Examples:
+
+\b
+    moorage check -f cluster.json.gz -f manifests/
+    kustomize build | moorage check -f cluster.json.gz -f - -o github
+
+Rules and their fields: moorage help check
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option(
+    "--policy", default=DEFAULT_POLICY, show_default=True, metavar="FILE", help="The rules: a YAML file of kind CheckPolicy."
+)
+@question_options(outputs=("text", "wide", "json", "yaml", *PIPELINE_OUTPUTS))
+def check(**given: Any) -> int:
+    """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more.
+
+    The first -f is the cluster, a dump; the others are the change: objects with the same names are replaced, others are added.
+    With --live every -f is a change. Options such as --edit and --cordon change the cluster, too. Exits with 0 when every rule
+    holds, 2 when one is broken, 3 when one is open, 1 when something is wrong with the input or the policy.
+    """
+    policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"])
+    paths = given["paths"]
+    first = 0 if given["live"] else 1
+    with Progress.of(given) as progress, open_question({**given, "paths": paths[:first]}, progress) as asked:
+        after = _changed(asked, given, paths[first:], progress)
+        before = asked.given if after is not asked.given else None
+        request = asked.request({"check": given["policy"], **({"change": list(paths[first:])} if paths[first:] else {})})
+        found = check_policy(policy, given["policy"], before, after, asked.changed_options, request, asked.budget, progress.say)
+    if given["output"] in PIPELINE_OUTPUTS:
+        print_gate_report(_gates(found, given, paths[first:]), given["output"])
+    else:
+        print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _changed(asked: Asked, given: dict[str, Any], paths: tuple[str, ...], progress: Progress) -> ClusterInput:
+    if not paths:
+        return asked.changed_input
+    custom = kinds_named(asked.options)
+    return replaced(asked.changed_input, read_cluster(paths, given["recursive"], custom, rules_of(given), progress))
+
+
+def _gates(found: PolicyReport, given: dict[str, Any], paths: tuple[str, ...]) -> GateReport:
+    lines = ManifestLines(paths, given["recursive"])
+    broken = counted(sum(not gate.passed for gate in found.gates()), "rule")
+    return GateReport(
+        command="check",
+        summary=found.summary,
+        gates=found.gates(),
+        pending=pending_findings(found.pending, found.new_pending, lines, compared=bool(paths)),
+        where=lines.first(),
+        details=found.text(wide=True) + f"{broken} of {Path(given['policy']).name} broken\n",
+        version=__version__,
+    )

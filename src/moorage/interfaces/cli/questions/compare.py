@@ -1,0 +1,213 @@
+"""``moorage compare``: is one configuration, release or cluster better than another?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import click
+from msgspec.structs import replace as with_values
+
+from moorage import __version__
+from moorage.api.reading.manifests import read_first_yaml
+from moorage.errors import ConfigError, InputError
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.interfaces.cli.cluster_files import asking, read_cluster, rules_of, simulation_options
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.gate_options import (
+    PIPELINE_OUTPUTS,
+    ManifestLines,
+    gate_options,
+    pending_findings,
+    print_gate_report,
+    read_baseline,
+)
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
+from moorage.interfaces.cli.release_options import EmulatedRelease
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.comparison import CompareSetting, Comparison, load_side
+from moorage.laboratory.comparison import compare as compare_runs
+from moorage.laboratory.moved_pods import new_pending
+from moorage.report.answer import AnswerRequest
+from moorage.report.gate_outputs import GateReport, SourceLine
+from moorage.report.stored_runs import StoredReport
+from moorage.simulator.simulate import Options, kinds_named, load_options
+
+__all__ = ["compare"]
+
+
+EPILOG = """\b
+Examples:
+    moorage compare -f cluster.json --a now.yaml --b packed.yaml --fail-on 'pending > +0'
+    moorage compare -f cluster.json --b-release 1.34 --replace-all -o wide
+
+What is printed, and the metrics of gates: moorage help compare
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@question_options(outputs=("text", "wide", "json", "yaml", "html", *PIPELINE_OUTPUTS))
+@click.option("--a", "a_config", metavar="FILE", help="The configuration A; without it, that of --config.")
+@click.option("--b", "b_config", metavar="FILE", help="The configuration B; without it, that of --config.")
+@click.option("--a-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules A follows.")
+@click.option("--b-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules B follows.")
+@click.option("--b-filename", "b_paths", multiple=True, metavar="PATH", help="The cluster of B, if it differs from that of A.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=10, show_default=True,
+    help="How many seeds to run with, from --seed on. With 5 or more, differences have intervals.",
+)  # fmt: skip
+@click.option("--replace-all", is_flag=True, help="Place all pods again, not only the pending ones.")
+@click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable in metrics as well.")
+@click.option("--prices", metavar="FILE", help="YAML with the price of nodes, by node, node group or instance type.")
+@click.option("--timing", is_flag=True, help="Report decisions per second as well, which differ from run to run.")
+@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Spread the runs over processes.")
+@dask_option
+@gate_options
+def compare(**given: Any) -> int:
+    """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds.
+
+    Without --b, --b-release and --b-filename, A is the cluster as it is and B the cluster with the changes of --edit, --cordon
+    and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
+    """
+    with Progress.of(given) as progress, open_question(_reading(given), progress) as asked, ExitStack() as block:
+        baseline = read_baseline(given, lambda: str(asked.request({}).digest))
+        sides = _sides(given, asked, baseline, block)
+        found = compare_runs(
+            sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
+            baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides.names),
+            request=_request(given, asked, sides, baseline), executor=executor_of(given, block),
+            on_run=lambda done, of: progress.say(f"run {done} of {of} …"), budget=asked.budget,
+        )  # fmt: skip
+    if given["output"] in PIPELINE_OUTPUTS:
+        print_gate_report(_report(found, given), given["output"])
+    else:
+        print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _reading(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters for reading the input, with the release of a side whose rules accept the configuration."""
+    if given["emulate"] is not None:
+        return dict(given)
+    sides = [{**given, "emulate": release} for release in (given["b_release"], given["a_release"]) if release is not None]
+    return next((one for one in sides if given["config"] in (None, STDIN) or _accepts(one)), dict(given))
+
+
+def _accepts(given: Mapping[str, Any]) -> bool:
+    try:
+        load_options(simulation_options(given))
+    except ConfigError:
+        return False
+    return True
+
+
+# -- the sides -----------------------------------------------------------------------------------------------------------
+
+
+class _Sides(NamedTuple):
+    """The two sides: the cluster of A, the options of both, the cluster of B if it differs, and the names of both."""
+
+    cluster: Cluster
+    a: Options
+    b: Options
+    other: Cluster | None = None
+    names: tuple[str, str] = ("", "")
+
+
+def _sides(given: Mapping[str, Any], asked: Asked, baseline: StoredReport | None, block: ExitStack) -> _Sides:
+    base = asked.changed_options
+    a = _options(given, base, given["a_config"], given["a_release"], block)
+    b = _options(given, base, given["b_config"], given["b_release"], block)
+    named = [given[name] for name in ("a_config", "a_release", "b_config", "b_release", "b_paths")]
+    if baseline is not None:
+        if given["a_config"] or given["a_release"]:
+            raise click.UsageError("--baseline takes the place of A: give no --a and no --a-release")
+        return _Sides(asked.cluster, a, b, names=(f"stored in {baseline.where}", ""))
+    if not any(named):
+        if asked.before is None:
+            raise click.UsageError(
+                "nothing to compare with: give --b, --b-release, --b-filename, a change such as --edit, or --baseline"
+            )
+        return _Sides(asked.before, asked.options, b, asked.cluster, ("the cluster as it is", "the cluster with the changes"))
+    if not given["b_paths"]:
+        return _Sides(asked.cluster, a, b)
+    other = Cluster(read_cluster(given["b_paths"], given["recursive"], kinds_named(b), rules_of(given)), b)
+    return _Sides(asked.cluster, a, b, other, (", ".join(asked.files) or "the live cluster", ", ".join(given["b_paths"])))
+
+
+def _options(
+    given: Mapping[str, Any], base: Options, config: str | None, release: str | None, block: ExitStack
+) -> Options:  # fmt: skip
+    """Return the options of one side: those of the command, with the side's own configuration and release."""
+    changed = base if given["emulate"] is not None else replace(base, emulate=None)
+    if config is not None:
+        if config == STDIN:
+            raise click.UsageError("--a and --b take files, not standard input")
+        changed = replace(changed, config=read_file(config, CONFIG_LIMIT), where=config)
+    if release is not None:
+        changed = replace(changed, emulate=release)
+    if (config, release) != (None, None) and given["extenders"] == "ask":
+        changed = block.enter_context(asking(changed))
+    return changed
+
+
+# -- how to compare ------------------------------------------------------------------------------------------------------
+
+
+def _seeds(given: Mapping[str, Any], asked: Asked, baseline: StoredReport | None) -> list[int]:
+    if baseline is not None:
+        return [run.seed for run in baseline.runs]
+    return [asked.options.seed + at for at in range(given["seeds"])]
+
+
+def _setting(given: Mapping[str, Any], names: tuple[str, str]) -> CompareSetting:
+    return CompareSetting(
+        replace_all=given["replace_all"], all_nodes=given["all_nodes"], prices=_prices(given["prices"]), gates=given["gates"],
+        strict=given["strict"], names=names, timing=given["timing"],
+    )  # fmt: skip
+
+
+def _prices(path: str | None) -> dict[str, float]:
+    if path is None:
+        return {}
+    found = read_first_yaml(read_file(path, CONFIG_LIMIT), path)
+    numbers = isinstance(found, dict) and all(type(price) in (int, float) and price >= 0 for price in found.values())
+    if not isinstance(found, dict) or not numbers:
+        raise InputError(f"{path}: expected prices by node, node group or instance type, such as 'm5.large: 0.096'")
+    return {str(name): float(price) for name, price in found.items()}
+
+
+def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: StoredReport | None) -> AnswerRequest:
+    question = {
+        "compare": {
+            "a": given["a_config"], "b": given["b_config"], "aRelease": given["a_release"], "bRelease": given["b_release"],
+            "bFiles": list(given["b_paths"]), "replaceAll": given["replace_all"], "allNodes": given["all_nodes"],
+            "failOn": list(given["gates"]), "strict": given["strict"], "baseline": given["baseline"],
+        }
+    }  # fmt: skip
+    asked_for = asked.request({name: {k: v for k, v in part.items() if v} for name, part in question.items()})
+    seeds = tuple(_seeds(given, asked, baseline))
+    notes = tuple(note.text for note in sides.cluster.notes)
+    return with_values(asked_for, release=load_side("B", sides.b).release, seeds=seeds, notes=notes)
+
+
+# -- pipelines -----------------------------------------------------------------------------------------------------------
+
+
+def _report(found: Comparison, given: Mapping[str, Any]) -> GateReport:
+    lines = ManifestLines(given["paths"], given["recursive"])
+    pending = found.runs[1][0].pending
+    config = given["b_config"] or given["config"]
+    return GateReport(
+        command="compare",
+        summary=found.summary,
+        gates=found.gates,
+        pending=pending_findings(pending, new_pending(found.runs[0][0].pending, pending), lines),
+        where=lines.first() if config is None else SourceLine(config),
+        details=found.text(wide=True),
+        version=__version__,
+    )

@@ -1,0 +1,153 @@
+"""``moorage drain``: what ``kubectl drain`` would do, and what would happen to the pods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import click
+
+from moorage.api.durations import duration_seconds
+from moorage.api.selectors import Selector, SelectorError, parse_selector
+from moorage.errors import MoorageError
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.interfaces.cli.questions.question_options import named_nodes, node_selector_option, seldom
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.drain_question import drain_report
+from moorage.laboratory.drain_rules import DrainFlags, leaving_for
+from moorage.laboratory.drain_run import DrainPlan
+from moorage.laboratory.draining import EvictionRules
+from moorage.report.drain_report import DrainReport
+
+__all__ = ["drain"]
+
+
+EPILOG = """Examples:
+
+\b
+    moorage drain worker-3 -f cluster.json --ignore-daemonsets
+    moorage drain -l pool=old -f cluster.json --ignore-daemonsets --find-order --return
+
+All that is printed, and what is assumed: moorage help drain
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.argument("nodes", nargs=-1, metavar="NODE…")
+@node_selector_option
+@question_options()
+@click.option("--ignore-daemonsets", is_flag=True, help="Ignore DaemonSet-managed pods.")
+@click.option(
+    "--delete-emptydir-data", is_flag=True,
+    help="Continue even if there are pods using emptyDir (local data that will be deleted when the node is drained).",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Continue even if there are pods that do not declare a controller.")
+@click.option("--disable-eviction", is_flag=True, help="Delete pods instead of evicting them, ignoring disruption budgets.")
+@click.option(
+    "--grace-period", type=int, default=-1, show_default=True, metavar="SECONDS",
+    help="How long each pod has to terminate gracefully. If negative, its own grace period is used.",
+)  # fmt: skip
+@click.option("--timeout", default="0s", show_default=True, metavar="DURATION",
+              help="How long to wait before giving up, zero means infinite.")  # fmt: skip
+@click.option(
+    "--skip-wait-for-delete-timeout", type=click.IntRange(0), default=0, show_default=True, metavar="SECONDS",
+    help="Skip pods that have been terminating for longer than this. 0 skips none.",
+)  # fmt: skip
+@click.option("--pod-selector", default="", metavar="SELECTOR", help="Label selector to filter pods on the node.")
+@click.option("--ready-after", default="10s", show_default=True, metavar="DURATION",
+              help="How long a pod takes to become ready once it is placed.")  # fmt: skip
+@click.option("--together", is_flag=True, help="Drain all nodes at the same time.")
+@click.option("--one-by-one", is_flag=True, help="Drain the nodes one after the other. This is the default.")
+@click.option("--return", "returns", is_flag=True, help="Uncordon each node as soon as it is drained, as an upgrade does.")
+@click.option(
+    "--surge",
+    type=click.IntRange(0, 1000),
+    default=0,
+    metavar="K",
+    help="First add K empty nodes like the first node to drain.",
+)
+@click.option("--find-order", is_flag=True, help="Drain the nodes in the best order that a search finds.")
+def drain(**given: Any) -> int:
+    """Say what kubectl drain would do to nodes, and what would happen to their pods.
+
+    Evicts pods in virtual time by kubectl's rules and flags: disruption budgets are respected, controllers replace the pods,
+    and kube-scheduler places the replacements. Pending pods of the input are placed first. Exits with 0 when the nodes can be
+    drained and no pod is pending afterwards, 2 when not, 1 when something is wrong with the input or the options.
+    """
+    if given["together"] and (given["one_by_one"] or given["find_order"] or given["returns"]):
+        raise click.UsageError("--together excludes --one-by-one, --find-order and --return")
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        nodes = named_nodes(asked.cluster, given)
+        progress.say("draining …")
+        plan = _plan(given, _now_s(asked))
+        question = asked.request({"drain": list(nodes), **_options(given)})
+
+        def ask(cluster: Cluster) -> DrainReport:
+            count = seldom(lambda drains: progress.say(f"{drains:,} drains tried …"))
+            return drain_report(
+                cluster, question, nodes, plan, find_order=given["find_order"], on_drain=count, budget=asked.budget
+            )
+
+        found = asked.answered(ask)
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+_FLAGS = (
+    "ignore_daemonsets", "delete_emptydir_data", "force", "disable_eviction", "together", "returns", "surge", "find_order",
+    "skip_wait_for_delete_timeout", "pod_selector",
+)  # fmt: skip
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that differ from their defaults, for the document."""
+    return {name: given[name] for name in _FLAGS if given[name]} | {
+        name: given[name]
+        for name, default in (("grace_period", -1), ("timeout", "0s"), ("ready_after", "10s"))
+        if given[name] != default
+    }
+
+
+def _plan(given: Mapping[str, Any], now_s: float) -> DrainPlan:
+    return DrainPlan(
+        DrainFlags(
+            given["ignore_daemonsets"], given["delete_emptydir_data"], given["force"], given["skip_wait_for_delete_timeout"]
+        ),
+        EvictionRules(
+            given["disable_eviction"], given["grace_period"], _seconds(given, "timeout"), _seconds(given, "ready_after")
+        ),
+        "together" if given["together"] else "one-by-one",
+        given["returns"],
+        given["surge"],
+        _selector(given["pod_selector"]),
+        partial(leaving_for, now_s=now_s),
+    )
+
+
+def _seconds(given: Mapping[str, Any], name: str) -> float:
+    option = name.replace("_", "-")
+    try:
+        found = duration_seconds(given[name])
+    except MoorageError as error:
+        raise click.UsageError(f"--{option}: {error}") from None
+    if found < 0:
+        raise click.UsageError(f"--{option}: {given[name]} is negative")
+    return found
+
+
+def _selector(text: str) -> Selector:
+    try:
+        return parse_selector(text)
+    except SelectorError as error:
+        raise click.UsageError(f"--pod-selector=<pod_selector> must be a valid label selector: {error}") from None
+
+
+def _now_s(asked: Asked) -> float:
+    """Return when the dump was taken, in Unix seconds; the current time if that is not known."""
+    taken = asked.given.report.taken_at
+    return datetime.fromisoformat(taken).timestamp() if taken else time.time()

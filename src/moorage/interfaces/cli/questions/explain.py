@@ -1,0 +1,137 @@
+"""``moorage explain``: why a pod is pending, or why it is on its node."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+from msgspec.structs import replace as with_fields
+
+from moorage.errors import InputError
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.narrowing_options import selector_of
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
+from moorage.laboratory.costs import read_costs
+from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
+from moorage.laboratory.explained_changes import ChangeLimits
+from moorage.laboratory.least_change import OWNERS
+from moorage.report.explanation import Explanation
+from moorage.report.narrowing import Narrowing
+from moorage.simulator.simulation import SimulatedAttempt
+
+__all__ = ["explain", "print_explanations"]
+
+
+EPILOG = """Examples:
+
+\b
+    moorage explain shop/web-0 -f cluster.json
+    moorage explain --all -f cluster.json --add-nodes like=n1,count=2
+
+All that is printed, and what it means: moorage help explain
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.argument("pods", nargs=-1, metavar="[NAMESPACE/]POD | KIND/NAME")
+@click.option("--all", "every_pending", is_flag=True, help="Explain every pod that stays pending.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pods or workloads.")
+@click.option("-A", "--all-namespaces", "every_namespace", is_flag=True, help="Look in all namespaces.")
+@click.option(
+    "-l", "--selector", default="", metavar="SELECTOR", help="With --all: only the pods that this label selector matches."
+)
+@click.option(
+    "--may", default="pod,node,cluster,config", show_default=True, metavar="OWNERS",
+    help="Who may make the changes that are proposed: any of pod, node, cluster and config.",
+)  # fmt: skip
+@click.option(
+    "--costs", metavar="FILE", help="YAML file with the costs of changes; it overrides entries of the built-in table."
+)
+@click.option("--alternatives", type=click.IntRange(0), default=3, show_default=True, help="How many more changes to list.")
+@click.option(
+    "--probes", type=click.IntRange(0), default=2000, show_default=True,
+    help="Maximum number of simulations in the search for changes; 0 skips the search.",
+)  # fmt: skip
+@click.option(
+    "--with-queue", is_flag=True, help="For every change, first place the pods that are ahead of the pod in the queue."
+)
+@click.option(
+    "--all-changes", is_flag=True,
+    help="Also offer what no one should do, such as removing the taint of a broken node; moorage help changes has the list.",
+)  # fmt: skip
+@question_options()
+def explain(**given: Any) -> int:
+    """Say why a pod is pending, or why it is on its node.
+
+    Places the pending pods of a cluster as moorage simulate does, then lets every plugin judge every node for the pod. To
+    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. Exits with 0 when every named pod
+    has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
+    certain.
+    """
+    if bool(given["pods"]) == given["every_pending"]:
+        raise click.UsageError("name a pod or a workload, or give --all")
+    if given["selector"] and not given["every_pending"]:
+        raise click.UsageError("--selector needs --all")
+    among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
+    limits = _limits(given)
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        limits = with_fields(limits, budget=asked.budget)
+        what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
+        found = _explained(asked, what, lambda attempt: _count(progress, attempt))
+    print_explanations(found, given["output"], ascii_only=given["ascii_only"])
+    return exit_status(*found)
+
+
+def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:
+    """Return the explanations after the changes of the question, each with the explanation before the changes.
+
+    With --all, pods that were pending before the changes are explained too.
+    """
+    before = _before(asked, what) if asked.what_if else {}
+    also = frozenset(before) if what.every_pending else frozenset()
+    after = explain_cluster(asked.changed_input, asked.changed_options, replace(what, also=also), on_attempt=on_attempt)
+    return [with_fields(one, before=before.get(_subject(one))) for one in after]
+
+
+def _before(asked: Asked, what: ExplainOptions) -> dict[str, Explanation]:
+    """Return the explanations before the changes, by pod; {} if the named pods exist only after the changes."""
+    quick = replace(what, limits=ChangeLimits(probes=0))
+    try:
+        return {_subject(one): one for one in explain_cluster(asked.given, asked.options, quick)}
+    except InputError:
+        return {}
+
+
+def _subject(explanation: Explanation) -> str:
+    """Return the subject of an explanation: a pod, or a workload whose pods are not created."""
+    missing = explanation.not_created
+    return f"{missing.namespace}/{missing.workload}" if missing is not None and missing.workload else explanation.pod
+
+
+def _limits(given: dict[str, Any]) -> ChangeLimits:
+    named = [name.strip() for name in given["may"].split(",") if name.strip()]
+    unknown = sorted(set(named) - set(OWNERS))
+    if unknown or not named:
+        raise click.UsageError(f"--may: {', '.join(unknown) or 'no owner'}; use any of {', '.join(OWNERS)}")
+    may = tuple(owner for owner in OWNERS if owner in named)
+    costs = None if given["costs"] is None else read_costs(read_file(given["costs"], CONFIG_LIMIT), given["costs"])
+    return ChangeLimits(
+        may, given["alternatives"], given["probes"], costs, given["with_queue"], all_changes=given["all_changes"]
+    )
+
+
+def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
+    progress.count(placed=attempt.decision.node is not None)
+
+
+def print_explanations(found: Sequence[Explanation], output: str, *, ascii_only: bool = False) -> None:
+    """Print explanations. If there are none, print a text that says so, except as JSON or YAML."""
+    if found or output in {"json", "yaml"}:
+        print_answers(found, output, ascii_only=ascii_only)
+    else:
+        sys.stdout.write("No pod is pending.\n")

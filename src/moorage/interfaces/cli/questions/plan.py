@@ -1,0 +1,124 @@
+"""``moorage plan``: which nodes to buy, or which to remove."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.cluster_plan import planned_pods
+from moorage.laboratory.consolidation import ConsolidationQuestion, consolidation_of
+from moorage.laboratory.drain_rules import DrainFlags
+from moorage.laboratory.node_types import read_types
+from moorage.laboratory.plan import PlanQuestion, plan_of
+from moorage.report.plan import NodePlan
+
+__all__ = ["plan"]
+
+EPILOG = """Examples:
+
+\b
+    moorage plan -f tomorrow/ --types types.yaml
+    moorage plan -f cluster.json --consolidate --types types.yaml
+
+The file of types, and how the answer is found: moorage help plan
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@question_options()
+@click.option("--types", "types", metavar="FILE", help="The node types to buy, with prices: a YAML list.")
+@click.option(
+    "--pods", "pods", multiple=True, metavar="PATH", help="Plan for these pods or workloads, not for the pending ones."
+)
+@click.option("--consolidate", is_flag=True, help="Say which nodes can be removed instead.")
+@click.option("--buy", is_flag=True, help="With --consolidate: also consider buying one node of another type to replace nodes.")
+@click.option("--delete-emptydir-data", is_flag=True, help="With --consolidate: evict pods with emptyDir volumes, too.")
+@click.option("--force", is_flag=True, help="With --consolidate: evict pods without a controller, too.")
+@click.option("--objective", type=click.Choice(["price", "nodes"]), default="price", show_default=True,
+              help="What to minimise.")  # fmt: skip
+@click.option("--budget", type=click.FloatRange(0), metavar="COST", help="What the nodes may cost at most.")
+@click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
+@click.option(
+    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that try sets of nodes."
+)
+@dask_option
+def plan(**given: Any) -> int:
+    """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost.
+
+    The lower bound holds for any scheduler. The answer is verified by running the engine with the new nodes. With
+    --consolidate, say which nodes can be removed: their pods find a place on the others, and kubectl can drain them. Exits
+    with 0 when there is an answer (with --consolidate: when a node can go), 2 when it is impossible, 3 when none was found in
+    time, 1 when something is wrong with the input or the options.
+    """
+    _check(given)
+    with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
+        if given["consolidate"]:
+            found = asked.answered(lambda cluster: _consolidation(cluster, asked, given, progress))
+        else:
+            executor = executor_of(given, block)
+            found = asked.answered(lambda cluster: _plan(cluster, asked, given, progress, executor))
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    of_removals = [name for name in ("buy", "delete_emptydir_data", "force") if given[name]]
+    if of_removals and not given["consolidate"]:
+        raise click.UsageError(f"--{of_removals[0].replace('_', '-')} needs --consolidate")
+    if given["consolidate"] and (given["dask"] or given["processes"] > 1):
+        raise click.UsageError("--consolidate tries one node after the other: give neither --processes nor --dask")
+    if given["consolidate"] and given["budget"] is not None:
+        raise click.UsageError("--consolidate and --budget exclude each other")
+    if given["consolidate"] and given["pods"]:
+        raise click.UsageError("--consolidate and --pods exclude each other")
+    if not given["types"] and (not given["consolidate"] or given["buy"]):
+        raise click.UsageError("give --types FILE: the node types to buy")
+
+
+def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress) -> NodePlan:
+    types = tuple(read_types(given["types"])) if given["types"] and given["objective"] == "price" else ()
+    flags = {name: given[name] for name in ("delete_emptydir_data", "force")}
+    request = asked.request({
+        "plan": [one.name for one in types], "consolidate": True, "objective": given["objective"],
+        "flags": {name: True for name, value in flags.items() if value},
+    })  # fmt: skip
+    question = ConsolidationQuestion(
+        asked.budget, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
+        unit=given["unit"], progress=progress.say,
+    )  # fmt: skip
+    return consolidation_of(cluster, request, question)
+
+
+def _plan(
+    cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress, executor: Executor | None
+) -> NodePlan:  # fmt: skip
+    types = tuple(read_types(given["types"]))
+    request = asked.request({
+        "plan": [one.name for one in types], "objective": given["objective"],
+        **({"pods": list(given["pods"])} if given["pods"] else {}),
+        **({} if given["budget"] is None else {"budget": given["budget"]}),
+    })  # fmt: skip
+    named = _added(cluster, given["pods"]) if given["pods"] else None
+    question = PlanQuestion(
+        planned_pods(cluster, named), types, asked.budget, given["objective"], given["unit"],
+        whole_queue=named is None, executor=executor, progress=progress.say,
+        budget=math.inf if given["budget"] is None else given["budget"],
+    )  # fmt: skip
+    return plan_of(cluster, request, question)
+
+
+def _added(cluster: Cluster, paths: tuple[str, ...]) -> list[str]:
+    """Add the objects of files and return the UIDs of the pods that came with them."""
+    before = set(cluster.simulation.pods)
+    cluster.add(*paths)
+    return [pod.metadata.uid for pod in planned_pods(cluster, None) if pod.metadata.uid not in before]

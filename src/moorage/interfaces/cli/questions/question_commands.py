@@ -1,0 +1,7 @@
+"""All commands that answer questions, imported before processes are forked for them."""
+
+from __future__ import annotations
+
+from moorage.interfaces.cli.questions import capacity, compare, cordon, drain, explain, fail, plan, report, survive
+
+__all__ = ["capacity", "compare", "cordon", "drain", "explain", "fail", "plan", "report", "survive"]

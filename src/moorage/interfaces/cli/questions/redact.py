@@ -1,0 +1,166 @@
+"""``moorage redact``: replace the names in a dump, so that it can be shared and schedules as before."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import replace as with_fields
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from moorage.basis.files import read_file
+from moorage.basis.wording import counted
+from moorage.interfaces.cli.bounded_files import STDIN
+from moorage.interfaces.cli.cluster_files import emulating, read_cluster, reading_options, rules_of, simulation_options
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.main import OK, PENDING
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.dump import write_parts
+from moorage.interfaces.cli.release_options import emulated_cluster_options
+from moorage.interfaces.cli.terminal import collect_seldom, say
+from moorage.laboratory.objects import read_given
+from moorage.laboratory.redaction import Redacted, redact_cluster
+from moorage.laboratory.redaction_check import RedactionCheck, check_redacted
+from moorage.laboratory.redaction_config import read_configuration
+from moorage.simulator.simulate import Options, load_options
+
+__all__ = ["redact"]
+
+EPILOG = """Examples:
+
+\b
+    moorage redact -f cluster.json.gz --key key -o shared.json.gz --verify
+    moorage redact -f cluster.json.gz --key key -o shared.json.gz --map private.json
+    moorage redact -f cluster.json --key key -o shared.json --config scheduler.yaml --config-output shared.yaml --verify
+
+What is replaced, and what stays: moorage help redact
+"""
+#: The values of scheduler options that this command does not offer.
+_UNASKED: Final[Mapping[str, Any]] = {"max_disks": None, "seed": 0, "extenders": "skip", "no_quota": False}
+#: The size of a new key, in bytes.
+_KEY_SIZE: Final = 32
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="A file, a directory, or - for standard input. May be repeated.",
+)  # fmt: skip
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@reading_options
+@click.option(
+    "--key", "key_file", metavar="FILE", required=True,
+    help="The secret key, at least 16 bytes; a new one is written if the file does not exist. Equal keys give equal tokens.",
+)  # fmt: skip
+@click.option("--config", metavar="FILE", help="Also redact a KubeSchedulerConfiguration or a Policy, with the same tokens.")
+@click.option("--config-output", metavar="FILE", help="Where to write the redacted configuration.")
+@emulated_cluster_options
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates for --verify.")
+@click.option(
+    "--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin that the configuration enables, for --verify."
+)
+@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
+@click.option("--map", "map_file", metavar="FILE", help="Also write what each token stands for. Keep this file to yourself.")
+@click.option(
+    "--verify", is_flag=True, help="Simulate input and result; if they schedule differently, write nothing and exit with 2."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+def redact(**given: Any) -> int:
+    """Replace the names in a dump by tokens, so that it can be shared and schedules as before.
+
+    Amounts, priorities, policies and well-known labels stay; fields that scheduling does not read are left out. Keep the
+    key to yourself: with it, names can be guessed.
+    """
+    if not given["paths"]:
+        raise click.UsageError("nothing to read: give -f PATH (- for standard input)")
+    if (given["config"] is None) != (given["config_output"] is None):
+        raise click.UsageError("--config and --config-output are given together")
+    collect_seldom()
+    options = simulation_options({**given, **_UNASKED})
+    key = _key(given["key_file"], quiet=given["quiet"])
+    with Progress(quiet=given["quiet"]) as progress:
+        progress.say("reading the input …")
+        cluster = read_cluster(given["paths"], given["recursive"], (), rules_of(given), progress)
+        options = emulating(options, given, cluster)
+        progress.say("replacing names …")
+        configurations = [] if options.config is None else [read_configuration(options.config, options.where)]
+        load_options(options)  # what cannot be loaded is refused here, in its own words
+        redacted = redact_cluster(cluster, key, configurations)
+        check = None
+        if given["verify"]:
+            progress.say("comparing the schedules …")
+            check = check_redacted(cluster, read_given(redacted.objects), options, _reconfigured(options, redacted))
+    if check is not None and check.differences:
+        _report_differences(check)
+        return PENDING
+    write_parts(given["path"], _parts(redacted))
+    for one in redacted.configurations:
+        write_parts(given["config_output"], [_configuration(one, given["config_output"])])
+    if given["map_file"] is not None:
+        write_parts(given["map_file"], [_document(redacted.mapping)])
+    if not given["quiet"]:
+        _report(given["path"], redacted, check)
+    return OK
+
+
+def _reconfigured(options: Options, redacted: Redacted) -> Options:
+    """Return the options with the redacted configuration."""
+    if not redacted.configurations:
+        return options
+    return with_fields(options, config=_configuration(redacted.configurations[0], ".json"))
+
+
+def _configuration(document: Mapping[str, Any], path: str) -> bytes:
+    """Return the text of a configuration: JSON if the name of its file says so, else YAML."""
+    if path.endswith(".json"):
+        return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text.encode()
+
+
+def _key(path: str, *, quiet: bool) -> bytes:
+    """Return the key in a file; create the file with a new key if it does not exist.
+
+    Raises  InputError, OSError
+    """
+    if path == STDIN:
+        raise click.UsageError("--key names a file, not standard input")
+    if not Path(path).exists():
+        made = secrets.token_hex(_KEY_SIZE).encode() + b"\n"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(made)
+        if not quiet:
+            say(f"{path}: a new key; keep it to yourself", err=True)
+    return read_file(path).strip()
+
+
+def _parts(redacted: Redacted) -> Iterator[bytes]:
+    """Yield the file in parts: one line for each object."""
+    yield b'{"apiVersion":"v1","kind":"List","items":['
+    for number, one in enumerate(redacted.objects):
+        yield b",\n" if number else b"\n"
+        yield json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
+    yield b"\n]}\n"
+
+
+def _document(mapping: Mapping[str, str]) -> bytes:
+    return json.dumps(mapping, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def _report(path: str | None, redacted: Redacted, check: RedactionCheck | None) -> None:
+    tokens, objects = counted(len(redacted.mapping), "token"), counted(len(redacted.objects), "object")
+    say(f"{path or 'standard output'}: {tokens} in {objects}", err=True)
+    if check is not None:
+        ties = f"; {counted(check.ties, 'tie')} may be broken in another way" if check.ties else ""
+        say(f"verified: {counted(check.attempts, 'attempt')} with equal outcomes{ties}", err=True)
+
+
+def _report_differences(check: RedactionCheck) -> None:
+    say("error: the result schedules differently; nothing is written", err=True)
+    for line in check.differences:
+        say(f"  {line}", err=True)

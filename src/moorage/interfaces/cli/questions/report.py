@@ -1,0 +1,90 @@
+"""``moorage report``: an overview of a cluster: pending pods, how full it is and how evenly, and what still fits."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moorage.errors import InputError
+from moorage.interfaces.cli.cluster_files import keeping_what_is_read
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer, question_options
+from moorage.laboratory.overview import OverviewSetting, overview_of
+from moorage.laboratory.run_frames import frames_of_run
+from moorage.laboratory.run_inputs import input_of_runs
+from moorage.report.overview import overview_csv
+
+__all__ = ["report"]
+
+
+EPILOG = """\b
+Examples:
+    moorage report -f cluster.json
+    moorage report --live -o csv > today.csv
+    moorage report -f cluster.json --serve
+
+All that is printed: moorage help report
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@question_options(outputs=("text", "wide", "json", "yaml", "csv", "html"))
+@click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable as well.")
+@click.option(
+    "--by-engine", type=click.IntRange(0), default=3, show_default=True,
+    help="Number of pod shapes for which to count how many more pods fit.",
+)  # fmt: skip
+@click.option("--serve", is_flag=True, help="Show the cluster in a browser and answer its questions, until Ctrl-C.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for --serve [a free one].")
+@click.option("--csv", "csv_directory", metavar="DIR", help="Also write the nodes, pods, attempts, verdicts and scores as CSV.")
+def report(**given: Any) -> int:
+    """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits.
+
+    Pending pods of the input are placed first, as moorage simulate places them. Exits with 0, or with 1 after an error in the
+    input or the options.
+    """
+    setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
+    if given["serve"]:
+        return _serve(given)
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        setting = replace(setting, budget=asked.budget)
+        progress.say("placing pods and counting what fits …")
+        found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
+        if given["csv_directory"] is not None:
+            _write_frames(asked, given["csv_directory"])
+    if given["output"] == "csv":
+        sys.stdout.write(overview_csv(found))
+    else:
+        print_answer(found, given, asked)
+    return 0
+
+
+def _serve(given: dict[str, Any]) -> int:
+    """Place the pending pods and serve the cluster as it is then."""
+    from moorage.interfaces.cli.questions.report_serving import inheriting, serve  # aiohttp is loaded only for this
+
+    with ExitStack() as block:
+        block.enter_context(keeping_what_is_read())
+        with Progress.of(given) as progress:
+            cluster = block.enter_context(open_question(given, progress)).cluster
+        answer = block.enter_context(inheriting())  # while no other thread runs
+        with Progress.of(given) as progress:
+            progress.say("placing pods …")
+            cluster.run()
+        serve(cluster, given, answer)
+    return 0
+
+
+def _write_frames(asked: Asked, directory: str) -> None:
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for name, frame in frames_of_run(input_of_runs(asked.cluster), asked.cluster.options).items():
+            frame.to_csv(Path(directory) / f"{name}.csv")
+    except OSError as error:
+        raise InputError(f"{directory}: {error.strerror or error}") from None

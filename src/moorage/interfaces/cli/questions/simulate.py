@@ -1,0 +1,351 @@
+"""``moorage simulate``: read a cluster and report where every pending pod is scheduled, and why."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+import click
+
+from moorage.api.gc_pause import frozen_after_pauses
+from moorage.core.cycle.decision import Decision
+from moorage.interfaces.cli.bounded_files import STDIN
+from moorage.interfaces.cli.cluster_files import (
+    asking,
+    emulating,
+    read_cluster,
+    reading_options,
+    refuse_nothing_to_place,
+    rules_of,
+    simulation_options,
+)
+from moorage.interfaces.cli.main import OK, PENDING
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, gate_options
+from moorage.interfaces.cli.questions.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
+from moorage.interfaces.cli.questions.question_options import what_if_options
+from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
+from moorage.interfaces.cli.terminal import collect_seldom, leave_memory_at_exit, output_style, print_styled
+from moorage.report.comparison import gates_text
+from moorage.report.exports import as_open_metrics, as_trace
+from moorage.report.narrowing import Narrowing
+from moorage.report.obstacles import EventLog
+from moorage.report.outcome import Run
+from moorage.report.run_document import as_yaml, json_pieces
+from moorage.report.scores import ScoreLog
+from moorage.report.tables import render
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.simulate import Options, kinds_named
+from moorage.simulator.simulation import SimulatedAttempt
+
+if TYPE_CHECKING:
+    from moorage.interfaces.cli.questions.simulate_gates import SimulationGates
+    from moorage.report.explanation import Explanation
+    from moorage.simulator.trace import Trace
+
+__all__ = ["simulate"]
+
+
+EPILOG = """Examples:
+
+\b
+    moorage simulate -f cluster.json -f app/
+    helm template chart/ | moorage simulate -f cluster.json -f -
+
+All that is printed, and what it means: moorage help simulate
+"""
+
+
+@click.command(cls=TakesFiles, epilog=EPILOG)
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="A file, a directory, or - for standard input. May be repeated.",
+)  # fmt: skip
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@reading_options
+@click.option("--allow-unknown", is_flag=True, help="Accept input that has nothing to place but objects of unknown kinds.")
+@click.option("--trace", metavar="FORMAT", help="Read a workload trace instead of a cluster: openb, borg-2019, philly …")
+@click.option("--nodes", metavar="FILE", help="The node file of the trace, or manifests of nodes.")
+@click.option("--pods", metavar="FILE", help="The pod file of the trace.")
+@click.option("--stay", is_flag=True, help="Do not delete pods of a trace when they end.")
+@click.option(
+    "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
+)
+@emulated_cluster_options
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
+@max_disks_option
+@no_quota_option
+@click.option(
+    "--plugins", multiple=True, metavar="MODULE:CLASS",
+    help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
+)  # fmt: skip
+@click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS, "trace", "openmetrics"]),
+    default="table", show_default=True, help="How to print the result.",
+)  # fmt: skip
+@narrowing_options
+@what_if_options
+@gate_options
+@click.option("--autoscale", metavar="POOLS.yaml", help="Let an autoscaler add and remove nodes of these pools.")
+@click.option(
+    "--expander", type=click.Choice(["least-waste", "price", "most-pods", "random"]), default="least-waste", show_default=True,
+    help="How the autoscaler chooses a pool.",
+)  # fmt: skip
+@click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
+@click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
+@click.option(
+    "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
+    help="Print the raw, normalized and weighted scores of the nodes for this pod. May be repeated.",
+)  # fmt: skip
+@click.option("--explain", "explains", is_flag=True, help="Explain every pod that stays pending, after the tables.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option("--timing", is_flag=True, help="Print the time that each plugin took at each extension point to standard error.")
+def simulate(**given: Any) -> int:
+    """Show where every pending pod is scheduled, and why.
+
+    Reads the output of kubectl get (-o yaml or json, Lists, several documents), manifests, and directories of both. Workloads
+    are replaced by the pods that their controllers would create. Exits with 0 when every pod is scheduled, 2 when some pod
+    stays pending, 1 after an error in the input or the options. With --fail-on, only the gates decide between 0 and 2.
+    """
+    collect_seldom()
+    took = _PluginTimes() if given["timing"] else None
+    events = EventLog() if given["events"] else None
+    narrowing = narrowing_of(given)
+    measure = None if given["autoscale"] else _measure(given)
+    is_live = events is not None and given["output"] in {"table", "wide"}  # events would be printed across the progress
+    with Progress(quiet=given["quiet"] or is_live) as progress:
+        progress.say("reading the input …")
+        options = _options(given, took)
+        extenders = asking(options) if given["extenders"] == "ask" else nullcontext(options)
+        with extenders as options, nullcontext() if _asks_what_if(given) else frozen_after_pauses():
+            counted = replace(options, on_decision=partial(_count, progress)) if progress.is_watched else options
+            whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"], progress.answers), measure)
+    if took is not None:
+        click.echo(took.table(), err=True)
+    run = whole.run if measure is None else measure.judged(whole.run)
+    refuse_unmatched(narrowing, run)
+    if measure is not None and given["output"] in PIPELINE_OUTPUTS:
+        measure.print_report(run, render(run, wide=True))
+    else:
+        _print(run, given["output"], narrowing, events, options.scores)
+        if whole.scaled and given["output"] in {"table", "wide"}:
+            sys.stdout.write("\n" + whole.scaled)
+    if whole.explanations is not None:
+        from moorage.interfaces.cli.questions.explain import print_explanations
+
+        sys.stdout.write("\n")
+        print_explanations(whole.explanations, "wide" if given["output"] == "wide" else "text")
+    if run.measures is not None and run.measures.gates:
+        return OK if all(gate.passed for gate in run.measures.gates) else PENDING
+    return PENDING if run.in_state("Pending") or run.refused else OK
+
+
+def _measure(given: dict[str, Any]) -> SimulationGates | None:
+    """Return the measurements of the run; None if the options need only the outcome of each pod."""
+    wanted = given["output"] in {"json", "yaml", *PIPELINE_OUTPUTS}
+    if not wanted and not any(given[name] for name in ("gates", "strict", "baseline", "across")):
+        return None
+    from moorage.interfaces.cli.questions.simulate_gates import SimulationGates  # the laboratory is rarely needed here
+
+    return SimulationGates(given)
+
+
+def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
+    if given["config"] == STDIN and STDIN in given["paths"]:
+        raise click.UsageError("standard input can be read only once: use - for either --config or -f")
+    return replace(
+        simulation_options(given),
+        scores=ScoreLog(given["scored"]) if given["scored"] else None,
+        clock=None if took is None else time.perf_counter,
+        timer=took,
+    )
+
+
+class _Simulated(NamedTuple):
+    """A run; with --explain an explanation of each pending pod, with --autoscale a table of the autoscaler's actions."""
+
+    run: Run
+    explanations: list[Explanation] | None = None
+    scaled: str = ""
+
+
+_OnAttempt = Callable[[SimulatedAttempt], None] | None
+
+
+def _simulated(
+    given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:
+    if not given["explains"]:
+        return _Simulated(_run_cluster(cluster, options, on_attempt, measure))
+    from moorage.laboratory.explain_run import simulate_and_explain
+
+    if measure is None:
+        return _Simulated(*simulate_and_explain(cluster, options, on_attempt=on_attempt))
+    return _Simulated(measure.run(cluster, options, on_attempt), simulate_and_explain(cluster, options)[1])
+
+
+def _run_cluster(
+    cluster: ClusterInput, options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> Run:  # fmt: skip
+    if measure is not None:
+        return measure.run(cluster, options, on_attempt)
+    return simulate_cluster(cluster, options, on_attempt=on_attempt)[1]
+
+
+def _run(
+    given: dict[str, Any], options: Options, progress: Progress, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:  # fmt: skip
+    if given["explains"] and (given["trace"] is not None or given["output"] not in {"table", "wide"}):
+        raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
+    _check_autoscaler(given)
+    if _asks_what_if(given):
+        return _run_changed(given, options, progress, on_attempt, measure)
+    if given["trace"] is None:
+        if given["nodes"] or given["pods"]:
+            raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
+        if not given["paths"]:
+            raise click.UsageError(
+                "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
+            )
+        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given), progress)
+        if not given["allow_unknown"]:
+            refuse_nothing_to_place(cluster)
+        leave_memory_at_exit()
+        if given["autoscale"]:
+            return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
+        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
+    return _run_trace(given, options, on_attempt, measure)
+
+
+def _run_trace(
+    given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:  # fmt: skip
+    if given["emulate"] == AUTO:
+        raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
+    from moorage.simulator.trace import simulate_trace
+    from moorage.simulator.traces.formats import read_trace
+
+    if given["paths"]:
+        raise click.UsageError("-f and --trace exclude each other")
+    if not given["pods"]:
+        raise click.UsageError(f"--trace {given['trace']} needs --pods FILE")
+    trace = read_trace(given["trace"], given["pods"], given["nodes"])
+    if not trace.nodes:
+        raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
+    if given["autoscale"]:
+        return _autoscaled(given, trace.with_lifetimes(None) if given["stay"] else trace, options, on_attempt)
+    simulated = simulate_trace if measure is None else measure.run_trace
+    return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
+
+
+def _check_autoscaler(given: dict[str, Any]) -> None:
+    if given["until"] is not None and not given["autoscale"]:
+        raise click.UsageError("--until needs --autoscale")
+    if not given["autoscale"]:
+        return
+    if _asks_what_if(given) or given["explains"]:
+        raise click.UsageError("--autoscale excludes --explain, --live and changes to make first")
+    if given["output"] in PIPELINE_OUTPUTS or any(given[name] for name in ("gates", "strict", "baseline", "across")):
+        raise click.UsageError("--autoscale excludes gates")
+
+
+def _autoscaled(
+    given: dict[str, Any], read: ClusterInput | Trace, options: Options, on_attempt: _OnAttempt
+) -> _Simulated:  # fmt: skip
+    from moorage.interfaces.cli.questions.simulate_autoscaled import (
+        simulate_autoscaled,  # imports the laboratory, which is rarely needed here
+    )
+
+    run, scaled = simulate_autoscaled(read, options, given["autoscale"], given["expander"], given["until"], on_attempt)
+    return _Simulated(run, scaled=scaled)
+
+
+#: Options that read a live cluster or change the input.
+_WHAT_IF = ("live", "context", "kubeconfig", "edits", "cordoned", "removed", "added", "scaled", "replacements")
+
+
+def _asks_what_if(given: dict[str, Any]) -> bool:
+    return any(given[name] for name in _WHAT_IF)
+
+
+def _run_changed(
+    given: dict[str, Any], options: Options, progress: Progress, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:  # fmt: skip
+    """Simulate a live or changed cluster. A changed cluster is also simulated without the changes."""
+    from moorage.interfaces.cli.questions.question import asked_of  # imports the laboratory, which is rarely needed here
+
+    if given["trace"] is not None or given["nodes"] or given["pods"]:
+        raise click.UsageError("--trace, --nodes and --pods exclude --live and changes of the input")
+    asked = asked_of(given, options, progress)
+    whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt, measure)
+    if not asked.what_if:
+        return whole
+    quiet = replace(asked.options, scores=None, clock=None, timer=None)
+    before = _run_cluster(asked.given, quiet, None, measure)
+    return whole._replace(run=replace(whole.run, changes=asked.what_if.texts(), before=before))
+
+
+def _count(progress: Progress, decision: Decision) -> None:
+    progress.count(placed=decision.node is not None)
+
+
+def _on_attempt(events: EventLog | None, narrowing: Narrowing, output: str, answers: TextIO) -> _OnAttempt:
+    if events is None:
+        return None
+    prints = output in {"table", "wide"}
+
+    def note(attempt: SimulatedAttempt) -> None:
+        decision, pod = attempt.decision, attempt.decision.pod
+        if narrowing.keeps(pod.namespace, pod.name, pod.labels):
+            line = events.note(attempt.time_s, attempt.number, decision)
+            if prints:
+                answers.write(line + "\n")
+
+    return note
+
+
+def _print(run: Run, output: str, narrowing: Narrowing, events: EventLog | None, scores: ScoreLog | None) -> None:
+    if output in {"table", "wide"}:
+        print_styled("\n" if events is not None else "")
+        print_styled(render(run, wide=output == "wide", style=output_style(), narrowing=narrowing))
+        if run.measures is not None and run.measures.gates:
+            sys.stdout.write("\n" + gates_text(run.measures))
+        if scores is not None:
+            sys.stdout.write("\n" + scores.as_text())
+    elif output == "trace":
+        sys.stdout.write(as_trace(run))
+    elif output == "openmetrics":
+        sys.stdout.write(as_open_metrics(run))
+    elif output == "json":
+        sys.stdout.writelines(json_pieces(run, events, scores, listed=narrowing.narrowed(run)))
+    else:
+        sys.stdout.write(as_yaml(run, events, scores, listed=narrowing.narrowed(run)))
+
+
+class _PluginTimes:
+    """Adds up the time that each plugin takes at each extension point."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, str], list[float]] = {}
+
+    def __call__(self, point: str, plugin: str, seconds: float) -> None:
+        entry = self._calls.setdefault((point, plugin), [0, 0.0])
+        entry[0] += 1
+        entry[1] += seconds
+
+    def table(self) -> str:
+        from moorage.report.style import columns
+
+        rows = [
+            [point, plugin, str(int(count)), f"{1000 * total:.1f}ms", f"{1e6 * total / count:.1f}µs"]
+            for (point, plugin), (count, total) in sorted(self._calls.items(), key=lambda item: -item[1][1])
+        ]
+        return columns(["POINT", "PLUGIN", "CALLS", "TOTAL", "EACH"], rows, right=(2, 3, 4))

@@ -1,0 +1,151 @@
+"""``moorage sweep``: simulate every point of a grid, keep the results, and summarise them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from moorage.basis.printable import escape_json
+from moorage.errors import InputError
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt
+from moorage.interfaces.cli.questions.question_options import dask_option, progress_option
+from moorage.interfaces.cli.terminal import collect_seldom, say
+from moorage.laboratory.sweeps.cluster_grid import read_grid
+from moorage.laboratory.sweeps.executors import dask_executor
+from moorage.laboratory.sweeps.report import sweep_document, sweep_text
+from moorage.laboratory.sweeps.results import SweepResult, baseline_of
+from moorage.laboratory.sweeps.store import open_store
+from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
+from moorage.report.style import PrintableDumper, Style
+
+__all__ = ["sweep"]
+
+#: About how many bytes of a cluster's file are one node or pod.
+_BYTES = 6_000
+
+EPILOG = """Examples:
+
+\b
+    moorage sweep grid.yaml
+    moorage sweep grid.yaml --dask tcp://scheduler:8786 -o json
+
+The file of a grid, the store, and all that is printed: moorage help sweep
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.argument("grid", metavar="GRID.yaml")
+@click.option(
+    "--store", default="sweep", show_default=True, metavar="DIR",
+    help="The store for results. Runs whose results it contains are not repeated.",
+)  # fmt: skip
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Summarise this metric. May be repeated.")
+@click.option(
+    "--against", metavar="AXIS=VALUE",
+    help="The baseline that other values of the axis are compared with; default: first value of the first axis with several.",
+)  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1), help="How many processes make the runs; by default one for each processor."
+)
+@dask_option
+@click.option(
+    "--retries", type=click.IntRange(0), default=2, show_default=True,
+    help="How often to retry a run after its worker died or an unexpected error occurred.",
+)  # fmt: skip
+@click.option("--csv", "csv_file", metavar="FILE", help="Also write a row for each run as CSV.")
+@click.option(
+    "--plot", "plot_directory", metavar="DIR", help="Also draw each metric into a file METRIC.svg there. Needs moorage[plot]."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True,
+    help="How to print the result.",
+)  # fmt: skip
+@click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII.")
+@click.option(
+    "--time-limit", type=click.FloatRange(0, 86_400), metavar="SECONDS",
+    help="Begin no run after this time; the same command goes on with them. 0 means no limit. "
+    "By default 10, and a second more for each 15 MB of clusters beyond 60 MB.",
+)  # fmt: skip
+@progress_option
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def sweep(**given: Any) -> int:
+    """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.
+
+    Each result is kept in the store as soon as it is there, so an interrupted sweep goes on where it stopped. Prints each
+    metric over the seeds, and its difference from a baseline, paired by seed. Exits with 0 when all runs are made, with 1 if
+    some failed, or after an error in the grid or the options, and with 3 if the time limit was over before.
+    """
+    collect_seldom()
+    began_s = time.monotonic()
+    with Progress.of(given) as progress, ExitStack() as block:
+        progress.say("reading the grid …")
+        found = read_grid(given["grid"])
+        budget = budget_of(given, found.size // _BYTES, began_s)
+        block.enter_context(ended_by_interrupt(budget, progress))
+        against = given["against"] or found.against
+        baseline_of(found.grid, against)
+        plan = SweepPlan(found.grid, found.function, given["metrics"] or found.metrics, against)
+        if given["dask"] and given["processes"]:
+            raise click.UsageError("--dask and --processes exclude each other")
+        executor = block.enter_context(dask_executor(given["dask"])) if given["dask"] else None
+        result = run_sweep(
+            plan, open_store(given["store"]), executor, processes=given["processes"], retries=given["retries"],
+            on_run=_counter(progress), budget=budget,
+        )  # fmt: skip
+    if given["csv_file"] is not None:
+        result.runs.to_csv(given["csv_file"])
+    if given["plot_directory"] is not None:
+        _draw(result, given["plot_directory"])
+    _print(result, given)
+    if result.stopped is not None:
+        return INTERRUPTED if budget.is_interrupted else UNDECIDED
+    return ERROR if result.failed else OK
+
+
+def _counter(progress: Progress) -> Callable[[int, int, int], None]:
+    begun, first = time.monotonic(), list[int]()
+
+    def show(there: int, of: int, failed: int) -> None:
+        first.append(there) if not first else None
+        made = there - first[0] + 1
+        left_s = (of - there - failed) * (time.monotonic() - begun) / made
+        lost = f", {failed} failed" if failed else ""
+        progress.say(f"run {there} of {of}{lost}, about {left_s:,.0f} s left …")
+
+    return show
+
+
+def _draw(result: SweepResult, directory: str) -> None:
+    from moorage.interfaces.plots import plot_sweep  # imports matplotlib, which is rarely needed
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for metric in result.metrics:
+        try:
+            plot_sweep(result, metric).savefig(folder / f"{metric.replace('/', '-')}.svg")
+        except InputError as error:
+            if "pip install" in str(error):
+                raise
+            say(f"note: no plot of {error}", err=True)
+
+
+def _print(result: SweepResult, given: dict[str, Any]) -> None:
+    if given["output"] == "text":
+        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result)))
+        return
+    document = sweep_document(result)
+    if given["output"] == "json":
+        sys.stdout.write(escape_json(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
+    else:
+        sys.stdout.write(yaml.dump(document, Dumper=PrintableDumper, sort_keys=True, allow_unicode=True, width=100))

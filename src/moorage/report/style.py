@@ -18,7 +18,9 @@ import yaml
 
 from moorage.basis.printable import is_printable, one_line
 
-__all__ = ["COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "human", "lines_of", "paragraph", "text_width"]
+__all__ = [
+    "COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "human", "lines_of", "paragraph", "text_width",
+]  # fmt: skip
 
 
 #: The width of texts for files and pipes, and in a wider terminal.

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.cycle.sheets import CachedPath, Sheets
-from moorage.core.cycle.what_if import Nominated
+from moorage.core.preemption.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

@@ -15,7 +15,7 @@ from msgspec.structs import replace as changed
 import moorage
 from moorage.basis.printable import escape_json
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.preemption import HARMS
+from moorage.core.preemption.candidates import HARMS
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.placement_report import choice_of, score_report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.search import SearchScope
 from moorage.framework.verdicts import Code
 from moorage.laboratory.history import scope_of
 from moorage.state.pod_info import PodInfo

@@ -9,7 +9,7 @@ import pytest
 
 import moorage
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
 from moorage.laboratory.changes import apply_all
 from moorage.laboratory.cluster_trials import ClusterTrials

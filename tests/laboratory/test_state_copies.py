@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moorage
-from moorage.core.cycle.row_importance import Ranking
+from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdicts import Hold
 from moorage.laboratory import played_histories
 from moorage.laboratory.history import play

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.storage import CSIDriver, VolumeAttachment
-from moorage.core.cycle.what_if import OneNode
+from moorage.core.preemption.what_if import OneNode
 from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.plugin_runner import run_pre_filter

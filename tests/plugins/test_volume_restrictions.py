@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.core.cycle.what_if import OneNode
+from moorage.core.preemption.what_if import OneNode
 from moorage.framework.events import Action, Resource
 from moorage.framework.plugin_runner import run_pre_filter
 from moorage.framework.profile import make_profile

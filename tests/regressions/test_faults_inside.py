@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from moorage.core.cycle.extenders import HTTPExtender
+from moorage.core.extenders.consultation import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call
 from moorage.framework.points import PostFilterResult

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from moorage.core.cycle.extenders import HTTPExtender
+from moorage.core.extenders.consultation import HTTPExtender
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.errors import ClusterError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake

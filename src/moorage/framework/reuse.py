@@ -54,7 +54,7 @@ class Scope(IntEnum):
     """The node itself, whatever pods are on it: reused until the node is updated; a plugin that reads other nodes too declares
     ``other_nodes``."""
     USAGE = 2
-    """The sums over the node's pods (``pod_count``, ``requested`` …) too: nodes with equal sums are judged once."""
+    """The sums over the node's pods (``pod_count``, ``requested`` …) too: large clusters judge nodes with equal sums once."""
     NODE_PODS = 3
     """The node's pods too: a node is judged again when its pods change."""
     DOMAIN = 4

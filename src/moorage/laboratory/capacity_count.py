@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
-from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Seen
 from moorage.framework.profile import Profile
 from moorage.laboratory.dry_run import rests

@@ -15,9 +15,9 @@ import numpy as np
 from moorage.api.core import Pod
 from moorage.core.cycle.cycle import Cycle, judge
 from moorage.core.cycle.decision import Decision, Feasible
-from moorage.core.cycle.search_scope import SearchScope
-from moorage.core.cycle.what_if import FailedAttempt, contenders
+from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.what_if import FailedAttempt, contenders
 from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Feasible
-from moorage.core.cycle.what_if import FailedAttempt
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.what_if import FailedAttempt
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
 from moorage.framework.profile import Profile

@@ -17,9 +17,9 @@ from moorage.api.core import Pod
 from moorage.api.selectors import Requirement
 from moorage.basis.wording import counted, some
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.extender_wire import EXTENDER, ExtenderError, Whole
-from moorage.core.cycle.extenders import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
-from moorage.core.cycle.what_if import Nominated
+from moorage.core.extenders.consultation import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
+from moorage.core.extenders.wire import EXTENDER, ExtenderError, Whole
+from moorage.core.preemption.what_if import Nominated
 from moorage.errors import MoorageError
 from moorage.framework.effects import Question
 from moorage.framework.profile import Profile

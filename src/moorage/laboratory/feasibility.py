@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.search_scope import EVERYWHERE
+from moorage.core.cycle.search import EVERYWHERE
 from moorage.framework.profile import Profile
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code

@@ -17,7 +17,7 @@ from msgspec import Struct
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.core.config.scheduler_document import Loaded
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.core.cycle.disruption_budgets import Budgets
+from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.advice import KINDS, Advice, kind_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.extenders import Asking
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.core.cycle.what_if import Nominated
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
+from moorage.core.extenders.consultation import Asking
+from moorage.core.preemption.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.core.cycle.column import close_refused
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.search_scope import SearchScope
-from moorage.core.cycle.ties import draw
+from moorage.core.cycle.search import SearchScope, draw
 from moorage.errors import PluginError
 from moorage.framework.changes import Change
 from moorage.framework.plugin_runner import run_pre_filter, run_score

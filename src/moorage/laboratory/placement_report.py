@@ -19,7 +19,7 @@ import numpy.typing as npt
 from moorage.api.quantity import shown_amount
 from moorage.api.selectors import Requirement
 from moorage.core.cycle.cycle import rate
-from moorage.core.cycle.ties import draw
+from moorage.core.cycle.search import draw
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import MAX_SCORE, Scores, ask, normalized, scored
 from moorage.framework.prefilter_state import PreFiltered

@@ -11,7 +11,7 @@ from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
 from moorage.core.cycle.cycle import rate
-from moorage.core.cycle.ties import ring_position
+from moorage.core.cycle.search import ring_position
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, PluginError
 from moorage.framework.profile import Profile

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.wording import counted, some
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.importance import by_importance
-from moorage.core.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
-from moorage.core.cycle.reprieve import NO_VICTIMS
-from moorage.core.cycle.what_if import FailedAttempt, Nominated
+from moorage.core.preemption.candidates import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.importance import by_importance
+from moorage.core.preemption.reprieve import NO_VICTIMS
+from moorage.core.preemption.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status

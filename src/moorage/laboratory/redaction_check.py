@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.framework.profile import Profile
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of

@@ -9,7 +9,7 @@ from typing import Final
 
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.disruption_budgets import Budgets
+from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.laboratory.metrics import (
     NodeUse,
     WorkShape,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.cycle.cycle import judge, status_of_left_out
-from moorage.core.cycle.what_if import Nominated, contenders, judge_with_nominated
+from moorage.core.preemption.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
 from moorage.framework.plugin_failures import failure_text

@@ -6,8 +6,8 @@ Gates     a pod whose victims are being evicted, until the evictions are done
 Source    kube-scheduler 1.36, plugins/defaultpreemption/default_preemption.go; framework/preemption/*.go
 
 What-ifs with the profile's Filter plugins decide whether the pod fits without the victims; see
-``moorage.core.cycle.preemption``. The driver of the engine carries out the evictions. If it does so before the next attempt,
-as in a simulation, the plugin never gates a pod.
+``moorage.core.preemption.candidates``. The driver of the engine carries out the evictions. If it does so before the next
+attempt, as in a simulation, the plugin never gates a pod.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 from moorage.api.pod_groups import PodGroup
 from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.extenders import Asking
 from moorage.core.cycle.group_preemption import Fits, group_victims
-from moorage.core.cycle.preemption import Candidate, PreemptionSearch, choose, find_candidates
-from moorage.core.cycle.row_importance import Ranking
+from moorage.core.extenders.consultation import Asking
+from moorage.core.preemption.candidates import Candidate, PreemptionSearch, choose, find_candidates
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.row_importance import Ranking
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake

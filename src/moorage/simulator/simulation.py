@@ -21,7 +21,7 @@ from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
 from moorage.core.engine.group_outcome import GroupReport
 from moorage.core.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked

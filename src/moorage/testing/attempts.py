@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from moorage.core.cycle.what_if import FailedAttempt, Nominated
+from moorage.core.preemption.what_if import FailedAttempt, Nominated
 from moorage.framework.plugin_runner import run_filter, run_pre_filter
 from moorage.framework.profile import make_profile, points_of
 from moorage.framework.verdict_table import Verdicts

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.sampling import NodeOrder, feasible_nodes_to_find
-from moorage.core.cycle.ties import draw
+from moorage.core.cycle.search import NodeOrder, draw, feasible_nodes_to_find
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Narrow, Reject

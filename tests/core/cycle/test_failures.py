@@ -12,7 +12,7 @@ import pytest
 from moorage.api.core import Namespace, Service
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.row_importance import Ranking
+from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile, points_of
 from moorage.framework.registry import Registry
@@ -217,8 +217,8 @@ def test_a_successful_search_is_not_reused():
 
 def test_nodes_without_lower_priority_pods_are_skipped(monkeypatch):
     stage = Stage()
-    monkeypatch.setattr("moorage.core.cycle.what_if.FailedAttempt.what_if", None)
-    monkeypatch.setattr("moorage.core.cycle.what_if.FailedAttempt.what_ifs", None)
+    monkeypatch.setattr("moorage.core.preemption.what_if.FailedAttempt.what_if", None)
+    monkeypatch.setattr("moorage.core.preemption.what_if.FailedAttempt.what_ifs", None)
     decision = stage.decide(priority=0)
     assert decision.post_filter.reasons == (
         "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.",
@@ -240,7 +240,7 @@ def hopeless_run(by_class, replicas=60, nodes=12):
 
 
 def test_unschedulable_replicas_need_one_search(monkeypatch):
-    from moorage.core.cycle.what_if import FailedAttempt
+    from moorage.core.preemption.what_if import FailedAttempt
 
     opened = []
     what_ifs = FailedAttempt.what_ifs

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from moorage.core.config.configuration import Extender, ExtenderTLSConfig
-from moorage.core.cycle.extender_wire import ExtenderError
+from moorage.core.extenders.wire import ExtenderError
 from moorage.errors import ConfigError
 from moorage.framework.effects import Question
 from moorage.live.client.extenders import MOST_BYTES, ExtenderClient

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.core.cycle.extender_wire import ExtenderError
-from moorage.core.cycle.extenders import HTTPExtender
+from moorage.core.extenders.consultation import HTTPExtender
+from moorage.core.extenders.wire import ExtenderError
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
 from tests.live.runtime.test_loop import binds, check_history, node, placed, pod, running

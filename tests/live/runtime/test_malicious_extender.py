@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moorage.core.config.configuration import Extender as Configured
-from moorage.core.cycle.extenders import HTTPExtender
+from moorage.core.extenders.consultation import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.server.klog import Klog

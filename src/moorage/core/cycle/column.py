@@ -38,10 +38,6 @@ FEW: Final = 8
 _MANY: Final = 3
 #: A column that is further behind than this is computed again where nodes were added or removed.
 _FEW_CHANGES: Final = 256
-#: Answers about rooms that one column keeps.
-_ROOMS_KEPT: Final = 4096
-#: After rows whose rooms were not known, the rooms are looked up again after so many times.
-_PAUSE: Final = 16
 #: Entries in all columns of a profile together, at 8 bytes each; and the most columns.
 _ENTRIES_KEPT: Final = 2_000_000
 _COLUMNS_KEPT: Final = 4096
@@ -258,10 +254,6 @@ class KeyColumn:
         self.is_sound = True
         self.of_rooms: OfRooms | None = None
         self.varying: list[Varying] = []
-        #: Room → worth, if rows with equal rooms have equal worths.
-        self._rooms: dict[int, int] = {}
-        #: How often changed rows are judged before their rooms are looked up again.
-        self._unknown = 0
         #: Score plugins whose raw scores are all equal, with that score.
         self._alike: dict[str, tuple[Step, int]] = {}
         self._fill(pod, snapshot)
@@ -400,16 +392,7 @@ class KeyColumn:
             worth = self._rule.row(row, snapshot.table)
             if worth is not None:
                 return worth if worth >= 0 else REFUSED
-        if not self.plan.by_room:
-            return self._one(row, pod, snapshot)
-        room = snapshot.table.rooms.at(row)
-        worth = self._rooms.get(room)
-        if worth is None:
-            worth = self._one(row, pod, snapshot)
-            if len(self._rooms) >= _ROOMS_KEPT:
-                self._rooms.clear()
-            self._rooms[room] = worth
-        return worth
+        return self._one(row, pod, snapshot)
 
     def _one(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int:
         """Run the plugins on one row."""
@@ -497,7 +480,7 @@ class KeyColumn:
 
     def _judge_again(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge some rows again, which may be listed twice. Return False if scores that were equal no longer are."""
-        if self._reads_pods and not self.varying and (len(rows) <= FEW or self._knows(rows, snapshot)):
+        if self._reads_pods and not self.varying and len(rows) <= FEW:
             for row in dict.fromkeys(rows.tolist()):
                 self.cells[row] = self.at(row, pod, snapshot)
             return True
@@ -518,19 +501,6 @@ class KeyColumn:
             return not worths.any()
         self.worths[rows] = worths
         return True
-
-    def _knows(self, rows: npt.NDArray[np.intp], snapshot: Snapshot) -> bool:
-        """Return whether most of these rows have rooms that need not be judged. After a no, it is a no for some time."""
-        if self._rule is not None or not self.plan.by_room or len(self._rooms) < FEW:
-            return False
-        self._unknown -= 1
-        if self._unknown > 0:
-            return False
-        cells = snapshot.table.rooms.followed().cells
-        some = rows[-FEW:].tolist()
-        knows = sum(cells[row] in self._rooms for row in some) > FEW // 2
-        self._unknown = 0 if knows else _PAUSE
-        return knows
 
     def derived(self, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
         """Return the column for the rows after an open transaction added or removed nodes; None if it must be computed again.

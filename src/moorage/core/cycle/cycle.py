@@ -13,17 +13,15 @@ import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.extender_nodes import BareView
-from moorage.core.cycle.extender_wire import ExtenderError, Whole, partial
-from moorage.core.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.core.cycle.failures import Failures
-from moorage.core.cycle.preemption import Candidate
-from moorage.core.cycle.sampling import NodeOrder, feasible_nodes_to_find
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.search import EVERYWHERE, NodeOrder, SearchScope, draw, feasible_nodes_to_find
 from moorage.core.cycle.sheets import CachedPath, Sheets
-from moorage.core.cycle.ties import draw
 from moorage.core.cycle.verifying import Verification, VerifiedPath
-from moorage.core.cycle.what_if import FailedAttempt, Nominated, judge_nominated
+from moorage.core.extenders.consultation import Asking, Consultation, HTTPExtender, without_asking
+from moorage.core.extenders.nodes import BareView
+from moorage.core.extenders.wire import ExtenderError, Whole, partial
+from moorage.core.preemption.candidates import Candidate
+from moorage.core.preemption.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.pod_signatures import Signer
-from moorage.core.cycle.what_if import Nominated
+from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.pod_groups import DISRUPTED_AS_ONE, PodGroup
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.extenders import Asking
-from moorage.core.cycle.importance import started
+from moorage.core.extenders.consultation import Asking
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.importance import started
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from moorage.core.cycle.what_if import Nominated, contenders
+from moorage.core.preemption.what_if import Nominated, contenders
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable

@@ -19,8 +19,8 @@ from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.core.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
-from moorage.core.cycle.ties import draw, first_from, ring_position
-from moorage.core.cycle.what_if import Nominated, judge_with_nominated
+from moorage.core.cycle.search import draw, first_from, ring_position
+from moorage.core.preemption.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile

@@ -15,11 +15,10 @@ from typing import Final, Protocol
 from moorage.core.cycle.column import Columns, KeyColumn, Steps
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
-from moorage.core.cycle.narrowed_nodes import NarrowLook
-from moorage.core.cycle.pinned_pods import PinnedPods
+from moorage.core.cycle.pinned_pods import NarrowLook, PinnedPods
 from moorage.core.cycle.pod_signatures import Recent, ShapeRoute, Signed, Signer
 from moorage.core.cycle.sheet import Sheet
-from moorage.core.cycle.what_if import Nominated
+from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope

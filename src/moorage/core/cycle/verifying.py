@@ -16,10 +16,10 @@ import numpy as np
 from moorage.core.cycle.column import KeyColumn
 from moorage.core.cycle.decision import Decision, Feasible, Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
+from moorage.core.cycle.search import draw
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.cycle.sheets import Sheets
-from moorage.core.cycle.ties import draw
-from moorage.core.cycle.what_if import Nominated, judge_nominated
+from moorage.core.preemption.what_if import Nominated, judge_nominated
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import refused_rows, run_filter, run_pre_filter, run_score, scored
 from moorage.framework.profile import Profile

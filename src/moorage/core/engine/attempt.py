@@ -10,12 +10,12 @@ from typing import Protocol
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.extenders import Asking
-from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.failure_handler import FailureHandler
 from moorage.core.engine.outbox import Decided
+from moorage.core.extenders.consultation import Asking
 from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.profile import Profile

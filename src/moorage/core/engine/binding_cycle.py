@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from moorage.api.durations import format_duration
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.extender_wire import EXTENDER
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.binding_plugins import (
     bind_effects,
@@ -29,6 +28,7 @@ from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Done, Phase
 from moorage.core.engine.failure_handler import FailureHandler
 from moorage.core.engine.outbox import Decided, Revoked
+from moorage.core.extenders.wire import EXTENDER
 from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod
 from moorage.errors import AttemptError
 from moorage.framework.effects import Effect

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from moorage.core.cycle.extenders import HTTPExtender, binder_of
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done
+from moorage.core.extenders.consultation import HTTPExtender, binder_of
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
 from moorage.framework.plugin_failures import failure_text

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.core.cycle.extender_wire import shown
-from moorage.core.cycle.extenders import Asking, ExtenderAnswer
 from moorage.core.engine.attempt import SchedulingAttempt
 from moorage.core.engine.facts import Answered, Gone, Query, Seen
 from moorage.core.engine.outbox import Outbox
+from moorage.core.extenders.consultation import Asking, ExtenderAnswer
+from moorage.core.extenders.wire import shown
 from moorage.framework.effects import Question
 
 __all__ = ["ExtenderSession"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from moorage.api.releases import RELEASES, TODAY
 from moorage.core.config.configuration import Extender as Configured
-from moorage.core.cycle.extenders import HTTPExtender, in_order
+from moorage.core.extenders.consultation import HTTPExtender, in_order
 
 __all__ = ["DEFAULT_TIMEOUT_S", "extenders_of"]
 

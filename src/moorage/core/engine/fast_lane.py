@@ -12,13 +12,13 @@ from types import MappingProxyType
 
 from moorage.api.core import Pod
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.what_if import Nominated
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase, Work
 from moorage.core.engine.outbox import Decided
 from moorage.core.engine.placement import Found
 from moorage.core.engine.pod_run import PodRun, is_copy
+from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile

@@ -20,12 +20,11 @@ from msgspec.structs import replace
 from moorage.api.pod_groups import PodGroup
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.extenders import Asking
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
-from moorage.core.cycle.ties import draw_by_name
+from moorage.core.cycle.search import EVERYWHERE, SearchScope, draw_by_name
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.binding_plugins import permit, reserve, unreserve
 from moorage.core.engine.group_outcome import SCHEDULED, UNSCHEDULABLE, WAITING, GroupOutcome, MemberAttempt, QueuedGroup
+from moorage.core.extenders.consultation import Asking
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from moorage.api.pod_groups import POD_GROUP_SCHEDULED, Condition, PodGroup, find_condition, with_condition
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.extenders import Asking, without_asking
 from moorage.core.engine.attempt import let_go
 from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import EngineState
@@ -26,6 +25,7 @@ from moorage.core.engine.group_cycle import GroupCycle
 from moorage.core.engine.group_outcome import WAITING, GroupOutcome, GroupReport, MemberAttempt, QueuedGroup
 from moorage.core.engine.outbox import Decided, GroupAttempted
 from moorage.core.engine.preemption_executor import PreemptionExecutor
+from moorage.core.extenders.consultation import Asking, without_asking
 from moorage.core.queue import QueuedPod
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect, SetGroupCondition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.core.cycle.extender_wire import EXTENDER
-from moorage.core.cycle.extenders import HTTPExtender
+from moorage.core.extenders.consultation import HTTPExtender
+from moorage.core.extenders.wire import EXTENDER
 from moorage.core.queue import QueuedPod, QueueProfile
 from moorage.core.queue.active import SortKey
 from moorage.errors import PluginError

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.search_scope import EVERYWHERE, SearchScope
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.binding_cycle import BindingCycle

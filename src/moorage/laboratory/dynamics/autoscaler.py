@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.meta import Object
-from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError

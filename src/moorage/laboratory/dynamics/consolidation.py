@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Pod, Taint
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.core.cycle.disruption_budgets import Budgets
 from moorage.core.engine.facts import Gone, Seen
+from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.feasibility import fitting_rows

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from moorage.api.core import Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Feasible, Quick
-from moorage.core.cycle.search_scope import SearchScope
+from moorage.core.cycle.search import SearchScope
 from moorage.core.cycle.sheets import CachedPath, Sheets
-from moorage.core.cycle.what_if import Nominated
 from moorage.core.engine.facts import Seen
+from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import QueuePlace
 from moorage.framework.profile import Profile
 from moorage.laboratory.feasibility import fitting_rows

@@ -18,7 +18,7 @@ import aiohttp
 
 from moorage.basis.files import read_bytes
 from moorage.core.config.configuration import Extender, ExtenderTLSConfig
-from moorage.core.cycle.extender_wire import ExtenderError, shown
+from moorage.core.extenders.wire import ExtenderError, shown
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.effects import Question
 from moorage.live.client.endpoint import Endpoint, Identity, proxy_for, tls_context

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from moorage.api.requirements import aggregate, quoted
-from moorage.core.cycle.preemption import Candidate, PreemptionSearch, choose
-from moorage.core.cycle.reprieve import NO_VICTIMS
+from moorage.core.preemption.candidates import Candidate, PreemptionSearch, choose
+from moorage.core.preemption.reprieve import NO_VICTIMS
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.post_filter import Consult
 from moorage.framework.verdicts import Code

@@ -12,8 +12,8 @@ Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; 
 
 from __future__ import annotations
 
-from moorage.core.cycle.preemption import Candidate
-from moorage.core.cycle.reprieve import Victims
+from moorage.core.preemption.candidates import Candidate
+from moorage.core.preemption.reprieve import Victims
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.post_filter import Consult
 from moorage.framework.verdicts import Code

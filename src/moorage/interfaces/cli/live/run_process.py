@@ -24,8 +24,8 @@ from moorage import __version__
 from moorage.api.core import Node, Pod
 from moorage.core.config.legacy_serving import join_host_port
 from moorage.core.config.scheduler_document import Loaded
-from moorage.core.cycle.extender_wire import shown
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.extenders.wire import shown
 from moorage.framework.profile import Profile
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.cli.live.run_serving import Serving, ServingRules, metric_filter

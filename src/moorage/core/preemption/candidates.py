@@ -1,7 +1,7 @@
 """Preemption: find the node and the victims of lower priority that make room for a pod that fits nowhere.
 
-``find_candidates`` tries nodes in what-ifs (see ``moorage.core.cycle.reprieve``) until it has enough candidates, and ``choose``
-picks the one that does the least harm. This module changes no state and evicts no pod.
+``find_candidates`` tries nodes in what-ifs (see ``moorage.core.preemption.reprieve``) until it has enough candidates, and
+``choose`` picks the one that does the least harm. This module changes no state and evicts no pod.
 
 Source  kube-scheduler 1.36, framework/preemption/preemption.go
 """
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.importance import earliest_start
-from moorage.core.cycle.reprieve import NOBODY_LESSER, EvictionAnswers, Victims, select_victims, select_victims_everywhere
-from moorage.core.cycle.row_importance import Ranking
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.importance import earliest_start
+from moorage.core.preemption.reprieve import NOBODY_LESSER, EvictionAnswers, Victims, select_victims, select_victims_everywhere
+from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status

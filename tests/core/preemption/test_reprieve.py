@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.cycle import judge
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
-from moorage.core.cycle.row_importance import Ranking
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
+from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Reject, Status
@@ -232,7 +232,7 @@ def test_batched_nodes_with_nominated_pods_equal_single_nodes(crowd, facts, nomi
     together = filtered(cluster, pod, nominated)
     assert sums(table) == before
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("moorage.core.cycle.what_if.FailedAttempt.what_ifs", lambda self, rows: None)
+        patch.setattr("moorage.core.preemption.what_if.FailedAttempt.what_ifs", lambda self, rows: None)
         assert together == filtered(cluster, pod, nominated)
     failed = attempt(cluster, pod, nominated)
     rows = np.arange(len(crowd))
@@ -282,7 +282,7 @@ def test_batched_nodes_without_pods_that_count_equal_single_nodes(crowd, facts, 
     quickly = victims_on_each(failed, pod, every)
     assert (sums(cluster.table), [list(held.values()) for held in cluster.table.pods]) == (before, pods)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("moorage.core.cycle.what_if.FailedAttempt._is_ignored", lambda self, other: False)
+        patch.setattr("moorage.core.preemption.what_if.FailedAttempt._is_ignored", lambda self, other: False)
         assert quickly == victims_on_each(failed_attempt(plugins, pod, cluster.snapshot, nominated), pod, every)
 
 

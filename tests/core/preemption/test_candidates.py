@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.preemption import NOT_HELPFUL, Candidate, choose, find_candidates
-from moorage.core.cycle.reprieve import Victims
-from moorage.core.cycle.row_importance import Ranking
+from moorage.core.preemption.candidates import NOT_HELPFUL, Candidate, choose, find_candidates
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.reprieve import Victims
+from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdict_table import fit_error
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.importance import by_importance
+from moorage.core.preemption.importance import by_importance
 from moorage.state.columns import BoolArray, IntArray, ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable

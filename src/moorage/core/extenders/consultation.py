@@ -20,7 +20,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from moorage.api.core import Container
-from moorage.core.cycle.extender_wire import (
+from moorage.core.extenders.wire import (
     EXTENDER,
     ExtenderError,
     FilterReply,
@@ -35,8 +35,8 @@ from moorage.core.cycle.extender_wire import (
     read_priorities,
     shown,
 )
-from moorage.core.cycle.preemption import Candidate
-from moorage.core.cycle.reprieve import Victims
+from moorage.core.preemption.candidates import Candidate
+from moorage.core.preemption.reprieve import Victims
 from moorage.framework.effects import Question
 from moorage.framework.plugin_runner import MAX_SCORE, Scores
 from moorage.framework.verdict_table import Verdicts
@@ -74,7 +74,7 @@ class HTTPExtender(Struct, frozen=True):
     """One extender. ``number`` is its place in the configuration; an empty verb is not called.
 
     ``managed``: the extender is called only for pods that request one of these resources; empty: for all pods. ``replaces``:
-    the nodes in its reply replace ours for scoring (see ``moorage.core.cycle.extender_nodes``). ``binds_without``: if it is
+    the nodes in its reply replace ours for scoring (see ``moorage.core.extenders.nodes``). ``binds_without``: if it is
     ignorable and cannot bind, the Bind plugins do.
     """
 

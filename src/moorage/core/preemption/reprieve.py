@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.disruption_budgets import Budgets
-from moorage.core.cycle.importance import by_importance
-from moorage.core.cycle.row_importance import RankedRows
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.importance import by_importance
+from moorage.core.preemption.row_importance import RankedRows
 from moorage.framework.points import WhatIf, WhatIfs
 from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray, IntArray

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.core.cycle.extender_wire import (
+from moorage.core.extenders.wire import (
     MOST_TEXT,
     MOST_VALUES,
     ExtenderError,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.core.cycle.disruption_budgets import Budgets
+from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.testing.builders import a_pod
 
 WEB = {"matchLabels": {"app": "web"}}

@@ -1,15 +1,19 @@
 """Lost nodes: what becomes of their pods, which loss is worst, and what would let the cluster survive."""
 
 import random
+from itertools import count
 
 import pytest
 
 import moorage
 from moorage.errors import InputError
 from moorage.laboratory import survival
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.survival import worst_of
+from moorage.laboratory.survival_question import SurvivalAsked, survival_report
+from moorage.report.answer import AnswerRequest
 from moorage.report.survival_report import NodeLoss
-from tests.laboratory.random_world import World
+from tests.laboratory.random_world import OTHERS, World
 from tests.laboratory.test_drain import node, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -240,7 +244,47 @@ def crowded(seed):
 def test_pods_that_no_loss_can_help_change_no_outcome(seed, monkeypatch):
     held = crowded(seed)
     helped = held.survive(fix_probes=0)
-    monkeypatch.setattr(survival, "_helpless", lambda cluster: [])
+    monkeypatch.setattr(survival, "helpless_pods", lambda cluster: [])
     every = held.survive(fix_probes=0)
     assert helped.failures == every.failures
     assert helped.proof == every.proof
+
+
+def roomy(seed):
+    """A cluster with room for most pods: host ports, taints, cordons, spreading, affinity and volumes, and pods that wait."""
+    world = World(seed)
+    nodes = [world.node(f"n{at}") for at in range(14)]
+    placed = [world.pod(f"n{world.random.randrange(14)}") for _ in range(16)]
+    waiting = [pod("big", "", cpu="30"), pod("gated", "", schedulingGates=[{"name": "g"}])]
+    waiting.append(pod("claims", "", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]))
+    return moorage.Cluster.from_objects(nodes, placed, waiting[: seed % 4], OTHERS)
+
+
+def test_losses_that_are_certain_end_as_their_runs_do(monkeypatch):
+    certain = hurt = 0
+    for seed in range(40):
+        held = roomy(seed)
+        before = held.digest()
+        ran = held.survive(fix_probes=0)
+        monkeypatch.setattr(survival, "ALL_RUN", 0)
+        found = held.survive(fix_probes=0)
+        monkeypatch.undo()
+        assert (found.failures, found.survives, found.worst) == (ran.failures, ran.survives, ran.worst), seed
+        assert (ran.certain, found.proof.runs + found.certain) == (0, ran.proof.runs)
+        assert held.digest() == before
+        certain, hurt = certain + found.certain, hurt + sum(bool(loss.pending) for loss in ran.failures)
+    assert certain > 200
+    assert hurt > 10
+
+
+def test_the_losses_that_were_not_looked_at_are_named(monkeypatch):
+    monkeypatch.setattr(survival, "ALL_RUN", 0)
+    held = roomy(3)
+    looks = count()
+    asked = SurvivalAsked(fix_probes=0, budget=TimeBudget(4, looks.__next__))
+    found = survival_report(held, AnswerRequest(release="1.36"), asked)
+    assert {*found.unknown, *(loss.lost for loss in found.failures)} == set(held.nodes["name"])
+    assert len(found.unknown) == found.not_run > 0
+    assert found.certain > 0
+    assert "is known." in found.summary or "are known" in found.summary
+    assert "each pod fits on more nodes" in " ".join(found.text().split())

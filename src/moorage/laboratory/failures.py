@@ -28,7 +28,7 @@ from moorage.simulator.pod_books import PodRecord, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = [
-    "UNREACHABLE", "FailureMode", "NodeFailures", "class_of", "is_mirror", "pods_by_node", "reachable_node",
+    "UNREACHABLE", "FailureMode", "NodeFailures", "class_of", "is_mirror", "pods_by_node", "reachable_node", "replacement_of",
     "tolerated_s", "unreachable_node",
 ]  # fmt: skip
 
@@ -117,7 +117,7 @@ class NodeFailures:
 
     def _delete(self, held: Sequence[Pod], nodes: Sequence[Node]) -> dict[str, Pod]:
         """Delete nodes with their pods; return the replacements by the UID of the old pod."""
-        made = {pod.metadata.uid: fresh for pod in held if (fresh := _replaced(pod)) is not None}
+        made = {pod.metadata.uid: fresh for pod in held if (fresh := replacement_of(pod)) is not None}
         self.step(Told((*map(Gone, held), *map(Gone, nodes), *map(Seen, made.values()))))
         return made
 
@@ -147,7 +147,7 @@ class NodeFailures:
         if owner is not None and owner.kind == "StatefulSet":
             stuck.append(pod)
             return [marked]
-        fresh = _replaced(pod)
+        fresh = replacement_of(pod)
         if fresh is None:
             return [marked]
         made[pod.metadata.uid] = fresh
@@ -186,6 +186,25 @@ class NodeFailures:
             why=pending[0].message or None if pending else None,
         )
 
+    @property
+    def has_cordoned(self) -> bool:
+        """Whether nodes are cordoned."""
+        return bool(self._cordoned)
+
+    def without_harm(self, lost: str, nodes: Sequence[str], made: Sequence[Pod]) -> NodeLoss:
+        """Return the outcome of a loss, before it happens, if all replacements find nodes that are not cordoned."""
+        held = self.pods_of(nodes)
+        needs = [PodInfo(pod).requests for pod in made]
+        return NodeLoss(
+            lost,
+            tuple(nodes),
+            len(held),
+            lost_for_good=tuple(dict.fromkeys(pod.key for pod in held if _is_bare(pod))),
+            moves=len(made),
+            free_cpu_milli=self._free("cpu", nodes) - sum(one.get("cpu", 0) for one in needs),
+            free_memory_bytes=self._free("memory", nodes) - sum(one.get("memory", 0) for one in needs),
+        )
+
     def _free(self, resource: str, lost: Sequence[str]) -> int:
         """Return the free amount of a resource on schedulable nodes."""
         table = self.current().scheduler.cluster.table
@@ -194,7 +213,7 @@ class NodeFailures:
         return int(left.sum() - left[closed].sum())
 
 
-def _replaced(pod: Pod) -> Pod | None:
+def replacement_of(pod: Pod) -> Pod | None:
     """Return the pod that a controller creates in place of one whose node is lost."""
     if pod.status.phase in ENDED_PHASES or is_mirror(pod):
         return None

@@ -1,7 +1,8 @@
 """Compute the loss of each node, each zone, or each domain of a label, each in a transaction, and whether it is survived.
 
 Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before. Of equal nodes, one loss
-is computed. The losses of most cpu come first, because they are the likeliest to leave pods pending when the budget ends early.
+is computed. Of many losses, only those are run whose outcome is not certain without (``certain_losses``); those come first that
+are the likeliest to leave pods pending, in case the budget ends early.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, Volume
+from moorage.api.core import Node, Pod
 from moorage.basis.printable import one_line
 from moorage.core.engine.facts import Gone
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
+from moorage.laboratory.certain_losses import CertainLosses, frees_zones, helpless_pods
 from moorage.laboratory.drain_question import OutageCluster
 from moorage.laboratory.failures import NodeFailures
 from moorage.laboratory.history import Ran, Told
@@ -32,12 +34,12 @@ from moorage.laboratory.node_twins import pod_shape, twins_of
 from moorage.laboratory.workers import kept, workers_of
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, replacement
-from moorage.simulator.simulation import State
-from moorage.state.pod_info import PodInfo
 
 __all__ = ["FailureDomain", "Losses", "SurvivalRun", "failure_domains", "worst_of"]
 
 ZONE: Final = "topology.kubernetes.io/zone"
+#: Up to so many losses are all run; of more, those are not whose outcome is certain without.
+ALL_RUN: Final = 500
 #: How many losses are computed before it is known how often helpless pods matter.
 _FIRST: Final = 8
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -52,12 +54,16 @@ class FailureDomain(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """The losses in order, how many were computed, the nodes that are in no domain, and how many losses there are in all."""
+    """The losses in order, how many were computed, the nodes that are in no domain, and how many losses there are in all.
+
+    ``unknown``  the domains whose own loss was not computed
+    """
 
     all: tuple[NodeLoss, ...]
     computed: int
     without: tuple[str, ...] = ()
     of: int = 0
+    unknown: tuple[str, ...] = ()
 
     @property
     def survived(self) -> bool | None:
@@ -108,8 +114,9 @@ class SurvivalRun:
     processes: int = 1
     executor: Executor | None = None
     budget: TimeBudget = field(default_factory=TimeBudget)
-    #: The number of computed losses.
+    #: The number of losses that were run, and of those that are certain without a run.
     computed: int = field(default=0, init=False)
+    certain: int = field(default=0, init=False)
 
     def rest(self) -> None:
         """Let time pass until no more pending pods are placed."""
@@ -129,7 +136,9 @@ class SurvivalRun:
         single = list(self._single(failures, domains))
         pairs = list(self._pairs(failures, domains)) if self.depth > 1 else []
         of = len(domains) * (len(domains) + 1) // 2 if self.depth > 1 else len(domains)
-        return Losses((*single, *pairs), self.computed - began, tuple(without), of)
+        known = {loss.lost for loss in single}
+        unknown = tuple(domain.name for domain in domains if domain.name not in known)
+        return Losses((*single, *pairs), self.computed - began, tuple(without), of, unknown)
 
     def first_failed(self, order: Sequence[str] = ()) -> NodeLoss | None:
         """Return the first loss that is not survived, trying the named ones before all others; None if all are survived.
@@ -141,12 +150,15 @@ class SurvivalRun:
         turn = {name: at for at, name in enumerate(order)}
         twins = self._twins(failures)
         done: set[str] = set()
+        known = CertainLosses(self.cluster, failures) if len(domains) > ALL_RUN else None
         for domain in self._with_pairs(sorted(domains, key=lambda one: turn.get(one.name, len(turn)))):
             representative = twins.get(domain.name, domain.name)
             if representative in done:
                 continue
             done.add(representative)
             self.budget.check()
+            if known is not None and isinstance(known.loss(domain.name, domain.nodes), NodeLoss):
+                continue
             with self.cluster.within(self.budget):
                 loss = self._noted(self._lose(failures, domain))
             if loss.pending or loss.stuck:
@@ -177,20 +189,36 @@ class SurvivalRun:
         known = {loss.lost: loss for loss in self._computed(failures, pairs)}
         return (known[pair.name] for pair in pairs if pair.name in known)
 
-    def _largest_first(self, domains: Sequence[FailureDomain]) -> list[FailureDomain]:
+    def _without_run(
+        self, failures: NodeFailures, domains: Sequence[FailureDomain]
+    ) -> tuple[list[NodeLoss], list[FailureDomain]]:
+        """Return the losses of many that are certain without a run, and the domains of the others, the likeliest to hurt first.
+
+        Those are the ones with a pod that too few nodes accept now; among equals, the ones with the most used cpu.
+        """
         table = self.cluster.simulation.scheduler.cluster.table
         used = table.requested("cpu").view
-        return sorted(domains, key=lambda domain: -sum(int(used[table.row_of[name]]) for name in domain.nodes))
+        known = CertainLosses(self.cluster, failures) if len(domains) > ALL_RUN else None
+        found, left = list[NodeLoss](), list[tuple[int, int, FailureDomain]]()
+        for domain in domains:
+            loss = 0 if known is None or self.budget.is_over() else known.loss(domain.name, domain.nodes)
+            if isinstance(loss, NodeLoss):
+                found.append(self._noted(loss, ran=False))
+            else:
+                left.append((loss, -sum(int(used[table.row_of[name]]) for name in domain.nodes), domain))
+        return found, [domain for *_, domain in sorted(left, key=lambda one: one[:2])]
 
     def _computed(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
-        """Compute losses until the budget is spent, the largest first, without the pending pods that no loss can help.
+        """Compute losses until the budget is spent, without the pending pods that no loss can help.
 
         A loss in which they may matter after all, because pods were preempted, is computed again with them.
         """
-        left, helpless, size = self._largest_first(domains), _helpless(self.cluster), _FIRST
+        certain, left = self._without_run(failures, domains)
+        yield from certain
+        helpless, size = helpless_pods(self.cluster), _FIRST
         while left:
             some, left = (left[:size], left[size:]) if helpless else (left, [])
-            again = [domain for domain in some if helpless and _frees_zones(failures.pods_of(domain.nodes))]
+            again = [domain for domain in some if helpless and frees_zones(failures.pods_of(domain.nodes))]
             set_aside = {domain.name for domain in again}
             named = {domain.name: domain for domain in some if domain.name not in set_aside}
             with self.cluster.transaction():
@@ -247,8 +275,9 @@ class SurvivalRun:
         with self.cluster.transaction():
             return failures.lose(domain.name, domain.nodes)
 
-    def _noted(self, loss: NodeLoss) -> NodeLoss:
-        self.computed += 1
+    def _noted(self, loss: NodeLoss, *, ran: bool = True) -> NodeLoss:
+        self.computed += ran
+        self.certain += not ran
         if self.on_loss is not None:
             self.on_loss(loss)
         return loss
@@ -269,35 +298,6 @@ def _lose_elsewhere(data: bytes, domains: Sequence[FailureDomain]) -> list[NodeL
     run = SurvivalRun(cluster)
     failures = NodeFailures(lambda: cluster.simulation, cluster._step)
     return [run._lose(failures, domain) for domain in domains]
-
-
-def _helpless(cluster: OutageCluster) -> list[Pod]:
-    """Return the pending pods that a loss cannot help and that cannot change its outcome, unless it preempts pods.
-
-    They fit on no node, and not with preemption either. A loss takes nodes, and moves their pods to others: with the default
-    plugins and configuration, that only helps pods with topology spread, affinity, volumes or claims, which count other nodes.
-    """
-    simulation, options = cluster.simulation, cluster.options
-    scheduler = simulation.scheduler
-    if options.config is not None or options.plugins or options.provider or cluster._history.config:
-        return []
-    if scheduler.cycle.extenders or scheduler.cluster.groups is not None:
-        return []
-    pending = (one.pod for one in simulation.records.values() if one.state == State.PENDING)
-    return [pod for pod in pending if scheduler.queue.nomination(pod.uid) is None and _counts_no_other_node(pod)]
-
-
-def _counts_no_other_node(pod: Pod) -> bool:
-    spec, info = pod.spec, PodInfo(pod)
-    spreads = any(one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints)
-    held = any(volume != Volume(name=volume.name, empty_dir=volume.empty_dir) for volume in spec.volumes)
-    apart = info.required_affinity or info.required_anti_affinity
-    return not (spreads or held or apart or spec.resource_claims or spec.scheduling_gates or spec.scheduling_group)
-
-
-def _frees_zones(pods: Sequence[Pod]) -> bool:
-    """Return whether one of these pods keeps others off more than its own node, which it may no longer do elsewhere."""
-    return any(term.topology_key != _HOSTNAME for pod in pods for term in PodInfo(pod).required_anti_affinity)
 
 
 def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:

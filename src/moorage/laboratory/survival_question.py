@@ -98,7 +98,7 @@ def survival_report(
         run.rest()
         records = cluster.simulation.records.values()
         before = tuple(record.pod.key for record in records if record.state == State.PENDING)
-        losses = run.losses()
+        losses, certain = run.losses(), run.certain
         priorities = _priorities(cluster)
     if not losses.is_complete:
         left = losses.of - len(losses.all)
@@ -114,7 +114,9 @@ def survival_report(
         over=asked.over,
         survives=losses.survived,
         failures=losses.all,
+        certain=certain,
         not_run=losses.of - len(losses.all),
+        unknown=losses.unknown,
         worst=worst_of(losses.all, lambda name: priorities.get(name, 0)),
         pending_before=before,
         without=losses.without,

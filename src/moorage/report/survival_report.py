@@ -96,7 +96,7 @@ def survival_summary(over: str, losses: Sequence[NodeLoss], of: int) -> str:
 def _partial_summary(over: str, losses: Sequence[NodeLoss], of: int) -> str:
     bad = [loss for loss in losses if loss.pending]
     what = {"node": "losses of nodes", "zone": "losses of zones"}.get(over, f"losses of values of {over}")
-    ran = f"{len(losses):,} of {of:,} {what} {'was' if len(losses) == 1 else 'were'} run"
+    ran = f"{len(losses):,} of {of:,} {what} {'is' if len(losses) == 1 else 'are'} known"
     if not bad:
         return f"Undecided: only {ran}." if not losses else f"Undecided: only {ran}, and no pod stays pending after those."
     most, least = max(len(loss.pending) for loss in bad), min(len(loss.pending) for loss in bad)
@@ -210,13 +210,18 @@ def _spare(spare: Any) -> str:
 
 
 def _last(report: Any, *, wide: bool) -> str:
-    computed = sum(loss.same_as is None for loss in report.failures)
-    equal = len(report.failures) - computed
+    equal = sum(loss.same_as is not None for loss in report.failures)
     same = f"; {counted(equal, 'node')} equal to another {'was' if equal == 1 else 'were'} not run again" if equal else ""
     more = "" if wide else " More: -o wide"
-    ran = len(report.failures)
-    every = f"{ran:,} of {ran + report.not_run:,} losses were" if report.not_run else "every loss was"
-    return paragraph(f"Verified by the engine: {every} run ({report.proof.runs} runs in all{same}).{more}")
+    ran = len(report.failures) - report.certain
+    of = len(report.failures) + report.not_run
+    every = f"{ran:,} of {of:,} losses were" if ran < of else "every loss was"
+    sums = (
+        f" Of {counted(report.certain, 'other')}, each pod fits on more nodes than the pods lost with it can take."
+        if report.certain
+        else ""
+    )
+    return paragraph(f"Verified by the engine: {every} run ({report.proof.runs} runs in all{same}).{sums}{more}")
 
 
 # -- one loss ---------------------------------------------------------------------------------------------------------
@@ -273,7 +278,9 @@ class Survival(Answer, frozen=True, kw_only=True):
 
     ``over``            what is lost: ``node``, ``zone`` or a label
     ``survives``        None if not every loss was run, and those that were run are survived
-    ``failures``        every loss that was run, in the order of the nodes or of the values; ``not_run``: how many were not
+    ``failures``        every loss whose outcome is known, in the order of the nodes or of the values
+    ``certain``         how many of them needed no run: each pod fits on more nodes than those lost with it can take
+    ``not_run``         how many are not known; ``unknown``: their nodes or values, unless two are lost together
     ``worst``           the losses that are worst; several if they are equally bad
     ``pending_before``  pods that are pending without any loss; they are not counted
     ``without``         nodes that are in no domain, and never lost
@@ -285,7 +292,9 @@ class Survival(Answer, frozen=True, kw_only=True):
     over: str
     survives: bool | None
     failures: tuple[NodeLoss, ...]
+    certain: int = 0
     not_run: int = 0
+    unknown: tuple[str, ...] = ()
     worst: tuple[str, ...] = ()
     pending_before: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -304,7 +313,9 @@ class Survival(Answer, frozen=True, kw_only=True):
                 "survives": self.survives,
                 "over": self.over,
                 "failures": self.failures,
+                "certain": self.certain or None,
                 "notRun": self.not_run or None,
+                "unknown": self.unknown or None,
                 "worst": self.worst,
                 "pendingBefore": self.pending_before,
                 "without": self.without,

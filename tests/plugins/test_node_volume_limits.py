@@ -270,6 +270,19 @@ def test_removed_pods_free_their_volumes():
         assert refusals(plugin, pod, snapshot) == {"n": NO}
 
 
+def test_a_node_that_takes_the_place_of_a_removed_one_keeps_its_volumes():
+    """The last row moves to that of the removed node: nothing may look for its volumes where they were."""
+    last = a_pod("held", volumes=standing_on("a", "b"))
+    cluster = a_cluster([a_node("first"), a_node("last")], {"last": [last]})
+    limits = [a_csi_node(name, {DRIVER: 2}) for name in ("first", "last")]
+    with_objects(cluster, *limits, *[obj for name in "abc" for obj in bound(name)])
+    shares, other = (a_pod(volumes=standing_on(*claims)) for claims in ("a", "c"))
+    assert refusals(NodeVolumeLimits(), other, cluster.snapshot) == {"last": NO}
+    cluster.remove_node("first")
+    assert refusals(NodeVolumeLimits(), shares, cluster.snapshot) == {}
+    assert refusals(NodeVolumeLimits(), other, cluster.snapshot) == {"last": NO}
+
+
 CSI, ATTACHMENT, CLAIM = Resource.CSI_NODE, Resource.VOLUME_ATTACHMENT, Resource.PERSISTENT_VOLUME_CLAIM
 PLACED = {"nodeName": "n"}
 WAKES = {  # the event, old and new; wakes?

@@ -102,7 +102,8 @@ class AttachedVolumes:
         held = self._table.volume_use.rows
         if self._table.changes.moved != self._moved:
             self._moved = self._table.changes.moved
-            for row in dict.fromkeys(rows):
+            gone = [row for row in self._rows if row >= len(self._table)]  # the last row went where another was removed
+            for row in dict.fromkeys([*rows, *gone]):
                 self._forget_row(row)
         self._stale |= {row: None for row in rows if row in held or row in self._rows or row >= self._counted}
         for key in claims:

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.state.cached_column import KeptColumn
-from moorage.state.view import NodeView
+from moorage.state.view import KeptColumn, NodeView
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 STEPS = st.lists(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moorage.state.domains import domain_ids, domain_sums, domains_with, rows_with_labels
+from moorage.state.view import domain_ids, domain_sums, domains_with, rows_with_labels
 from moorage.testing.builders import a_cluster, a_node
 
 NODES = [

@@ -42,7 +42,7 @@ _CONSTANT: Final = (
     "moorage.api.", "moorage.api.releases.", "moorage.core.cycle.decision", "moorage.core.engine.facts",
     "moorage.framework.events",
     "moorage.framework.features", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.state.pod_requests",
-    "moorage.state.pod_volumes", "moorage.state.spread_constraint",
+    "moorage.state.pod_volumes", "moorage.state.affinity_terms",
 )  # fmt: skip
 _ATOMS: Final = (
     NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.dtype, np.generic, ModuleType, CodeType,

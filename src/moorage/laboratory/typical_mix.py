@@ -14,8 +14,7 @@ from moorage.api.core import ENDED_PHASES, Container, Pod, PodStatus
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.metrics import WorkShape
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.pod_info import PodInfo
-from moorage.state.shared_facts import infos_of, parts_of
+from moorage.state.pod_info import PodInfo, infos_of, parts_of
 
 __all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
 

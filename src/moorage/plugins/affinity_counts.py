@@ -23,9 +23,8 @@ from moorage.api.core import Namespace
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray, has_any
 from moorage.state.counts import MatchTerm, PodMatcher
-from moorage.state.domains import domain_ids, rows_with_labels
 from moorage.state.pod_info import AffinityTerm, PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import NodeInfo, NodeView, domain_ids, rows_with_labels
 
 __all__ = ["AffinityCounts", "ResolvedTerm", "count_affinity", "matches_all", "resolved"]
 

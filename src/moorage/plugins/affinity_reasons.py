@@ -15,9 +15,8 @@ from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm
 from moorage.plugins.term_names import affinity_name, others_name, selector_text, topology_name
 from moorage.state.columns import BoolArray
 from moorage.state.counts import PodMatcher
-from moorage.state.domains import domain_ids
 from moorage.state.pod_info import AffinityTerm, PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, domain_ids
 
 __all__ = ["explained", "refusing_terms"]
 

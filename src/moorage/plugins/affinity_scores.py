@@ -19,10 +19,9 @@ from moorage.plugins.affinity_counts import resolved
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.counts import PodMatcher
-from moorage.state.domains import domain_ids
 from moorage.state.labels import IdCounts
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, domain_ids
 from moorage.state.weight_sums import WeightSum, WeightSums
 
 __all__ = ["AffinityWeights", "FollowedWeights", "normalize_weights", "sum_weights", "weigh_affinity"]

@@ -53,9 +53,8 @@ from moorage.plugins.no_pre_score import NoPreScoreError
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm
-from moorage.state.domains import domain_ids
 from moorage.state.pod_info import AffinityTerm, PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import NodeInfo, NodeView, domain_ids
 
 __all__ = [
     "REASON_AFFINITY", "REASON_ANTI_AFFINITY", "REASON_EXISTING", "InterPodAffinity", "InterPodAffinityArgs", "refusals",

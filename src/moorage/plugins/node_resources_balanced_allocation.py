@@ -39,13 +39,12 @@ from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, Sc
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.plugins.single_node_scores import balance_of
 from moorage.plugins.whole_scores import UsageRule, Weighed, balance_of_all, usable, weighed
-from moorage.state.cached_column import KeptColumn
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import KeptColumn, NodeInfo, NodeView
 
 __all__ = ["NodeResourcesBalancedAllocation", "balance", "balance_with"]
 

@@ -66,12 +66,12 @@ from moorage.plugins.spread_scores import (
     score_spread,
     weigh_spread,
 )
+from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
-from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REASON", "REASON_LABEL", "PodTopologySpread", "PodTopologySpreadArgs", "signature"]

@@ -17,14 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.selectors import Selector
+from moorage.state.affinity_terms import SpreadConstraint
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
-from moorage.state.domains import domain_sums, domains_with, rows_with_labels
-from moorage.state.node_matching import required_node_affinity
+from moorage.state.node_matching import DO_NOT_SCHEDULE, required_node_affinity, rows_tolerated
 from moorage.state.pod_info import PodInfo
-from moorage.state.spread_constraint import SpreadConstraint
-from moorage.state.taint_matching import DO_NOT_SCHEDULE, rows_tolerated
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, domain_sums, domains_with, rows_with_labels
 
 __all__ = ["CountedConstraint", "Spread", "count_spreads", "counted_constraints", "pods_by_domain"]
 

@@ -20,8 +20,7 @@ from moorage.framework.points import ScoresByCount
 from moorage.plugins.spread_counts import CountedConstraint, pods_by_domain
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
-from moorage.state.domains import domain_ids, domains_with, rows_with_labels
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, domain_ids, domains_with, rows_with_labels
 
 __all__ = [
     "HOSTNAME",

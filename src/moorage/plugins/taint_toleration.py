@@ -39,8 +39,8 @@ from moorage.plugins.taint_remedies import remedies_of_taints
 from moorage.plugins.term_names import taint_name, taint_text
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
 from moorage.state.pod_info import PodInfo
-from moorage.state.taint_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["CONDITIONS", "REASON", "TaintToleration"]

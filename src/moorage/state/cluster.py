@@ -17,7 +17,7 @@ from moorage.api.core import Namespace, Node, Service
 from moorage.api.meta import Object
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
-from moorage.state.journal import Journal
+from moorage.state.change_log import Journal
 from moorage.state.pod_copies import PodCopies
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_info import PodInfo

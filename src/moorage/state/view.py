@@ -6,7 +6,7 @@ some rows copies only those. Arrays are read-only for plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -17,10 +17,10 @@ from moorage.api.custom_objects import CustomObject, custom_type
 from moorage.api.meta import Object
 from moorage.api.selectors import Selector
 from moorage.errors import StateError
+from moorage.state.change_log import Journal
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.group_visibility import Unheard
-from moorage.state.journal import Journal
 from moorage.state.labels import Ids, InternedColumn, LabelColumn
 from moorage.state.node_images import ImageHolders
 from moorage.state.pod_groups import GroupPods, PodGroups
@@ -28,7 +28,11 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
 
-__all__ = ["FewRows", "NodeInfo", "NodeView", "Rows", "Snapshot", "SnapshotSource"]
+__all__ = [
+    "FewRows", "KeptColumn", "NodeInfo", "NodeView", "Snapshot", "domain_ids", "domain_sums", "domains_with",
+    "rows_with_labels",
+]  # fmt: skip
+
 
 Rows = slice | npt.NDArray[np.intp]
 D = TypeVar("D", bound=np.generic)
@@ -444,3 +448,92 @@ class NodeInfo:
     def nonzero_memory(self) -> int:
         """The requested memory in bytes, with kube-scheduler's 200 MB for containers without a request."""
         return self._table.nonzero_memory.cells[self.row]
+
+
+# -- cached column -----------------------------------------------------------------------------------------------------
+# A cached column: one number that a plugin computes from each row, kept until the row changes.
+
+#: Up to this many changed rows are computed one by one; more, as columns.
+_FEW = 8
+
+
+class KeptColumn:
+    """One number per row of one table. ``columns`` and ``single`` compute the same, for a view and for one node.
+
+    Their results may depend on the nodes and the sums over their pods, and on nothing else.
+    """
+
+    def __init__(self, columns: Callable[[NodeView], IntArray], single: Callable[[NodeInfo], int]) -> None:
+        self._columns, self._single = columns, single
+        #: A column of the table, so it grows and moves with its rows. None until it is first computed.
+        self._column: Column | None = None
+        self._position = 0
+
+    def of(self, nodes: NodeView) -> IntArray:
+        """Return the numbers of a view's rows; read-only."""
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:  # a what-if is undone afterwards
+            return self._columns(nodes)
+        behind = nodes.table.changes.position - self._position
+        if len(nodes) <= _FEW < behind and not nodes.is_whole:  # fewer rows than those that changed
+            return np.array([self._single(nodes.one(row)) for row in nodes.row_numbers.tolist()], dtype=np.int64)
+        return nodes.take(self._up_to_date(nodes))
+
+    def _up_to_date(self, nodes: NodeView) -> Column:
+        changes = nodes.table.changes
+        changed = changes.since(self._position)
+        if self._column is None or changed is None:
+            self._column = nodes.table.space.column()
+            self._column.view[:] = self._columns(nodes.snapshot.nodes)
+        elif len(changed) <= _FEW:
+            for row in changed:
+                if row < len(nodes.table):  # otherwise the row was removed
+                    self._column.cells[row] = self._single(nodes.one(row))
+        else:
+            rows = np.array(changed, dtype=np.intp)
+            rows = rows[rows < len(nodes.table)]
+            self._column.data[rows] = self._columns(NodeView(nodes.snapshot, rows))
+        self._position = changes.position
+        return self._column
+
+
+# -- domains -----------------------------------------------------------------------------------------------------------
+# Topology domains: rows that share the value of a node label, and counts over them.
+#
+# A domain is the id of a label value (``nodes.label(key)``), so data by domain is an array with one entry for each value that
+# the label has or had; id 0 means "no such label" and is no domain. ``NodeTable.pod_counts.by_domain`` counts pods over all
+# rows; these functions count over some of them. A mask of None means all rows.
+
+
+def domain_ids(nodes: NodeView, key: str) -> Ids:
+    """Return the domain of each row of the view, shape (rows,); 0 where the node has no label ``key``."""
+    return nodes.ids(nodes.label(key))
+
+
+def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.integer], rows: BoolArray | None = None) -> IntArray:
+    """Sum a column over each domain; shape (values,), 0 for id 0. A fresh array. Exact while sums stay under 2**53."""
+    column = nodes.label(key)
+    weights = per_row if rows is None else per_row * rows
+    sums = np.bincount(nodes.ids(column), weights=weights, minlength=len(column.values)).astype(np.int64)
+    sums[0] = 0
+    return sums
+
+
+def domains_with(nodes: NodeView, key: str, rows: BoolArray | None = None) -> BoolArray:
+    """Return for each domain whether the view has a row of it; shape (values,), False for id 0. Read-only."""
+    if rows is None:
+        return nodes.domains_held(key)
+    column = nodes.label(key)
+    held = np.zeros(len(column.values), dtype=bool)
+    held[nodes.ids(column)[rows]] = True
+    held[0] = False
+    return held
+
+
+def rows_with_labels(nodes: NodeView, keys: Iterable[str]) -> BoolArray | None:
+    """Return for each row whether its node has all of these labels; None if every node of the table has."""
+    mask: BoolArray | None = None
+    for key in keys:
+        if not nodes.label(key).is_everywhere:
+            there = np.not_equal(domain_ids(nodes, key), 0)
+            mask = there if mask is None else mask & there
+    return mask

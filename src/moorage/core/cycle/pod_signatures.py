@@ -19,8 +19,8 @@ from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Idle, Signature, Versioned
+from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
-from moorage.state.journal import Journal
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["KnownShape", "Positions", "Recent", "ShapeRoute", "Signed", "Signer"]

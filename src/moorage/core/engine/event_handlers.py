@@ -23,9 +23,8 @@ from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.core.queue import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD, assigned_pod_events, node_events, object_events
 from moorage.framework.events import ClusterEvent
-from moorage.state.pod_info import PodInfo
+from moorage.state.pod_info import PodInfo, infos_of
 from moorage.state.pod_names import PodNames
-from moorage.state.shared_facts import infos_of
 
 __all__ = ["EventHandlers"]
 

@@ -17,8 +17,8 @@ from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.meta import Quantity
 from moorage.api.quantity import QuantityError, parse
 from moorage.plugins.devices.slice_devices import DeviceId, PoolId
+from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
-from moorage.state.journal import Journal
 
 __all__ = ["EXTENDED_CLAIM", "InFlightClaim", "Ledger", "special_claim_uid"]
 

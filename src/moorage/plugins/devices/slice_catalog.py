@@ -16,8 +16,8 @@ from moorage.api.core import Node
 from moorage.api.devices import ResourceSlice
 from moorage.plugins.devices.pools import NodePools, PoolRule, gather
 from moorage.plugins.devices.slice_devices import PoolId, SliceOffers
+from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
-from moorage.state.journal import Journal
 
 __all__ = ["Catalog"]
 

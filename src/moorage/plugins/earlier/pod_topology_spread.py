@@ -24,12 +24,11 @@ from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.plugins.spread_counts import CountedConstraint, Spread, pods_by_domain
 from moorage.plugins.spread_scores import SpreadPreference, add_unlabelled, score_spread
+from moorage.state.affinity_terms import SpreadConstraint
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.domains import rows_with_labels
 from moorage.state.pod_info import PodInfo
-from moorage.state.spread_constraint import SpreadConstraint
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, rows_with_labels
 
 __all__ = [
     "PodTopologySpreadArgsV123",

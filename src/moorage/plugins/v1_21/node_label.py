@@ -21,9 +21,8 @@ from moorage.framework.verdicts import Reject
 from moorage.plugins.node_affinity_remedies import labels_to_set
 from moorage.plugins.scoring_strategies import sub_path
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.domains import domain_ids
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, domain_ids
 
 __all__ = ["REASON", "NodeLabel", "NodeLabelArgs"]
 

@@ -46,14 +46,13 @@ from moorage.plugins.spread_reasons import explained, refusing_terms
 from moorage.plugins.spread_remedies import remedies_of_spreads
 from moorage.plugins.spread_scores import HOSTNAME, SET_ASIDE, normalize_spread
 from moorage.plugins.v1_21.sibling_selector import live_pods, sibling_selector
+from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.domains import domain_ids
 from moorage.state.labels import Ids
 from moorage.state.node_matching import required_node_affinity_rows
 from moorage.state.pod_info import PodInfo
-from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import NodeInfo, NodeView, domain_ids
 
 __all__ = ["PodTopologySpreadArgsV121", "PodTopologySpreadV121"]
 

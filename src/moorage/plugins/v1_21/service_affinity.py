@@ -29,10 +29,9 @@ from moorage.plugins.v1_21.sibling_selector import live_pods
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
-from moorage.state.domains import domain_ids, domain_sums
 from moorage.state.node_matching import rows_labelled
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import NodeInfo, NodeView, domain_ids, domain_sums
 
 __all__ = ["REASON", "ServiceAffinity", "ServiceAffinityArgs"]
 

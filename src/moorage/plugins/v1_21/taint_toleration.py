@@ -17,8 +17,8 @@ from moorage.api.core import Taint
 from moorage.api.taints import find_untolerated
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import taint_toleration as today
+from moorage.state.node_matching import DO_NOT_SCHEDULE
 from moorage.state.pod_info import PodInfo
-from moorage.state.taint_matching import DO_NOT_SCHEDULE
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["FirstTaintNamed", "TaintTolerationV121"]

@@ -52,6 +52,8 @@ class Sheet:
         self._profile, self._by_domain, self._asked, self._idle = profile, by_domain, asked, idle
         self._columns, self.on_rows = columns, columns[-1]
         self._is_brief = is_brief
+        #: The shapes of pods with a route to this sheet.
+        self.shapes: set[bytes] = set()
         self.arrangement, self._nodes_seen, self.position = changes.arrangement, changes.nodes, changes.position
         self._narrowed: BoolArray | None = None
         self._collect()

@@ -188,7 +188,9 @@ class Sheets:
         if len(self._routes) >= _ROUTES_KEPT:
             self._routes.clear()
             self._by_parts.clear()
-        route = self._routes[shape] = ShapeRoute(known, self._decided, self._sheets[self._decided], snapshot)
+        sheet = self._sheets[self._decided]
+        sheet.shapes.add(shape)
+        route = self._routes[shape] = ShapeRoute(known, self._decided, sheet, snapshot)
         self._by_parts[_parts_of(known.first)] = route
         return route
 
@@ -221,7 +223,7 @@ class Sheets:
         except TypeError:  # a signature that cannot be hashed
             return None
         key, changes = signed.key, snapshot.table.changes
-        sheet = self._sheets.pop(key, None)
+        sheet = before = self._sheets.pop(key, None)
         self._used_last = None
         if sheet is not None and sheet.arrangement != changes.arrangement and changes.is_rearranged:
             self._sheets[key] = sheet  # for when the transaction is rolled back
@@ -230,6 +232,8 @@ class Sheets:
             sheet = None
         if sheet is None or not sheet.refresh(pod, snapshot):
             keep = keep or sheet is not None or self._comes_again(key, snapshot)
+            if before is not None:
+                self._forget_routes(before)
             sheet = self._make(signed, pod, snapshot, keep=keep)
             if not keep:
                 return sheet
@@ -245,7 +249,14 @@ class Sheets:
             oldest = next(iter(self._sheets))
             if len(self._sheets) < most and self._pays_since(self._sheets[oldest].position, snapshot, 2):
                 return
-            del self._sheets[oldest]
+            self._forget_routes(self._sheets.pop(oldest))
+
+    def _forget_routes(self, sheet: Sheet) -> None:
+        """Drop the routes to a sheet that is no longer in use, which would keep it in memory."""
+        for shape in sheet.shapes:
+            route = self._routes.pop(shape, None)
+            if route is not None:
+                self._by_parts.pop(_parts_of(route.first), None)
 
     @staticmethod
     def _pays_since(position: int, snapshot: Snapshot, times: int = 1) -> bool:

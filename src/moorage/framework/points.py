@@ -16,12 +16,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from moorage.api.pod_groups import PodGroup
+from moorage.framework.answer_forms import Domains, Idle, Pins, ScoresByCount, Versioned
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
 from moorage.framework.group_placement import GroupInfo, Placement, Proposal
 from moorage.framework.handle import Handle
 from moorage.framework.post_filter import Attempt, Consult, PostFilterResult, WhatIf, WhatIfs
-from moorage.framework.reuse import Depends, Domains, Idle, Pins, Reuse, Scope, ScoresByCount, Signature, Versioned
+from moorage.framework.reuse import Depends, Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray

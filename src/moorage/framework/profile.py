@@ -17,10 +17,11 @@ import numpy as np
 
 from moorage.basis.printable import clip
 from moorage.errors import InputError, PluginError
+from moorage.framework.answer_forms import Domains, Idle
 from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
-from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
+from moorage.framework.reuse import Depends, Reuse, Scope
 from moorage.framework.verdict_table import NEWEST_FORM, MessageForm
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.cluster import Snapshot

@@ -1,44 +1,26 @@
 """``Reuse``: what a plugin promises about its answers, so that the scheduler may reuse them for other pods and nodes.
 
-A promise changes no decision; it saves calls. A plugin without one runs for every pod. ``moorage.testing.plugin_checks`` checks
-promises.
+Two promises carry all others: what the plugin reads of a pod (``signature``), and what its answer for a node depends on
+(``scope``). A promise changes no decision; it saves calls. A plugin without one runs for every pod.
+``moorage.testing.plugin_checks`` checks promises, and ``moorage run --verify`` does in a live cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any
 
-from moorage.api.core import Pod
 from moorage.api.meta import Object
-from moorage.state.change_log import RowLog
+from moorage.framework.answer_forms import Domains, Idle, Pins, Share
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.counts import PodMatcher
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
-__all__ = [
-    "Depends",
-    "Domains",
-    "FollowedScores",
-    "Idle",
-    "Pins",
-    "Reuse",
-    "Rule",
-    "Scope",
-    "ScoresByCount",
-    "Share",
-    "Signature",
-    "Versioned",
-]
-
-F_contra = TypeVar("F_contra", contravariant=True)
-S_contra = TypeVar("S_contra", contravariant=True)
+__all__ = ["Depends", "Reuse", "Scope", "Signature"]
 
 #: Name → what a plugin reads of a pod. Plugins that read the same use the same name.
 Signature = Mapping[str, Hashable]
@@ -61,90 +43,6 @@ class Scope(IntEnum):
     """Pods anywhere, but equal for nodes of one topology domain: ``Reuse.domains`` judges domains instead of nodes."""
     CLUSTER = 5
     """Anything in the snapshot: judged again for every pod, unless a pod of its class just failed and nothing has changed."""
-
-
-class Versioned(Protocol):
-    """A part of the state that counts its changes."""
-
-    @property
-    def position(self) -> int:
-        """The number of changes so far."""
-
-
-class Idle(NamedTuple):
-    """Whether PreFilter and PreScore skip every pod of a shape (``now``), valid while no log in ``until`` moves on."""
-
-    now: bool
-    until: Sequence[Versioned] = ()
-
-
-class Pins(NamedTuple):
-    """For a PreFilter that answers ``Narrow({node}, pod)`` for a pod that names one node.
-
-    ``node(pod)``     the node, if nothing else that the plugin reads of the pod depends on that name; None otherwise
-    ``without(pod)``  the same pod without the name. Filter answers for it, on that node, as for the pod itself
-    """
-
-    node: Callable[[PodInfo], str | None]
-    without: Callable[[PodInfo], Pod]
-
-
-class ScoresByCount(NamedTuple):
-    """Raw scores that follow from a node's domain and from how many pods on the node a matcher counts.
-
-    ``raw(most)``  the raw scores for 0 to ``most`` such pods, in each domain of the label ``key``; shape (most + 1, values)
-    """
-
-    key: str
-    matcher: PodMatcher
-    raw: Callable[[int], IntArray]
-
-
-class FollowedScores(NamedTuple):
-    """The raw score of each value of the label ``key``, in an array that the plugin updates in place.
-
-    ``changes`` logs the ids of values whose score changed; a new array has a new log. All scores are multiples of ``step``.
-    Normalizing must depend on nothing but the different scores of the feasible nodes.
-    """
-
-    key: str
-    raw: IntArray
-    changes: RowLog
-    step: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Domains(Generic[F_contra, S_contra]):
-    """Filter and Score by topology domain. Values of a label are given by id; id 0 stands for nodes without the label.
-
-    ``closed(state, nodes)``  yields label keys, each with a mask of the values that Filter refuses, shape (values,)
-    ``scores(state, nodes)``  returns a key and the raw score of each value, or ``ScoresByCount``; None if neither fits. A
-                              built-in plugin may return ``FollowedScores``
-    """
-
-    closed: Callable[[F_contra, NodeView], Iterable[tuple[str, BoolArray]]] | None = None
-    scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | FollowedScores | None] | None = None
-
-
-class Rule(Protocol):
-    """Judges rows by CPU, memory and the number of pods, for all plugins that took part in making it."""
-
-    def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
-        """Return the weighted sum of the scores of each row, and which rows are refused; None for none."""
-
-    def row(self, row: int, table: NodeTable) -> int | None:
-        """Return the same for one row, -1 if it is refused; None if the plugins must be asked."""
-
-
-class Share(NamedTuple):
-    """A built-in plugin's share in a rule for several plugins of scope USAGE, which is faster than asking each.
-
-    ``rule(parts)``                  the rule, made of the parts of all plugins that judge a pod
-    ``part(point, state, weight)``   the plugin's part at Filter or Score; None if it has none for this pod
-    """
-
-    rule: Callable[[Sequence[Any]], Rule]
-    part: Callable[[str, Any, int], Any | None]
 
 
 @dataclass(frozen=True, slots=True)

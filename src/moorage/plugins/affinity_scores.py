@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.core import Namespace
-from moorage.framework.reuse import FollowedScores
+from moorage.framework.answer_forms import FollowedScores
 from moorage.plugins.affinity_counts import resolved
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray

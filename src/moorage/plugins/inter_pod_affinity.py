@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from moorage.api.core import Namespace, Node
 from moorage.errors import Fault
+from moorage.framework.answer_forms import FollowedScores
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -43,7 +44,6 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.registry import Handle
-from moorage.framework.reuse import FollowedScores
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
 from moorage.plugins.affinity_reasons import explained, refusing_terms

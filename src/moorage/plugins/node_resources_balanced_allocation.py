@@ -20,6 +20,7 @@ from msgspec.structs import force_setattr
 
 from moorage.api.devices import DeviceClass
 from moorage.errors import Fault
+from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import (
@@ -33,7 +34,6 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.registry import Handle
-from moorage.framework.reuse import Share
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path

@@ -26,6 +26,7 @@ from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
 from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.errors import Fault
+from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -48,7 +49,6 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.registry import Handle
-from moorage.framework.reuse import Share
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
 from moorage.plugins.extended_resources import backs, device_class_for

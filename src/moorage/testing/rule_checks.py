@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from moorage.framework.answer_forms import ScoresByCount
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, scored, shifted
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, make_profile, points_of, reuse_of
-from moorage.framework.reuse import ScoresByCount
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Hold, Skip, Status
 from moorage.state.cluster import Snapshot

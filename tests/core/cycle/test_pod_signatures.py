@@ -8,8 +8,9 @@ import pytest
 from moorage.api.core import Service
 from moorage.api.devices import DeviceClass
 from moorage.core.cycle.pod_signatures import Signer
+from moorage.framework.answer_forms import Idle
 from moorage.framework.profile import Step, reuse_of
-from moorage.framework.reuse import Idle, Reuse
+from moorage.framework.reuse import Reuse
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 

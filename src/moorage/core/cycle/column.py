@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.cycle.removed_rows import NewRows, new_rows
+from moorage.framework.answer_forms import Rule
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Profile, Step
-from moorage.framework.reuse import Rule, Scope
+from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot

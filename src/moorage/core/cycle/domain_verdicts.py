@@ -21,10 +21,10 @@ from moorage.core.cycle.counted_places import CountedPlaces
 from moorage.core.cycle.domain_places import Domains, OpenPlaces, selected
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.summed_places import SummedPlaces
+from moorage.framework.answer_forms import FollowedScores, ScoresByCount
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
-from moorage.framework.reuse import FollowedScores, ScoresByCount
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray, has_any

@@ -14,7 +14,7 @@ from moorage.core.cycle.counted_places import CountedPlaces
 from moorage.core.cycle.domain_places import DomainPlaces, Domains, OpenPlaces, selected
 from moorage.core.cycle.summed_places import SummedPlaces
 from moorage.core.cycle.top_places import TopPlaces
-from moorage.framework.reuse import FollowedScores
+from moorage.framework.answer_forms import FollowedScores
 from moorage.state.change_log import RowLog
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.reuse import FollowedScores
+from moorage.framework.answer_forms import FollowedScores
 from moorage.state.change_log import RowLog
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.table import NodeTable

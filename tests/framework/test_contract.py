@@ -69,8 +69,8 @@ WRONG = {
 }
 #: The modules whose types the check needs; all others count as Any, which makes mypy quick.
 READ = (
-    "framework/points.py", "framework/verdicts.py", "framework/reuse.py", "framework/answer_forms.py", "state/view.py", "state/pod_info.py",
-    "state/cluster.py",
+    "framework/points.py", "framework/verdicts.py", "framework/reuse.py", "framework/answer_forms.py", "state/view.py",
+    "state/pod_info.py", "state/cluster.py",
 )  # fmt: skip
 
 

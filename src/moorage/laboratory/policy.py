@@ -104,6 +104,11 @@ class _Rule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             raise InputError(f"a rule has one of {known}; found {', '.join(map(_camel, set_)) or 'none'}")
         return set_[0]
 
+    @property
+    def asked(self) -> Any:
+        """What the rule asks, in the form of its kind."""
+        return getattr(self, self.kind)
+
 
 _KINDS: Final = ("no_pending", "survives", "spread", "cost", "metric")
 _Check: TypeAlias = Callable[["_Checks", Any], tuple[bool | None, str, Sequence[str]]]
@@ -140,7 +145,7 @@ def read_policy(text: bytes, where: str) -> CheckPolicy:
 
 
 def _check_rule(rule: _Rule, policy: CheckPolicy) -> None:
-    asked = getattr(rule, rule.kind)
+    asked = rule.asked
     parse_selector(getattr(asked, "selector", ""))
     if isinstance(asked, str):
         parse_gate(asked)
@@ -196,7 +201,7 @@ def check_policy(
         name = rule.name or _name_of(rule)
         progress(f"rule {at + 1} of {len(policy.rules)}: {name} …")
         try:
-            holds, text, findings = _CHECKS[rule.kind](checks, getattr(rule, rule.kind))
+            holds, text, findings = _CHECKS[rule.kind](checks, rule.asked)
         except InputError as error:
             raise InputError(f"{where}: rules[{at}] ({name}): {error}") from None
         results.append(RuleResult(name, _camel(rule.kind), holds, text, tuple(findings), rule.level))
@@ -211,7 +216,7 @@ def check_policy(
 
 
 def _name_of(rule: _Rule) -> str:
-    asked = getattr(rule, rule.kind)
+    asked = rule.asked
     match asked:
         case NoPendingRule():
             return "no new pending pod" if asked.new_only else "no pending pod"

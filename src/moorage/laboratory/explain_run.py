@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_options
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,13 +20,16 @@ from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
+from moorage.laboratory.pending import PendingSearch, grouped
 from moorage.laboratory.present import aside_of
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.simulated_state import state_of
+from moorage.report.answer import AnswerRequest
 from moorage.report.explanation import Explanation, PodStanding, Proof
 from moorage.report.explanation_values import ExplainRequest
 from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.outcome import InputNote, QuotaAmount, RefusedPods, Run
+from moorage.report.pending_report import PendingGroup, PendingReport, summary_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.pod_creation import create_pods
@@ -33,7 +37,7 @@ from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 
-__all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
+__all__ = ["ExplainOptions", "explain_cluster", "explain_together", "simulate_and_explain"]
 
 
 # -- not created -------------------------------------------------------------------------------------------------------
@@ -92,6 +96,8 @@ _MOST_WATCHED = 200
 _LIMITS = ChangeLimits()
 #: The least share of the time that is left for the changes of one pod, if there are several.
 _LEAST_SHARE = 0.25
+#: The same for the pods of one cause, if there are several causes.
+_LEAST_PART = 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,49 @@ def explain_cluster(
 
     Raises  ConfigError, InputError
     """
+    found, simulation, cluster = _explained_pods(given, options, what, on_attempt)
+    return _with_changes(found, simulation, cluster, options, what.limits)
+
+
+def explain_together(
+    given: ClusterInput, options: Options, what: ExplainOptions,
+    *, on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+) -> PendingReport:  # fmt: skip
+    """Place every pending pod of a cluster, and say what to do about those that stay pending: by cause, and for all of them.
+
+    Raises  ConfigError, InputError
+    """
+    found, simulation, cluster = _explained_pods(given, options, replace_options(what, every_pending=True), on_attempt)
+    at_rest = _at_rest(simulation, cluster, options)
+    search = PendingSearch(at_rest, what.limits)
+    groups: list[PendingGroup] = []
+    causes = grouped(found)
+    for at, (cause, some) in enumerate(causes):
+        pods = [one.pod for one in some]
+        if some[0].outcome not in CHANGEABLE or not what.limits.probes:
+            groups.append(PendingGroup(cause, tuple(pods), len(pods)))
+            continue
+        budget = what.limits.budget.part(max(_LEAST_PART, 1 / (len(causes) - at)))
+        groups.append(search.group(cause, pods, budget))
+    pending = sum(len(one.pods) for one in groups)
+    changes = sum(len(way.atoms) for one in groups for way in one.ways if way.chosen)
+    asked = {**what.asked_of, "release": simulation.scheduler.gates.release, "seeds": (options.seed,)}
+    return PendingReport(
+        request=AnswerRequest(**asked),
+        summary=summary_of(pending, len(groups), changes, search.placed),
+        groups=tuple(groups),
+        nodes=tuple(node.metadata.name for node in simulation.scheduler.cluster.table.nodes),
+        pending=pending,
+        placed=search.placed,
+        proof=Proof("run", runs=search.runs),
+        stopped=what.limits.budget.stopped,
+    )
+
+
+def _explained_pods(
+    given: ClusterInput, options: Options, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None] | None
+) -> tuple[list[Explanation], RecordedSimulation, ClusterInput]:
+    """Run a cluster. Return the explanations without changes, the simulation at rest, and its input."""
     created = create_pods(given, quota=options.quota)
     cluster = created.cluster
     absent = [one.pod for one in created.refused if _is_among(one.pod, what)]
@@ -147,7 +196,7 @@ def explain_cluster(
         subjects = waiting | subjects
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
     found = [*lacking, *(_explained(simulation, one, options) for one in subjects.values())]
-    return _with_changes(found, simulation, cluster, options, what.limits)
+    return found, simulation, cluster
 
 
 def simulate_and_explain(
@@ -186,10 +235,7 @@ def _with_changes(
     """Return the explanations with the changes that would place the pods, found in the simulation at rest."""
     if not limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
-    cycle = simulation.scheduler.cycle
-    assert isinstance(cycle, WatchingCycle)
-    cycle.watched.clear()  # from here on, decisions belong to trials
-    at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
+    at_rest = _at_rest(simulation, cluster, options)
     present = at_rest.present()
     waiting = sum(one.outcome in CHANGEABLE for one in found)
     searched: list[Explanation] = []
@@ -200,6 +246,14 @@ def _with_changes(
         trials = ClusterTrials(at_rest, one.pod, limits.with_queue)
         searched.append(with_changes(one, trials, present, replace(limits, budget=limits.budget.part(share))))
     return searched
+
+
+def _at_rest(simulation: RecordedSimulation, cluster: ClusterInput, options: Options) -> Cluster:
+    """Return a cluster in the state of a simulation that has come to rest."""
+    cycle = simulation.scheduler.cycle
+    assert isinstance(cycle, WatchingCycle)
+    cycle.watched.clear()  # from here on, decisions belong to trials
+    return Cluster.of_simulation(simulation, options, aside_of(cluster))
 
 
 def _is_among(pod: Pod, what: ExplainOptions) -> bool:

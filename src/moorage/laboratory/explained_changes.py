@@ -14,9 +14,10 @@ from moorage.laboratory.advice import LEFT_OUT
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
+from moorage.laboratory.pod_state import REPAIR
 from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trials import Trials
-from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proof
+from moorage.report.explanation import Explanation, NearestNode, NodeGroup, PodStanding, Proof
 from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut
 
 __all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
@@ -69,9 +70,18 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
         no_change_helps=not changes and not answers.is_placed and budget.stopped is None,
         groups=groups,
         nearest=_nearest(explanation, groups),
+        standing=_standing(explanation, changes) if budget.stopped is None else explanation.standing,
         proof=_proof(answers),
         stopped=budget.stopped,
     )
+
+
+def _standing(explanation: Explanation, changes: Collection[ChangeReport]) -> PodStanding:
+    """Return the state of the pod without the conditions of nodes, unless it could go to one of them after a repair."""
+    standing = explanation.standing
+    if any(atom.verb in {"repair", "wait"} for one in changes for atom in one.atoms):
+        return standing
+    return replace(standing, causes=tuple(text for text in standing.causes if not text.endswith(REPAIR)))
 
 
 def _report(remedy: Remedy, at: dict[str, int]) -> ChangeReport:

@@ -45,6 +45,10 @@ __all__ = ["OWNERS", "ChangeAnswers", "Remedy", "find_least_change"]
 OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
 #: More than the rounding of a sum of costs.
 _ROUNDING: Final = 0.001
+#: An answer that costs this much more than the cheapest one is not advice.
+_DEARER: Final = 12.0
+#: How many sets of changes of several owners are tried in search of one that costs less than those of one owner.
+_MOST_JOINT: Final = 300
 _NONE: Final[ChangeSet] = frozenset()
 _verb_of = attrgetter("verb")
 #: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
@@ -236,9 +240,13 @@ class SearchFront:
         """The lower bound of the cost of the next answer; infinite if there is none."""
         return self._heap[0][0] if self._heap and self._heap[0][0] < self.below else float("inf")
 
-    def find(self, wanted: int) -> None:
-        """Search until there are ``wanted`` answers."""
+    def find(self, wanted: int, most: float = float("inf")) -> None:
+        """Search until there are ``wanted`` answers, or until ``most`` sets were tried."""
+        tried = count()
         while len(self.found) < wanted and self.bound < float("inf"):
+            if next(tried) >= most:
+                self.search.is_complete = False
+                return
             self.step()
 
     def find_all(self, cost: float) -> None:
@@ -323,6 +331,7 @@ def find_least_change(
     costs: Costs | None = None,
     budget: TimeBudget | None = None,
     all_changes: bool = False,
+    verbs: Collection[str] | None = None,
 ) -> ChangeAnswers:
     """Return the cheapest answer of each owner, and ``alternatives`` more.
 
@@ -330,24 +339,30 @@ def find_least_change(
     ``probes``   the maximum number of engine runs
     ``budget``   ends the search when it is spent
     ``all_changes``  also changes that no one should make; ``left_out`` of the answer counts them
+    ``verbs``        only these kinds of changes
 
     Raises  InputError for an owner that does not exist, and for negative numbers
     """
     _check(may, alternatives, probes)
-    search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
+    search = ChangeSearch.over(trials, objects, probes=probes, costs=costs, verbs=verbs)
     search.budget = budget or search.budget
     advice = search.advice = Advice(search.around, trials.key, everything=all_changes)
     search.costs = search.costs.with_nodes(search.around)
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
-    fronts = [SearchFront(search, [owner]) for owner in OWNERS if owner in may]
-    for front in fronts:
-        front.find(1)
+    fronts: list[SearchFront] = []
+    best = float("inf")
+    for owner in (one for one in OWNERS if one in may):
+        fronts.append(SearchFront(search, [owner], best + _DEARER if not all_changes else float("inf")))
+        fronts[-1].find(1)
+        best = min([best, *(one.cost for one in fronts[-1].answers)])
+    if not all_changes:
+        for front in fronts:
+            front.below = min(front.below, best + _DEARER)
     _find_more(fronts, alternatives)
-    best = min((one.cost for front in fronts for one in front.answers), default=float("inf"))
     joint = SearchFront(search, may, best)
     if len(may) > 1:
-        joint.find(1)
+        joint.find(1, float("inf") if all_changes else _MOST_JOINT)
     chosen = _chosen([front.answers for front in fronts], joint.answers, alternatives)
     remedies = tuple(_remedy(one, search) for one in chosen)
     proof = "exhaustive" if search.is_complete else "bounded"

@@ -34,6 +34,7 @@ from moorage.laboratory.changes import apply, apply_all
 from moorage.laboratory.edits import parse_edit, parse_field
 from moorage.laboratory.history import Deleted, Step, Told
 from moorage.laboratory.inventory import Inventory, served_as
+from moorage.laboratory.new_nodes import daemon_pods, policies_of
 from moorage.laboratory.objects import ObjectLike, documents, is_implied, key_of, read_given
 from moorage.laboratory.present import ASIDE, cluster_input, present_objects
 from moorage.laboratory.replaced_objects import rolled_out
@@ -261,7 +262,7 @@ class ObjectEdits:
             before = [self._inventory.get(change.target)]
         after = apply(before, change)
         if len(before) == len(after) == 1 and before[0].uid == after[0].uid:
-            return ObjectEdit((Told(tuple(Seen(obj) for obj in after if obj is not before[0])),))
+            return ObjectEdit((Told(tuple(Seen(_unversioned(obj)) for obj in after if obj is not before[0])),))
         if change.verb == "add-node":
             known = {id(node) for node in before}
             return self._told(self._admitted([node for node in after if id(node) not in known]))
@@ -269,7 +270,7 @@ class ObjectEdits:
         come = [obj for obj in after if id(obj) not in known]
         keys = set(map(key_of, come))
         gone = [obj for obj in before if id(obj) not in unchanged and key_of(obj) not in keys]
-        return ObjectEdit((Told((*map(Gone, gone), *map(Seen, come))),))
+        return ObjectEdit((Told((*map(Gone, gone), *(Seen(_unversioned(obj)) for obj in come))),))
 
     def _nodes_beside(self, change: Change) -> list[Object]:
         """Return the template of a new node, and a node that has its name already; all nodes if the template does not exist."""
@@ -337,6 +338,9 @@ class ObjectEdits:
 
     def _admitted(self, objects: list[Object]) -> list[Object]:
         """Return objects after admission, with the pods and claims that are created for workloads among them."""
+        if all(isinstance(obj, Node) and self._inventory.like(obj) is None for obj in objects):
+            added = [obj for obj in objects if isinstance(obj, Node)]
+            return [*objects, *daemon_pods(added, policies_of(self._inventory.aside.values()))]
         makes_pods = any(isinstance(obj, _WORKLOADS) for obj in objects)
         daemons = any(isinstance(obj, DaemonSet) for obj in self._inventory.aside.values())
         if makes_pods or (daemons and any(isinstance(obj, Node) for obj in objects)):
@@ -366,8 +370,18 @@ class ObjectEdits:
             if type(obj) in ASIDE:
                 aside[key_of(obj)] = obj
             else:
-                seen.append(Seen(obj))
+                seen.append(Seen(_unversioned(obj)))
         return ObjectEdit((Told(tuple(seen)),) if seen else (), aside)
+
+
+def _unversioned(obj: Object) -> Object:
+    """Return an object without the version of the API server: the scheduler ignores updates that do not change it."""
+    metadata = obj.metadata
+    if not metadata.resource_version:
+        return obj
+    fresh: Any = obj
+    edited: Object = replace(fresh, metadata=replace(metadata, resource_version=""))
+    return edited
 
 
 def _is_new(held: Object | None, obj: Object, kept: bool) -> bool:

@@ -28,7 +28,7 @@ from moorage.report.explanation import PodStanding
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["standing_of", "standing_without_attempt"]
+__all__ = ["REPAIR", "standing_of", "standing_without_attempt"]
 
 
 # -- pod causes --------------------------------------------------------------------------------------------------------
@@ -104,6 +104,9 @@ def _same(judged: EveryVerdict, one: Judgement) -> Iterator[str]:
         yield first.text.replace(" here", " on any node")
 
 
+#: How the sentence on a node's condition ends.
+REPAIR = " repair the node: the taint goes when it recovers"
+
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
@@ -119,10 +122,7 @@ def _conditions(judged: EveryVerdict) -> Iterator[str]:
             continue
         refused = np.flatnonzero(rows).tolist()
         since = _since(taint, nodes[refused[0]])
-        yield (
-            f"{CONDITIONS[taint.key]}{since}: {some([judged.names[row] for row in refused])};"
-            " repair the node: the taint goes when it recovers"
-        )
+        yield (f"{CONDITIONS[taint.key]}{since}: {some([judged.names[row] for row in refused])};{REPAIR}")
 
 
 def _since(taint: Taint, node: Node) -> str:

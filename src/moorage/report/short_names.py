@@ -5,14 +5,15 @@ Documents, and commands to paste, keep whole names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from operator import is_
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["shared_end", "without_end"]
+__all__ = ["shared_end", "together", "without_end"]
 
 T = TypeVar("T")
 
@@ -52,3 +53,15 @@ def _shortened(value: Any, end: str) -> Any:
         fresh = {name: short for name, one in held.items() if (short := _shortened(one, end)) is not one}
         return replace(value, **fresh) if fresh else value
     return value
+
+
+#: What controllers append to the names of their pods: the hash of a template, and random letters or a number.
+_OWN: Final = re.compile(r"(?:-[0-9a-f]{8,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5}|\d+)$")
+
+
+def together(names: Iterable[str]) -> list[str]:
+    """Return the names of pods, those of one workload as one name with their number. A pod alone keeps its name."""
+    held: dict[str, list[str]] = {}
+    for name in names:
+        held.setdefault(_OWN.sub("", name), []).append(name)
+    return [some[0] if len(some) == 1 else f"{base} ×{len(some)}" for base, some in held.items()]  # noqa: RUF001

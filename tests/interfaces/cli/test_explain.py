@@ -175,3 +175,46 @@ def test_only_changes_of_the_owners_named_are_listed(explained):
     status, _, err = explained("search-2", "-f", DEMO, "--may", "me")
     assert status == 1
     assert "use any of pod, node, cluster, config" in err
+
+
+# -- all pending pods -----------------------------------------------------------------------------------------------------
+
+PENDING_SCHEMA = json.loads((ROOT / "docs/reference/pending.schema.json").read_text())
+
+
+def test_pods_of_one_cause_get_one_answer(explained, tmp_path):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"pool": "general"}},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "20"}}}  # fmt: skip
+
+    def pod(name, cpu, pool="general"):
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"nodeSelector": {"pool": pool}, "containers": [container]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+    pods = [*(pod(f"web-{at}", "3") for at in range(4)), *(pod(f"typo-{at}", "100m", "genral") for at in range(2))]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *pods]}))
+    status, out, _ = explained("--pending", "-f", str(file), "--time-limit", "0", "-o", "json")
+    document = json.loads(out)
+    assert list(violations(document, PENDING_SCHEMA, root=PENDING_SCHEMA)) == []
+    assert status == 2
+    web, typo = document["answer"]["groups"]
+    assert (web["pods"], web["waiting"]) == (["default/web-1", "default/web-2", "default/web-3"], 3)
+    chosen = next(way for way in web["ways"] if way["chosen"])
+    assert (chosen["kind"], chosen["placed"], {atom["text"] for atom in chosen["atoms"]}) == ("grow", 3, {"add a node like n1"})
+    assert len(chosen["atoms"]) == 3
+    assert next(way for way in web["ways"] if way["kind"] == "shrink")["placed"] < 3
+    assert [atom["text"] for way in typo["ways"] if way["chosen"] for atom in way["atoms"]] == [
+        "nodeSelector pool=genral → pool=general"
+    ] * 2
+    assert document["summary"] == "5 pods are pending, for 2 causes; 5 changes place all of them."
+    _, text, _ = explained("--pending", "-f", str(file), "--time-limit", "0")
+    assert "  ✗ default/web \N{MULTIPLICATION SIGN}3: " in text
+    assert "add a node like n1 \N{MULTIPLICATION SIGN}3: places all" in text
+    assert "  What places all 5\n" in text
+
+
+def test_pending_pods_together_are_asked_for_alone(explained):
+    for wrong in (["search-2", "--pending"], ["--all", "--pending"], ["--pending", "-o", "html"]):
+        status, _, err = explained(*wrong, "-f", DEMO)
+        assert (status, "--pending" in err) == (1, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -17,9 +18,10 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.narrowing_options import selector_of
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.laboratory.costs import read_costs
-from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
+from moorage.laboratory.explain_run import ExplainOptions, explain_cluster, explain_together
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.least_change import OWNERS
+from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
 from moorage.report.narrowing import Narrowing
 from moorage.simulator.simulation import SimulatedAttempt
@@ -40,10 +42,18 @@ All that is printed, and what it means: moorage help explain
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("pods", nargs=-1, metavar="[NAMESPACE/]POD | KIND/NAME")
 @click.option("--all", "every_pending", is_flag=True, help="Explain every pod that stays pending.")
+@click.option(
+    "--pending", "together", is_flag=True,
+    help="Say what to do about all pods that stay pending, by their causes, and what places them all.",
+)  # fmt: skip
 @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pods or workloads.")
 @click.option("-A", "--all-namespaces", "every_namespace", is_flag=True, help="Look in all namespaces.")
 @click.option(
-    "-l", "--selector", default="", metavar="SELECTOR", help="With --all: only the pods that this label selector matches."
+    "-l",
+    "--selector",
+    default="",
+    metavar="SELECTOR",
+    help="With --all or --pending: only the pods that this label selector matches.",
 )
 @click.option(
     "--may", default="pod,node,cluster,config", show_default=True, metavar="OWNERS",
@@ -73,16 +83,23 @@ def explain(**given: Any) -> int:
     has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
     certain.
     """
-    if bool(given["pods"]) == given["every_pending"]:
-        raise click.UsageError("name a pod or a workload, or give --all")
-    if given["selector"] and not given["every_pending"]:
-        raise click.UsageError("--selector needs --all")
+    if bool(given["pods"]) + given["every_pending"] + given["together"] != 1:
+        raise click.UsageError("name a pod or a workload, or give --all or --pending")
+    if given["selector"] and given["pods"]:
+        raise click.UsageError("--selector needs --all or --pending")
+    if given["together"] and given["output"] == "html":
+        raise click.UsageError("--pending prints text, JSON or YAML; --all -o html has a page for each pod")
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
-        found = _explained(asked, what, lambda attempt: _count(progress, attempt))
+        counts = partial(_count, progress)
+        found: list[Answer] = (
+            [explain_together(asked.changed_input, asked.changed_options, what, on_attempt=counts)]
+            if given["together"]
+            else [*_explained(asked, what, counts)]
+        )
     print_explanations(found, given["output"], ascii_only=given["ascii_only"])
     return exit_status(*found)
 
@@ -129,7 +146,7 @@ def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
     progress.count(placed=attempt.decision.node is not None)
 
 
-def print_explanations(found: Sequence[Explanation], output: str, *, ascii_only: bool = False) -> None:
+def print_explanations(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> None:
     """Print explanations. If there are none, print a text that says so, except as JSON or YAML."""
     if found or output in {"json", "yaml"}:
         print_answers(found, output, ascii_only=ascii_only)

@@ -1,0 +1,128 @@
+"""``PendingReport``: all pending pods by their causes, what to do about each cause, and what places them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import Struct
+
+from moorage.basis.printable import one_line
+from moorage.basis.wording import counted, some
+from moorage.report.answer import Answer
+from moorage.report.explanation_values import AtomReport
+from moorage.report.short_names import together
+from moorage.report.style import paragraph
+
+__all__ = ["PendingGroup", "PendingReport", "PendingWay", "summary_of"]
+
+#: How many names and changes a line has.
+_SHOWN: Final = 3
+
+
+class PendingWay(Struct, frozen=True, rename="camel"):
+    """Changes of one kind for all pods of a group. ``placed``: how many of them get a node; ``chosen``: part of the answer."""
+
+    kind: str
+    cost: float
+    who: str
+    atoms: tuple[AtomReport, ...]
+    commands: tuple[str, ...]
+    placed: int
+    chosen: bool = False
+
+
+class PendingGroup(Struct, frozen=True, rename="camel"):
+    """Pods that are pending for one cause, and what to do about it: up to three ways, the cheapest first.
+
+    ``waiting``: those that earlier changes do not place, for which the ways were tried.
+    """
+
+    cause: str
+    pods: tuple[str, ...]
+    waiting: int
+    ways: tuple[PendingWay, ...] = ()
+
+
+class PendingReport(Answer, frozen=True, kw_only=True):
+    """The answer of ``moorage explain --pending``. ``placed`` pods get a node with all changes that are chosen."""
+
+    KIND: ClassVar[str] = "PendingReport"
+
+    groups: tuple[PendingGroup, ...] = ()
+    nodes: tuple[str, ...] = ()
+    pending: int = 0
+    placed: int = 0
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether no pod is pending."""
+        return not self.pending
+
+    def _node_names(self) -> Collection[str]:
+        return self.nodes
+
+    def _question(self) -> Mapping[str, Any]:
+        return {"explain": "pending", **self.request.question}
+
+    def _answer(self) -> dict[str, Any]:
+        return {"groups": msgspec.to_builtins(self.groups), "pending": self.pending, "placed": self.placed}
+
+    def _text(self, *, wide: bool) -> str:
+        blocks = ["\n".join(_group_lines(one, wide=wide)) for one in self.groups]
+        chosen = [way for group in self.groups for way in group.ways if way.chosen]
+        if chosen:
+            blocks.append("\n".join(_all_lines(chosen, self.placed, self.pending)))
+        last = "Every way was run by the engine, for the groups one after another with what was chosen before."
+        more = "" if wide else " More: -o wide"
+        return "\n\n".join([paragraph(one_line(self.summary)), *blocks, paragraph(f"{last}{more}")]) + "\n"
+
+
+def _group_lines(group: PendingGroup, *, wide: bool) -> Iterator[str]:
+    names = list(group.pods) if wide else together(group.pods)
+    shown = ", ".join(names) if wide else some(names)
+    yield paragraph(one_line(f"{shown}: {group.cause}"), indent="  ✗ ", hanging="    ")
+    if not group.waiting:
+        yield "      placed by the changes above"
+    elif not group.ways:
+        yield "      no change is known that makes sense"
+    width = max((len(way.kind) for way in group.ways), default=0)
+    for way in group.ways:
+        head = f"    {'✓' if way.chosen else ' '} {way.kind.ljust(width)}  "
+        placed = "all" if way.placed == group.waiting else f"{way.placed} of {group.waiting}"
+        result = "" if group.waiting == 1 else f": places {placed}"
+        yield paragraph(one_line(f"{_words(way.atoms)}{result}"), indent=head, hanging=" " * len(head))
+        if wide:
+            yield paragraph(one_line(f"by {way.who}; cost {way.cost:g}"), indent=" " * len(head))
+            yield from (f"{' ' * len(head)}{one_line(command)}" for command in way.commands)
+
+
+def _words(atoms: Sequence[AtomReport]) -> str:
+    """Return changes in words: equal ones once, with their number."""
+    texts = [f"{text} ×{count}" if count > 1 else text for text, count in Counter(one.text for one in atoms).items()]  # noqa: RUF001
+    more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return " + ".join(texts[:_SHOWN]) + more
+
+
+def _all_lines(chosen: Sequence[PendingWay], placed: int, pending: int) -> Iterator[str]:
+    """Yield everything that was chosen, by who makes it."""
+    result = f"all {pending}" if placed == pending else f"{placed} of {pending}"
+    yield f"  What places {result}"
+    held: dict[str, list[AtomReport]] = {}
+    for way in chosen:
+        held.setdefault(way.who, []).extend(way.atoms)
+    for who, atoms in held.items():
+        yield paragraph(one_line(f"{who}: {_words(atoms)}"), indent="    ", hanging="      ")
+
+
+def summary_of(pending: int, causes: int, changes: int, placed: int) -> str:
+    """Return the first line."""
+    if not pending:
+        return "No pod is pending."
+    head = f"{counted(pending, 'pod')} {'is' if pending == 1 else 'are'} pending, for {counted(causes, 'cause')}"
+    if not placed:
+        return f"{head}; no change is known that makes sense."
+    makes = "places" if changes == 1 else "place"
+    return f"{head}; {counted(changes, 'change')} {makes} {'all' if placed == pending else placed} of them."

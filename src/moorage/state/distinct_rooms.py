@@ -17,19 +17,13 @@ from moorage.state.columns import BoolArray, RowSpace
 from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
 
-__all__ = ["KEY_BITS", "DistinctRooms", "RoomRows"]
+__all__ = ["DistinctRooms", "RoomRows"]
 
-#: The lower bits of a room's key, which are zero.
-KEY_BITS: Final = 24
-#: The key of an index that no room has.
-_NO_KEY: Final = -(1 << 63)
 #: In clusters with fewer rows than this, running on all rows is as fast: each call into NumPy has a fixed cost.
 _WORTH_IT: Final = 1024
 #: All rows are read again, by a few array operations, after more than this many changes and more than one in so many rows.
 _FEW: Final = 64
 _MANY: Final = 16
-#: A look that is not urgent reads all rows again only after more changes than one in so many rows.
-_SELDOM: Final = 4
 #: A free index is used for another room once one in so many is free.
 _FREE_SHARE: Final = 3
 #: How many places of the ring are searched first, at least.
@@ -40,15 +34,13 @@ class RoomRows(NamedTuple):
     """``rows`` has a row for each distinct room; ``which`` has, for each row of the table, its room's index in ``rows``.
 
     ``held``: how many rows have the room. If none has, ``rows`` has a row with another room there.
-    ``keys``: the room's number before ``KEY_BITS`` zeros; negative if no row has it
 
-    Shapes  rows, held, keys (rooms,); which (rows,)
+    Shapes  rows, held (rooms,); which (rows,)
     """
 
     rows: npt.NDArray[np.intp]
     held: npt.NDArray[np.int64]
     which: npt.NDArray[np.intp]
-    keys: npt.NDArray[np.int64]
 
 
 class DistinctRooms:
@@ -65,44 +57,33 @@ class DistinctRooms:
         #: The index of each row's room, up to date for the first ``_followed`` rows.
         self._index = space.column(np.intp)
         self._followed = 0
-        #: By a room's index: the room's number; and one of its rows, the number of its rows and its key, with place for more.
+        #: By a room's index: the room's number; and one of its rows and the number of its rows, with place for more.
         self._number_of: list[int] = []
-        self._hold(np.zeros((3, 0), dtype=np.int64))
+        self._hold(np.zeros((2, 0), dtype=np.int64))
         self._index_of: dict[int, int] = {}
         #: The indexes of rooms that no row has, in the order in which their last row left. A room that returns finds its own.
         self._free: dict[int, None] = {}
         self._position = 0
         self._moved = -1
         self._paused_until = 0
-        self._started_at = -(1 << 62)
 
     def _hold(self, columns: npt.NDArray[np.int64]) -> None:
         self._columns = columns
-        self._rows, self._held, self._keys = columns[0].data, columns[1].data, columns[2].data
+        self._rows, self._held = columns[0].data, columns[1].data
 
     def find(self) -> RoomRows | None:
         """Return the rows; None if there are so many distinct rooms that it saves nothing. No what-if may be open."""
         if not self._is_up_to_date(self._changes.position):
             return None
         columns, size = self._columns, len(self._number_of)
-        return RoomRows(columns[0, :size], columns[1, :size], self._index.view, columns[2, :size])
+        return RoomRows(columns[0, :size], columns[1, :size], self._index.view)
 
-    def find_keys(self) -> npt.NDArray[np.int64] | None:
-        """Return the keys of ``find``; None where all rows would be read again although they were read not long ago."""
-        position = self._changes.position
-        return self._columns[2, : len(self._number_of)] if self._is_up_to_date(position, _SELDOM) else None
-
-    def _is_up_to_date(self, position: int, seldom: int = 0) -> bool:
-        """Follow the rows up to this position. False: there are too many rooms, or all rows would be read again too early.
-
-        ``seldom``: all rows may be read again after more changes than one in so many rows; 0: at any time
-        """
+    def _is_up_to_date(self, position: int) -> bool:
+        """Follow the rows up to this position. False: there are too many rooms."""
         rows, changes, behind = self._space.rows, self._changes, position - self._position
         if rows < _WORTH_IT or position < self._paused_until:
             return False
         near = (behind <= _FEW or behind <= rows // _MANY) and self._moved == changes.moved
-        if not near and seldom and position - self._started_at <= rows // seldom:
-            return False
         numbers = self._rooms.followed()
         changed = ([changes.last] if behind == 1 else changes.since(self._position)) if near else None
         if changed is None:
@@ -137,12 +118,11 @@ class DistinctRooms:
         distinct, first, index, held = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
         self._index.view[:] = index
         self._at_place = None
-        self._hold(np.zeros((3, 2 * len(distinct)), dtype=np.int64))
-        self._columns[:, : len(distinct)] = first, held, distinct << KEY_BITS
+        self._hold(np.zeros((2, 2 * len(distinct)), dtype=np.int64))
+        self._columns[:, : len(distinct)] = first, held
         self._number_of = distinct.tolist()
         self._index_of = {number: at for at, number in enumerate(self._number_of)}
         self._free.clear()
-        self._started_at = self._changes.position
 
     def _follow(self, changed: list[int], numbers: memoryview) -> None:
         index, without_row = self._index.cells, set[int]()
@@ -154,7 +134,7 @@ class DistinctRooms:
             if at is None:
                 at = self._index_for(number)
             if not self._held[at]:
-                self._rows[at], self._keys[at] = row, number << KEY_BITS
+                self._rows[at] = row
                 self._free.pop(at, None)
             self._held[at] += 1
             if row < self._followed:
@@ -188,7 +168,6 @@ class DistinctRooms:
         self._held[at] -= 1
         if not self._held[at]:
             self._free[at] = None
-            self._keys[at] = _NO_KEY
 
 
 def _first_of(at_place: npt.NDArray[np.int32], begin: int, end: int, room: int, marked: BoolArray, length: int) -> int:

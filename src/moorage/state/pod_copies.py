@@ -17,8 +17,7 @@ class PodCopies:
     """
 
     __slots__ = (
-        "_add_terms", "_changes", "_counted_by", "_placed", "_pods", "_ports", "_position", "_rooms", "_rooms_after", "_rows",
-        "_sums", "_table",
+        "_add_terms", "_changes", "_counted_by", "_placed", "_pods", "_ports", "_position", "_rows", "_sums", "_table",
     )  # fmt: skip
 
     def __init__(self, table: NodeTable, placed: dict[str, tuple[PodInfo, str]], pod: PodInfo) -> None:
@@ -29,9 +28,6 @@ class PodCopies:
         self._changes = table.changes
         self._position = table.changes.position
         self._sums = [(column.cells, count) for column, count in table.shifts_of(pod.needs)]
-        self._rooms = table.rooms
-        #: The room before a copy is added → the room after.
-        self._rooms_after: dict[int, int] = {}
         self._rows, self._counted_by = table.pod_counts.class_of(pod)
         self._add_terms = [terms.adder(held) for terms, held in terms_held_by(table, pod)]
         self._ports = pod.host_ports
@@ -52,7 +48,6 @@ class PodCopies:
                 np.asarray(cells)[row] += count
         self._changes.note(row)
         self._position = self._changes.position
-        self._rooms.follow_one(row, self._rooms_after)
         for port in self._ports:
             self._table.claim(row, port, 1)
         rows = self._rows

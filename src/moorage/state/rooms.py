@@ -45,33 +45,6 @@ class Rooms:
                     self._renumber(row)
         return self._column
 
-    def at(self, row: int) -> int:
-        """Return the number of one row's room, up to date. No what-if may be open."""
-        changes, behind = self._changes, self._changes.position - self._position
-        if behind == 1 and changes.last < self._space.rows:  # otherwise the row is gone
-            self._position = changes.position
-            self._renumber(changes.last)
-        elif behind:
-            self.followed()
-        number: int = self._column.cells[row]
-        return number
-
-    def follow_one(self, row: int, known: dict[int, int]) -> None:
-        """Follow the last change, if all earlier ones were followed. No what-if may be open.
-
-        ``known``: the room before a change of this kind → the room after; it grows.
-        """
-        if self._changes.position != self._position + 1:
-            return
-        cells = self._column.cells
-        before = cells[row]
-        after = known.get(before)
-        if after is None:
-            known[before] = self.at(row)
-        else:
-            cells[row] = after
-            self._position += 1
-
     def _renumber(self, row: int) -> int:
         room = tuple([column.cells[row] for column in self._sums])
         number = self._numbers.get(room)

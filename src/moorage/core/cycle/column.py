@@ -439,7 +439,10 @@ class KeyColumn:
         if behind == 1 and self._reads_pods and not self.varying and self.worths is not None:
             row = log.last
             if row < self._size:  # otherwise the row is gone
-                self.cells[row] = self.at(row, pod, snapshot)
+                worth = None if self._rule is None else self._rule.row(row, table)
+                if worth is None or self.found.narrowed is not None:
+                    worth = self.at(row, pod, snapshot)
+                self.cells[row] = worth if worth >= 0 else REFUSED
             self._is_current = True
         else:
             rows = log.many_since(self.position, len(table)) if rows is None else rows

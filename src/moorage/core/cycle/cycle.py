@@ -173,8 +173,9 @@ class Cycle:
             return None
         if quick is None:
             return None
-        self.order.advance(quick.among, len(snapshot.table))
-        return quick.decision(pod, snapshot.table)
+        nodes = snapshot.table.nodes
+        self.order.advance(quick.among, len(nodes))
+        return quick.decision(pod, nodes[quick.row].name, len(nodes))
 
     def _full_path(
         self,

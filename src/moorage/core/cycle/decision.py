@@ -14,7 +14,6 @@ from moorage.framework.verdict_table import NEWEST_FORM, MessageForm, Verdicts, 
 from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
-from moorage.state.table import NodeTable
 
 __all__ = ["NO_NODES", "Decision", "Feasible", "Quick"]
 
@@ -33,10 +32,10 @@ class Quick(Struct, frozen=True):
     found: PreFiltered
     among: int = -1
 
-    def decision(self, pod: PodInfo, table: NodeTable) -> Decision:
-        """Return the whole decision for the pod."""
-        evaluated = len(table) if self.found.nodes is None else len(self.found.nodes)
-        return Decision(pod, table.nodes[self.row].name, self.found, evaluated=evaluated, feasible=self.feasible)
+    def decision(self, pod: PodInfo, node: str, nodes: int) -> Decision:
+        """Return the whole decision for the pod; ``node`` is that of the row, and ``nodes`` the number of all."""
+        evaluated = nodes if self.found.nodes is None else len(self.found.nodes)
+        return Decision(pod, node, self.found, evaluated=evaluated, feasible=self.feasible)
 
 
 class Feasible(NamedTuple):

@@ -278,7 +278,8 @@ class Sheet:
             return None
         if not self._nodes_sound or not self.on_rows.is_sound:
             return None
-        return Quick(self._ring_of(snapshot).first_best(ring_position(uid, seed)), self._count, self._found)
+        ring = self._ring or self._ring_of(snapshot)
+        return Quick(ring.first_best(ring_position(uid, seed)), self._count, self._found)
 
     def _counted(self, quick: Quick | None, narrowed: BoolArray | None) -> Quick | None:
         """Return the decision with ``among`` set to the number of rows that PreFilter left."""

@@ -85,8 +85,10 @@ class FastLane:
             return None
         if quick is None or not profile.resting.isdisjoint(quick.found.states):  # a plugin has work after the decision
             return None
-        decision = quick.decision(pod, cluster.table)
-        return Found(queued, pod, decision, profile, quick.row, cluster.table.nodes[quick.row].name, cycle, path, quick.among)
+        nodes = cluster.table.nodes
+        node = nodes[quick.row].name
+        decision = quick.decision(pod, node, len(nodes))
+        return Found(queued, pod, decision, profile, quick.row, node, cycle, path, quick.among)
 
     def begin_run(self, before: Found, now: float) -> PodRun | None:
         """Return the run that begins with the next pod of the queue, if it is a copy of the last one; see ``find_after``."""

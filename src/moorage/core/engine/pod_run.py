@@ -88,7 +88,7 @@ class PodRun:
         self.facts = state.facts = state.facts + 1
         if queue.heeds_events:
             queue.event(ASSIGNED_POD_ADD, None, info, now)
-        return quick.decision(pod, state.cluster.table)
+        return quick.decision(pod, node, len(self._nodes))
 
     def find_next(self, now: float) -> tuple[QueuedPod, Quick] | None:
         """Decide on the next pod of the queue for ``begin_bind``; None ends the run."""
@@ -113,7 +113,7 @@ class PodRun:
         if quick.among >= 0:
             self.cycle.order.advance(quick.among, len(state.cluster.table))
         state.revision += 1
-        return state.order_usual_bind(queued, self._profile, quick.decision(pod, state.cluster.table), node)
+        return state.order_usual_bind(queued, self._profile, quick.decision(pod, node, len(self._nodes)), node)
 
     def _decide(self, pod: PodInfo) -> Quick | None:
         """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""

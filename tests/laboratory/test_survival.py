@@ -281,7 +281,7 @@ def test_the_losses_that_were_not_looked_at_are_named(monkeypatch):
     monkeypatch.setattr(survival, "ALL_RUN", 0)
     held = roomy(3)
     looks = count()
-    asked = SurvivalAsked(fix_probes=0, budget=TimeBudget(4, looks.__next__))
+    asked = SurvivalAsked(fix_probes=0, budget=TimeBudget(20, looks.__next__))
     found = survival_report(held, AnswerRequest(release="1.36"), asked)
     assert {*found.unknown, *(loss.lost for loss in found.failures)} == set(held.nodes["name"])
     assert len(found.unknown) == found.not_run > 0

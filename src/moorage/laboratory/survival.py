@@ -200,8 +200,10 @@ class SurvivalRun:
         used = table.requested("cpu").view
         known = CertainLosses(self.cluster, failures) if len(domains) > ALL_RUN else None
         found, left = list[NodeLoss](), list[tuple[int, int, FailureDomain]]()
+        half_s = self.budget.left_s / 2  # the other half is for the runs of those that may hurt
         for domain in domains:
-            loss = 0 if known is None or self.budget.is_over() else known.loss(domain.name, domain.nodes)
+            late = known is None or self.budget.is_over() or self.budget.left_s < half_s
+            loss = 0 if late or known is None else known.loss(domain.name, domain.nodes)
             if isinstance(loss, NodeLoss):
                 found.append(self._noted(loss, ran=False))
             else:

@@ -231,3 +231,15 @@ def test_an_answer_depends_on_the_clock_only_if_it_says_so(ask):
             assert found.stopped.left
             assert found.holds in {whole.holds, None}
     assert found.stopped is not None, "the slowest machine"
+
+
+def test_a_removal_ends_in_the_middle_of_its_run():
+    """A run of one removal can take longer than the limit: the search ends with the decision at which it is over."""
+    whole = moorage.Cluster.read(DEMO).consolidate(time_limit_s=None, clock=unread)
+    assert whole.remove
+    found = [moorage.Cluster.read(DEMO).consolidate(time_limit_s=limit, clock=count().__next__) for limit in range(1, 30, 4)]
+    assert all(one.stopped is not None for one in found)
+    early = [one for one in found if not one.remove]
+    assert [one.summary for one in early] == ["Undecided: no node that can be removed was found in time."] * len(early)
+    assert {one.holds for one in early} == {None}
+    assert any(reason.text == "not tried in time" for one in early for reasons in one.blocked.values() for reason in reasons)

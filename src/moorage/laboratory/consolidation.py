@@ -21,7 +21,7 @@ from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
-from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain_question import OutageCluster, course_of, drain_report
 from moorage.laboratory.drain_rules import DrainFlags, judge_pods
@@ -208,6 +208,7 @@ class Removal:
 
 
 _NOTHING: Final = Removal(())
+_LATE: Final = BlockingPod(text="not tried in time")
 
 
 def consolidation_of(cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> NodePlan:
@@ -371,7 +372,11 @@ class _Consolidation:
         """Return the pods that prevent a removal; empty if it works."""
         key = removal.names, "" if removal.buy is None else removal.buy.type.name
         if key not in self.tried:
-            self.tried[key] = self._unplaced(removal) or self._undrained(removal)
+            try:
+                with self.cluster.within(self.budget):
+                    self.tried[key] = self._unplaced(removal) or self._undrained(removal)
+            except BudgetSpentError:
+                return (_LATE,)
         return self.tried[key]
 
     def _unplaced(self, removal: Removal) -> tuple[BlockingPod, ...]:
@@ -451,7 +456,7 @@ class _Consolidation:
             if one.price <= _EPSILON:
                 found[one.name] = (BlockingPod(rule="price", text="saves nothing"),)
             elif self._is_over() and (wider.names, "") not in self.tried:
-                found[one.name] = (BlockingPod(text="not tried in time"),)
+                found[one.name] = (_LATE,)
             else:
                 found[one.name] = self._fails(wider) or (BlockingPod(text="another set saves as much"),)
         return found

@@ -308,7 +308,9 @@ def _last(plan: NodePlanValues, *, wide: bool) -> str:
 
 def _consolidation(plan: NodePlanValues) -> str:
     if not plan.remove:
-        return "No node can be removed."
+        return (
+            "No node can be removed." if plan.stopped is None else "Undecided: no node that can be removed was found in time."
+        )
     saved = f", which saves {_money(plan.saved)} {plan.unit}".rstrip() if plan.saved and plan.priced else ""
     bought = f" and buy {_bought(plan.nodes)}" if plan.nodes else ""
     moves = f"{counted(len(plan.moved), 'pod')} move{'s' if len(plan.moved) == 1 else ''}"

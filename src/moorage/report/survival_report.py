@@ -114,7 +114,7 @@ def survival_text(report: Any, *, wide: bool = False) -> str:
     """Return the text, escaped, with signs and without colours."""
     blocks = [
         paragraph(one_line(report.summary)),
-        "\n".join([_table(report, wide=wide), *_remarks(report)]),
+        "\n".join([*([_table(report, wide=wide)] if report.failures else ()), *_remarks(report)]),
         "\n".join(_fixes(report)),
     ]
     return "\n\n".join([*(block for block in blocks if block), _last(report, wide=wide)]) + "\n"

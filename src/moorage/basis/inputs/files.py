@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO, Final
 
+from moorage.basis.recording.log_objects import objects_at
+from moorage.basis.recording.log_reader import is_log
 from moorage.errors import InputError
 
 __all__ = ["LARGE", "MAX_BYTES", "Budget", "InputFile", "LargeFile", "open_sources"]
@@ -109,6 +111,7 @@ def open_sources(
 ) -> Iterator[InputFile]:
     """Yield the content of each path, in order; a directory means its YAML and JSON files, ``-`` means ``stdin``.
 
+    The directory of a log of ``moorage record`` means the cluster at its end, and ``LOG@TIME`` at another moment.
     ``recursive`` includes subdirectories. Files of a directory that are skipped because of their names, and linked
     directories, are added to ``skipped``.
     Raises  InputError for anything that cannot be read, is no regular file, or is too large
@@ -124,6 +127,8 @@ def open_sources(
             yield _from_stdin(stdin, budget)
         elif path.startswith(("https://", "http://")):
             raise InputError(f"{path}: addresses are not fetched; download it first: curl -fsSL URL | moorage simulate -f -")
+        elif (found := _from_log(path, budget)) is not None:
+            yield found
         elif os.path.isdir(path):
             yield from _from_directory(path, recursive, budget, left_out)
         else:
@@ -134,6 +139,19 @@ def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> InputFile:
     if stdin is None:
         raise InputError("-: there is no standard input to read")
     return InputFile("-", _content(stdin, "-", budget))
+
+
+def _from_log(path: str, budget: Budget) -> InputFile | None:
+    """Return the objects of a log at a moment; None if the path is not one of a log.
+
+    Raises  InputError
+    """
+    directory, _, moment = (path, "", "") if os.path.exists(path) else path.rpartition("@")
+    if not os.path.isdir(directory) or not is_log(directory):
+        return None
+    data = objects_at(directory, moment)
+    budget.spend(len(data), path)
+    return InputFile(path, data)
 
 
 def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str]) -> Iterator[InputFile]:

@@ -1,0 +1,162 @@
+"""The file format of logs: frames with checksums, each of which holds compressed records.
+
+A file is a sequence of frames. A frame is a header of 40 bytes and a body, both with a checksum of their own, so that a damaged
+frame is found and the frames after it can still be read. The body is a zstd frame of a msgpack array of records. Records have
+numbers that go up by one; the header has the number and the time of the frame's first record.
+
+Writing stops anywhere when a process is killed. A frame that the file ends in is incomplete, not damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = [
+    "BEGIN", "CHANGES", "END", "OBJECTS", "Damage", "Dropped", "LogFrame", "Mark", "Put", "Record", "Touched", "frames_in",
+    "packed", "unpacked",
+]  # fmt: skip
+
+_HEADER: Final = struct.Struct("<4sB3xIIqQII")
+_MAGIC: Final = b"\xabMRL"
+#: What a frame holds: the begin of a file, changes, objects of a snapshot, the end of a snapshot.
+BEGIN, CHANGES, OBJECTS, END = 1, 2, 3, 4
+_KINDS: Final = frozenset({BEGIN, CHANGES, OBJECTS, END})
+#: No writer makes larger bodies; decompressed, they are at most 64 times as long.
+_MOST_BYTES: Final = 64 << 20
+_MOST_UNPACKED: Final = 512 << 20
+_LEVEL: Final = 3
+
+
+class Put(Struct, frozen=True, array_like=True, tag="p", gc=False):
+    """An object was added or changed: its JSON without its resource version. ``at``: microseconds since 1970."""
+
+    at: int
+    kind: str
+    key: str
+    version: str
+    body: bytes
+
+
+class Touched(Struct, frozen=True, array_like=True, tag="t", gc=False):
+    """An object has a new resource version, and no other change that scheduling reads."""
+
+    at: int
+    kind: str
+    key: str
+    version: str
+
+
+class Dropped(Struct, frozen=True, array_like=True, tag="d", gc=False):
+    """An object was deleted."""
+
+    at: int
+    kind: str
+    key: str
+
+
+class Mark(Struct, frozen=True, array_like=True, tag="m"):
+    """A remark of the recorder: it started, the clock was set, a decision was compared."""
+
+    at: int
+    what: str
+    facts: dict[str, Any]
+
+
+Record = Put | Touched | Dropped | Mark
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Record]).decode
+
+
+class LogFrame(NamedTuple):
+    """A frame with a valid header. ``size``: how many records it has. ``body`` is None if its checksum is wrong."""
+
+    kind: int
+    number: int
+    size: int
+    at: int
+    offset: int
+    body: bytes | None
+
+
+class Damage(NamedTuple):
+    """Bytes of a file that are no valid frame. ``torn``: the file ends in an incomplete frame, as after a kill."""
+
+    offset: int
+    length: int
+    why: str
+    torn: bool = False
+
+
+def packed(kind: int, number: int, at: int, records: Sequence[Record]) -> bytes:
+    """Return a frame with these records; ``number`` and ``at`` are those of the first."""
+    body = zstd.compress(_encode(records), _LEVEL)
+    values = (_MAGIC, kind, len(body), len(records), at, number, zlib.crc32(body))
+    return _HEADER.pack(*values, zlib.crc32(_HEADER.pack(*values, 0)[:-4])) + body
+
+
+def unpacked(frame: LogFrame) -> list[Record]:
+    """Return the records of a frame whose body is not damaged.
+
+    Raises  ValueError if the body is not what a writer makes
+    """
+    assert frame.body is not None
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        records = _decode(decompressor.decompress(frame.body, max_length=_MOST_UNPACKED))
+    except (zstd.ZstdError, msgspec.MsgspecError) as error:
+        raise ValueError(str(error)) from None
+    if not decompressor.eof or len(records) != frame.size:
+        raise ValueError(f"{len(records)} records instead of {frame.size}")
+    return records
+
+
+def frames_in(data: bytes | memoryview) -> Iterator[LogFrame | Damage]:
+    """Yield the frames of a file and what lies between them, in order."""
+    view, at, end = memoryview(data), 0, len(data)
+    while at < end:
+        header = _header(view, at)
+        if header is None:
+            further = _next_header(view, at + 1)
+            torn = further == end and (end - at < _HEADER.size or not any(view[at:end]))
+            yield Damage(at, further - at, "incomplete header" if torn else "wrong checksum of a header", torn)
+            at = further
+            continue
+        kind, length, count, time, number, checksum = header
+        body = bytes(view[at + _HEADER.size : at + _HEADER.size + length])
+        if len(body) < length:
+            yield Damage(at, end - at, "incomplete frame", torn=True)
+            return
+        valid = zlib.crc32(body) == checksum
+        yield LogFrame(kind, number, count, time, at, body if valid else None)
+        at += _HEADER.size + length
+
+
+def _header(view: memoryview, at: int) -> tuple[int, int, int, int, int, int] | None:
+    """Return kind, length, count, time, number and checksum of the frame at an offset; None if there is no valid header."""
+    if len(view) - at < _HEADER.size or bytes(view[at : at + 4]) != _MAGIC:
+        return None
+    _, kind, length, count, time, number, checksum, own = _HEADER.unpack_from(view, at)
+    if zlib.crc32(view[at : at + _HEADER.size - 4]) != own or kind not in _KINDS or length > _MOST_BYTES:
+        return None
+    return kind, length, count, time, number, checksum
+
+
+def _next_header(view: memoryview, start: int) -> int:
+    """Return the offset of the next valid header from ``start`` on; the end of the file if there is none."""
+    data = bytes(view)
+    at = data.find(_MAGIC, start)
+    while at >= 0 and _header(view, at) is None:
+        at = data.find(_MAGIC, at + 1)
+    return len(view) if at < 0 else at

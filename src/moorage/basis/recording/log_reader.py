@@ -1,0 +1,296 @@
+"""The reader of a log: which time it covers, the objects at any moment, the changes between two moments, and its damage.
+
+A moment is rebuilt from the last snapshot before it and the changes since. If the snapshot is damaged, an earlier one serves;
+if changes are, the moments after them cannot be rebuilt until the next snapshot, and errors say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from moorage.basis.recording.frames import (
+    CHANGES,
+    END,
+    OBJECTS,
+    Damage,
+    Dropped,
+    LogFrame,
+    Mark,
+    Put,
+    Record,
+    Touched,
+    frames_in,
+    unpacked,
+)  # fmt: skip
+from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, log_files
+from moorage.basis.recording.moments import moment_text
+from moorage.errors import InputError
+
+__all__ = ["STARTED", "ClusterLog", "LogFault", "LogState", "is_log"]
+
+#: The mark of a recorder that starts. What happened before it, while no recorder ran, is not in the log.
+STARTED: Final = "started"
+_METADATA: Final = b'"metadata":{'
+
+
+def is_log(path: str | PathLike[str]) -> bool:
+    """Return whether a path is a directory with a log."""
+    return Path(path).is_dir() and any(one.suffix in {CHANGES_SUFFIX, SNAPSHOT_SUFFIX} for one in Path(path).iterdir())
+
+
+class LogFault(NamedTuple):
+    """A damaged place of a log. ``torn``: the incomplete frame that a killed recorder left at the end of a file."""
+
+    file: str
+    offset: int
+    why: str
+    torn: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}: byte {self.offset}: {self.why}"
+
+
+@dataclass
+class LogState:
+    """The objects at a moment: kind and key → resource version and JSON. ``marks`` has the last mark of each sort.
+
+    ``recorded_at``: the time of the last record up to this moment. A recorder that runs writes one every few seconds.
+    """
+
+    at: int
+    objects: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    recorded_at: int = 0
+
+    def apply(self, record: Record) -> None:
+        """Apply one record."""
+        self.at = self.recorded_at = record.at
+        if isinstance(record, Put):
+            self.objects[record.kind, record.key] = record.version, record.body
+        elif isinstance(record, Touched):
+            known = self.objects.get((record.kind, record.key))
+            if known is not None:
+                self.objects[record.kind, record.key] = record.version, known[1]
+        elif isinstance(record, Dropped):
+            self.objects.pop((record.kind, record.key), None)
+        else:
+            self.marks[record.what] = record
+
+    def documents(self) -> Iterator[bytes]:
+        """Yield the JSON of each object, in the order in which they came."""
+        for version, body in self.objects.values():
+            yield with_version(body, version)
+
+    def as_list(self, head: bytes = b"") -> bytes:
+        """Return a List of the objects as JSON; ``head`` comes first if it is not empty."""
+        items = [head, *self.documents()] if head else [*self.documents()]
+        return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(items) + b"\n]}\n"
+
+
+def with_version(body: bytes, version: str) -> bytes:
+    """Return the JSON of an object with its resource version."""
+    if not version:
+        return body
+    head, found, rest = body.partition(_METADATA)
+    comma = b"" if rest[:1] == b"}" else b","
+    return head + found + b'"resourceVersion":"' + version.encode() + b'"' + comma + rest if found else body
+
+
+class ClusterLog:
+    """A log in a directory. It may be written while it is read.
+
+    Raises  InputError if there is no log
+    """
+
+    def __init__(self, directory: str | PathLike[str]) -> None:
+        self.directory = Path(directory)
+        if not self.directory.is_dir():
+            raise InputError(f"{self.directory}: no such directory; moorage record --to {self.directory} writes a log there")
+        if not is_log(self.directory):
+            raise InputError(f"{self.directory}: no log in this directory; moorage record --to {self.directory} writes one")
+        files = sorted(log_files(self.directory))
+        self.changes = [(number, path) for number, path in files if path.suffix == CHANGES_SUFFIX]
+        self.snapshots = [(number, path) for number, path in files if path.suffix == SNAPSHOT_SUFFIX]
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """The size of all files of the log."""
+        return sum(path.stat().st_size for _, path in (*self.changes, *self.snapshots))
+
+    def span(self) -> tuple[int, int]:
+        """Return the first moment that can be rebuilt and the time of the last record, in microseconds since 1970.
+
+        Raises  InputError if nothing can be rebuilt
+        """
+        starts = [at for path in (path for _, path in self.snapshots) if (at := _begin(path)) is not None]
+        if not starts:
+            raise InputError(
+                f"{self.directory}: the log has no complete snapshot yet; wait until the recorder has listed all kinds"
+            )
+        return starts[0], max(starts[-1], self._last_at())
+
+    def _last_at(self) -> int:
+        for _, path in reversed(self.changes):
+            frames = [one for one in frames_in(path.read_bytes()) if not isinstance(one, Damage) and one.kind == CHANGES]
+            for frame in reversed(frames):
+                if frame.body is not None:
+                    return unpacked(frame)[-1].at
+        return 0
+
+    # -- a moment ------------------------------------------------------------------------------------------------------
+
+    def state_at(self, at: int) -> LogState:
+        """Return the objects at a moment, in microseconds since 1970.
+
+        Raises  InputError if the log does not cover the moment, or is damaged there
+        """
+        state, number = self._base(at)
+        for record in self._records(number, at):
+            if isinstance(record, Mark) and record.what == STARTED and state.marks.get(STARTED) != record:
+                raise InputError(
+                    f"{self.directory}: the snapshot of {moment_text(record.at)} is damaged or missing, and what changed before"
+                    " it was not recorded; choose an earlier moment or one after the next snapshot"
+                )
+            state.apply(record)
+        state.at = at
+        return state
+
+    def _base(self, at: int) -> tuple[LogState, int]:
+        """Return the state of the last whole snapshot that is not after a moment, and the number of the next change."""
+        faults = []
+        for number, path in reversed(self.snapshots):
+            began = _begin(path)
+            if began is not None and began > at:
+                continue
+            try:
+                return _snapshot(path), number
+            except InputError as error:
+                faults.append(str(error))
+        if faults:
+            raise InputError(*faults, f"{self.directory}: no whole snapshot before {moment_text(at)}")
+        covers = " to ".join(map(moment_text, self.span()))
+        raise InputError(f"{self.directory}: {moment_text(at)} is before the log begins; it covers {covers}")
+
+    def records(self, since: int, until: int) -> Iterator[Record]:
+        """Yield the records after ``since`` up to ``until``, in order.
+
+        Raises  InputError where the log is damaged
+        """
+        _, number = self._base(since)
+        return (record for record in self._records(number, until) if record.at > since)
+
+    def _records(self, number: int, until: int) -> Iterator[Record]:
+        """Yield the records from a number on, up to a time.
+
+        Raises  InputError at the first damaged place
+        """
+        expected = number
+        for start, path in self.changes:
+            if start < number:
+                continue
+            fault: LogFault | None = None
+            for one in frames_in(path.read_bytes()):
+                if isinstance(one, LogFrame) and one.kind != CHANGES:
+                    continue
+                records = _records_of(one)
+                if isinstance(one, LogFrame) and (records is None or one.number != expected or one.at > until):
+                    if one.number == expected and one.at > until:
+                        return
+                    raise self._gap(expected, one.number, fault or (_fault(path, one) if records is None else None), path)
+                if records is None:
+                    fault = fault or _fault(path, one)
+                    continue
+                expected += len(records)
+                yield from (record for record in records if record.at <= until)
+            if fault is not None and not fault.torn:
+                raise self._gap(expected, None, fault, path)
+        for later, path in self.snapshots:
+            if later > expected:
+                raise self._gap(expected, later, None, path)
+
+    def _gap(self, expected: int, found: int | None, fault: LogFault | None, path: Path) -> InputError:
+        why = str(fault) if fault is not None else f"{path.name}: changes {expected} to {(found or 0) - 1} are missing"
+        later = next(
+            (begin for number, one in self.snapshots if number > expected and (begin := _begin(one)) is not None), None
+        )
+        hint = "there is no later snapshot" if later is None else f"moments from {moment_text(later)} on can be read"
+        return InputError(f"{self.directory}: the log is damaged: {why}; {hint}")
+
+    # -- damage --------------------------------------------------------------------------------------------------------
+
+    def faults(self) -> list[LogFault]:
+        """Read the whole log and return its damaged places, those that a killed recorder left included."""
+        found: list[LogFault] = []
+        expected: int | None = None
+        #: True after a damaged place, which explains missing changes.
+        broken = False
+        for number, path in sorted((*self.changes, *self.snapshots), key=lambda one: (one[0], one[1].suffix == CHANGES_SUFFIX)):
+            if expected is not None and number > expected and not broken:
+                found.append(LogFault(path.name, 0, f"changes {expected} to {number - 1} are missing"))
+            expected, ended, is_whole = max(number, expected or 0), False, True
+            for one in frames_in(path.read_bytes()):
+                if isinstance(one, Damage) or _records_of(one) is None:
+                    found.append(_fault(path, one))
+                    is_whole = is_whole and found[-1].torn
+                elif one.kind == CHANGES:
+                    if one.number != expected and is_whole and not broken:
+                        found.append(LogFault(path.name, one.offset, f"changes {expected} to {one.number - 1} are missing"))
+                    expected, broken = one.number + one.size, False
+                ended = ended or getattr(one, "kind", None) == END
+            if path.suffix == CHANGES_SUFFIX:
+                broken = broken or not is_whole
+            elif not ended and is_whole:
+                found.append(LogFault(path.name, path.stat().st_size, "the snapshot has no end"))
+        return found
+
+
+def _snapshot(path: Path) -> LogState:
+    """Return the objects of a snapshot.
+
+    Raises  InputError if it is not whole
+    """
+    state, count = LogState(0), 0
+    for one in frames_in(path.read_bytes()):
+        records = _records_of(one)
+        if isinstance(one, Damage) or records is None:
+            raise InputError(f"{path.parent}: the log is damaged: {_fault(path, one)}")
+        state.at = one.at
+        if one.kind == OBJECTS:
+            count += len(records)
+            for record in records:
+                state.apply(record)
+        elif one.kind == END:
+            end = records[0]
+            if isinstance(end, Mark) and end.facts.get("objects") == count:
+                return state
+    raise InputError(f"{path.parent}: the log is damaged: {path.name}: the snapshot is not whole")
+
+
+def _records_of(frame: LogFrame | Damage) -> list[Record] | None:
+    """Return the records of a frame; None if it is damaged."""
+    if isinstance(frame, Damage) or frame.body is None:
+        return None
+    try:
+        return unpacked(frame)
+    except ValueError:
+        return None
+
+
+def _fault(path: Path, one: LogFrame | Damage) -> LogFault:
+    if isinstance(one, Damage):
+        return LogFault(path.name, one.offset, one.why, one.torn)
+    return LogFault(path.name, one.offset, "wrong checksum of a frame")
+
+
+def _begin(path: Path) -> int | None:
+    """Return the time of a snapshot; None if the begin of its file is damaged."""
+    try:
+        with open(path, "rb") as file:
+            first = next(iter(frames_in(file.read(4096))), None)
+    except OSError:
+        return None
+    return None if first is None or isinstance(first, Damage) else first.at

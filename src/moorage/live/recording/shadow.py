@@ -1,0 +1,301 @@
+"""Moorage's own decision beside each decision of the cluster's scheduler, on the state before it.
+
+An engine follows the cluster and never makes an attempt of its own. When a pod that waited has a node, or its status says that
+it is unschedulable, the cycle decides on the pod as it was, before the change is applied.
+
+The cluster's scheduler decides on what it knows: it has counted pods whose bindings are under way, and may not have seen the
+last deletions. So if the decisions differ, the pods that were bound or deleted right before are put back one by one, and those
+that are bound right after are counted too, until the decisions agree or there are no more of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.api.core import ENDED_PHASES, Pod
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.sampling import feasible_nodes_to_find
+from moorage.core.engine.facts import Gone, Seen
+from moorage.core.engine.scheduler import Scheduler
+from moorage.errors import MoorageError
+from moorage.framework.plugin_runner import Scores
+from moorage.live.recording.agreement import Agreement, ComparedDecision, Match
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["Shadow", "reasons_in"]
+
+#: How long, and how many, bindings and deletions may be seen in another order than the scheduler knew of them.
+_SOON_S: Final = 1.0
+_MOST: Final = 8
+
+
+class _Move(NamedTuple):
+    """A pod that was bound or deleted: where it was before and after, None if on no node."""
+
+    now: float
+    before: PodInfo | None
+    after: PodInfo | None
+
+    @property
+    def uid(self) -> str:
+        return (self.before or self.after or _nobody).uid
+
+
+class _Open(NamedTuple):
+    """A difference that pods which are bound soon may explain: the pod as it waited."""
+
+    found: ComparedDecision
+    pod: PodInfo
+    at: int
+    until: float
+    moves: tuple[_Move, ...]
+
+
+_nobody: Final = PodInfo(Pod())
+
+
+class Shadow:
+    """Follows a cluster with an engine, and compares decisions.
+
+    ``percentages``: the share of nodes that the cluster's scheduler scores, by profile; 0: its own choice
+    ``on_difference`` gets each difference and the time of the log of the state before it.
+    """
+
+    def __init__(self, scheduler: Scheduler, percentages: Mapping[str, int]) -> None:
+        self.scheduler, self._percentages = scheduler, percentages
+        self.on_difference: Callable[[ComparedDecision, int], None] = lambda found, at: None
+        self.agreement = Agreement()
+        self._cycle = Cycle(scheduler.cycle.seed, always_score=True, by_class=False)
+        #: Pods that wait for a node from this scheduler, by UID, with the last reasons that their status gave.
+        self._waiting: dict[str, str] = {}
+        self._recent: deque[_Move] = deque(maxlen=_MOST)
+        self._open: list[_Open] = []
+        #: Facts that the engine could not take.
+        self.faults = 0
+
+    @property
+    def pending(self) -> int:
+        """The number of pods that wait for a node from the scheduler."""
+        return len(self._waiting)
+
+    def messages(self) -> Iterator[str]:
+        """Yield why each pending pod that was tried is unschedulable."""
+        return (message for message in self._waiting.values() if message)
+
+    def observe(self, fact: Seen | Gone, now: float, at: int, *, compares: bool = True) -> None:
+        """Compare a decision that a fact tells of, then apply the fact. ``at``: the time of the log before it."""
+        pod = fact.obj
+        placed = None
+        if isinstance(pod, Pod):
+            placed = self.scheduler.cluster.pod(pod.metadata.uid)
+            if isinstance(fact, Gone) or pod.status.phase in ENDED_PHASES:
+                self._waiting.pop(pod.metadata.uid, None)
+            else:
+                self._pod(pod, placed, now, at, compares=compares)
+        try:
+            self.scheduler.observe(fact, now)
+            self.scheduler.take()
+        except MoorageError:
+            self.faults += 1
+        if isinstance(pod, Pod):
+            after = self.scheduler.cluster.pod(pod.metadata.uid)
+            if (placed is None) is not (after is None):
+                self._moved(_Move(now, placed, after))
+        if self._open and self._open[0].until < now:
+            self.settle(now)
+
+    def _pod(self, pod: Pod, placed: PodInfo | None, now: float, at: int, *, compares: bool) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if not node:
+            if pod.spec.scheduler_name in self.scheduler.profiles:
+                before, message = self._waiting.get(uid), _reasons_of(pod)
+                self._waiting[uid] = message
+                if message and before is not None and message != before:
+                    self._compare(pod, message, now, at, compares=compares)
+        elif self._waiting.pop(uid, None) is not None:
+            self._compare(pod, "", now, at, compares=compares)
+        elif placed is None and compares and pod.spec.scheduler_name in self.scheduler.profiles:
+            self.agreement.uncompared["was never seen without a node"] += 1
+
+    # -- comparing -----------------------------------------------------------------------------------------------------
+
+    def _compare(self, pod: Pod, message: str, now: float, at: int, *, compares: bool) -> None:
+        """Compare the node of a pod, or the reasons why it has none, with a decision on the state now."""
+        queued = self.scheduler.queue.get(pod.metadata.uid)
+        if not compares or queued is None:
+            self.agreement.uncompared[
+                "the recorder was starting or behind" if not compares else "does not wait in the queue"
+            ] += 1
+            return
+        waited, node = queued.pod, pod.spec.node_name
+        found = self._judged(waited, node, message)
+        if found is None:
+            self.agreement.uncompared["a plugin failed or the node is not known"] += 1
+            return
+        if not found.verdict.agrees:
+            earlier = self._undone(waited, found, now)
+            if earlier is None:
+                self._open.append(_Open(found, waited, at, now + _SOON_S, ()))
+                return
+            found = earlier
+        self.agreement.count(found, at)
+
+    def _judged(self, pod: PodInfo, node: str, message: str) -> ComparedDecision | None:
+        """Return the comparison on the state as it is; None if there can be none."""
+        scheduler = self.scheduler
+        profile = scheduler.profiles[pod.spec.scheduler_name]
+        decision = self._cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated)
+        if decision.error is not None:
+            return None
+        if message:
+            return _failures_compared(pod, message, decision)
+        return _bindings_compared(
+            pod, node, decision, scheduler.snapshot.table, self._percentages.get(pod.spec.scheduler_name, 0)
+        )
+
+    def _undone(self, pod: PodInfo, found: ComparedDecision, now: float) -> ComparedDecision | None:
+        """Take back the last bindings and deletions one by one until the decisions agree; None if they never do."""
+        cluster, undone, agreed = self.scheduler.cluster, [], None
+        for move in reversed(self._recent):
+            if move.now < now - _SOON_S or cluster.pod(move.uid) is not move.after:
+                break
+            _put(self.scheduler, move.uid, move.before)
+            undone.append(move)
+            again = self._judged(pod, found.node, found.message)
+            if again is not None and again.verdict.agrees:
+                agreed = _reordered(again, len(undone))
+                break
+        for move in reversed(undone):
+            _put(self.scheduler, move.uid, move.after)
+        return agreed
+
+    def _moved(self, move: _Move) -> None:
+        """Note that a pod was bound or deleted, and look at open differences again with pods that were bound since."""
+        self._recent.append(move)
+        still = []
+        for case in self._open:
+            if move.after is None or move.uid == case.pod.uid or len(case.moves) >= _MOST:
+                still.append(case)
+                continue
+            wider = case._replace(moves=(*case.moves, move))
+            again = self._with_later(wider)
+            if again is not None:
+                self.agreement.count(again, case.at)
+            else:
+                still.append(wider)
+        self._open = still
+
+    def _with_later(self, case: _Open) -> ComparedDecision | None:
+        """Return the comparison on a state with pods that were bound after the pod, but without the pod itself."""
+        placed = self.scheduler.cluster.pod(case.pod.uid)
+        if placed is not None:
+            _put(self.scheduler, case.pod.uid, None)
+        again = self._judged(case.pod, case.found.node, case.found.message)
+        if placed is not None:
+            _put(self.scheduler, case.pod.uid, placed)
+        return _reordered(again, len(case.moves)) if again is not None and again.verdict.agrees else None
+
+    def settle(self, now: float) -> None:
+        """Count the differences that nothing has explained in time."""
+        due, self._open = [one for one in self._open if one.until < now], [one for one in self._open if one.until >= now]
+        for case in due:
+            self.agreement.count(case.found, case.at)
+            self.on_difference(case.found, case.at)
+
+
+def _reasons_of(pod: Pod) -> str:
+    """Return the message of the condition that says that a pod is unschedulable; "" if there is none."""
+    for one in pod.status.conditions:
+        if one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable":
+            return one.message
+    return ""
+
+
+def _put(scheduler: Scheduler, uid: str, pod: PodInfo | None) -> None:
+    """Let a pod be on the node that it names, or on none."""
+    if pod is None:
+        scheduler.cluster.remove_pod(uid)
+    else:
+        scheduler.cluster.place(pod, pod.spec.node_name)
+
+
+def _reordered(found: ComparedDecision, by: int) -> ComparedDecision:
+    return ComparedDecision(found.pod, found.uid, Match.REORDERED, found.node, found.ours, found.message, reordered_by=by)
+
+
+def _bindings_compared(
+    pod: PodInfo, node: str, decision: Decision, table: NodeTable, percentage: int
+) -> ComparedDecision | None:
+    """Compare a binding with a decision; None if the node is not known."""
+    row, ours = table.row_of.get(node), decision.node or ""
+    if ours == node:
+        return ComparedDecision(pod.key, pod.uid, Match.SAME, node, ours)
+    if row is None:
+        return None
+    status, scores = decision.status_of(row), decision.scores
+    at = [] if scores is None else np.flatnonzero(scores.rows == row).tolist()
+    if scores is None or not at:
+        plugins = (status.plugin,) if status is not None and status.plugin else decision.rejected_by
+        why = ", ".join(status.reasons) if status is not None else ""
+        return ComparedDecision(
+            pod.key, pod.uid, Match.DIFFERENT, node, ours, our_message=why or decision.message, plugins=plugins
+        )
+    index = at[0]
+    margin = int(scores.total.max() - scores.total[index])
+    if not margin:
+        return ComparedDecision(pod.key, pod.uid, Match.EQUAL_SCORE, node, ours)
+    if _is_best_of_a_sample(scores, index, table, percentage):
+        return ComparedDecision(pod.key, pod.uid, Match.SAMPLED, node, ours, margin=margin)
+    best = int(np.flatnonzero(scores.rows == table.row_of[ours])[0])
+    plugins = tuple(sorted(name for name, final in scores.final.items() if final[best] > final[index]))
+    return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, node, ours, plugins=plugins, margin=margin)
+
+
+def _is_best_of_a_sample(scores: Scores, index: int, table: NodeTable, percentage: int) -> bool:
+    """Return whether a row is the best of as many feasible rows in turn as kube-scheduler scores, from some start on.
+
+    Source  schedule_one.go, findNodesThatPassFilters
+    """
+    wanted = feasible_nodes_to_find(percentage, len(table))
+    place = np.full(len(table), -1, dtype=np.intp)
+    place[scores.rows] = np.arange(len(scores.rows))
+    turn = place[table.rows_in_turn()]
+    turn = turn[turn >= 0]
+    better = np.flatnonzero(scores.total[turn] > scores.total[index])
+    own = int(np.flatnonzero(turn == index)[0])
+    after = int(better[(better > own).argmax()]) if (better > own).any() else int(better[0]) + len(turn)
+    before = int(better[better < own][-1]) if (better < own).any() else int(better[-1]) - len(turn)
+    return wanted < len(turn) and after - before - 1 >= wanted
+
+
+def _failures_compared(pod: PodInfo, message: str, decision: Decision) -> ComparedDecision:
+    """Compare the reasons of a failure; what preemption found is compared only by the text as a whole."""
+    ours = decision.message
+    if decision.node is not None:
+        return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, ours=decision.node, message=message)
+    theirs, own = frozenset(reasons_in(message)), frozenset(reasons_in(ours))
+    if theirs == own:
+        return ComparedDecision(pod.key, pod.uid, Match.SAME, message=message, our_message=ours)
+    plugins = _plugins_of(theirs ^ own, decision)
+    return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, message=message, our_message=ours, plugins=plugins)
+
+
+def reasons_in(message: str) -> list[str]:
+    """Return the parts of ``0/N nodes are available: …`` before what PostFilter says: the first, and each counted reason."""
+    head, _, reasons = message.partition(". ")[0].rstrip(".").partition(": ")
+    return [head, *(one.strip() for one in re.split(r", (?=[0-9]+ )", reasons) if one.strip())]
+
+
+def _plugins_of(reasons: frozenset[str], decision: Decision) -> tuple[str, ...]:
+    """Return the plugins that give these counted reasons; all that reject the pod if none does."""
+    texts = {one.partition(" ")[2] for one in reasons}
+    statuses = decision.verdicts.statuses if decision.verdicts is not None else []
+    found = {one.plugin for one in statuses if one is not None and one.plugin and not texts.isdisjoint(one.reasons)}
+    return tuple(sorted(found or decision.rejected_by))

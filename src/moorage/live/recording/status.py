@@ -1,0 +1,133 @@
+"""The state of a recorder for others: a file beside the log, and metrics."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from moorage.basis.recording.log_reader import ClusterLog, is_log
+from moorage.live.recording.shadow import reasons_in
+from moorage.live.recording.watching import Watching
+
+__all__ = ["STATUS_FILE", "metrics_app", "status_of", "write_status"]
+
+STATUS_FILE: Final = "status.json"
+#: How many reasons of pending pods have a series of their own.
+_MOST_CAUSES: Final = 20
+_OTHER: Final = "other"
+
+
+def status_of(watching: Watching) -> dict[str, Any]:
+    """Return the state as plain data."""
+    recorder, shadow = watching.recorder, watching.shadow
+    return {
+        "pid": os.getpid(), "at": recorder.clock.last, "aheadSeconds": round(recorder.clock.ahead_s, 3),
+        "started": recorder.has_started, "listing": watching.not_synced, "objects": len(recorder),
+        "records": dict(recorder.counts), "facts": watching.facts, "faults": shadow.faults,
+        "behindSeconds": round(watching.behind_s, 1), "waiting": len(watching.inbox), "writeError": watching.write_error,
+        "agreement": shadow.agreement.facts(), "differences": list(map(recorder.encoder.facts, shadow.agreement.differences)),
+        "pending": shadow.pending, **recorder.encoder.facts({"causes": causes(shadow.messages())}),
+    }  # fmt: skip
+
+
+def write_status(watching: Watching) -> None:
+    """Write the file as a whole; a disk that is full leaves the last one."""
+    path = watching.recorder.writer.directory / STATUS_FILE
+    beside = path.with_suffix(".new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(status_of(watching))))
+        os.replace(beside, path)
+    except OSError as error:
+        watching.write_error = str(error)
+
+
+def causes(messages: Iterable[str]) -> dict[str, int]:
+    """Return how many pods have each reason, the most frequent first; rare ones are counted together."""
+    found: Counter[str] = Counter()
+    for message in messages:
+        found.update({one.partition(" ")[2] or one for one in reasons_in(message)[1:]})
+    most = found.most_common(_MOST_CAUSES)
+    rest = found.total() - sum(count for _, count in most)
+    return {**dict(most), **({_OTHER: rest} if rest else {})}
+
+
+class _Metrics(Collector):
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def collect(self) -> Iterable[Metric]:
+        watching = self._watching
+        recorder, agreement = watching.recorder, watching.shadow.agreement
+        directory: Path = recorder.writer.directory
+        gauges = {
+            "objects": ("Objects that the recorder follows.", len(recorder)),
+            "pending_pods": ("Pods that wait for a node from the scheduler.", watching.shadow.pending),
+            "behind_seconds": ("Age of the oldest change that is not recorded, at most.", watching.behind_s),
+            "waiting_changes": ("Changes that are not recorded yet.", len(watching.inbox)),
+            "unlisted_kinds": ("Kinds that are not listed yet.", len(watching.not_synced)),
+            "write_failing": ("1 while the log cannot be written.", int(bool(watching.write_error))),
+            "clock_ahead_seconds": ("By how much times of the log are ahead of the time of day.", recorder.clock.ahead_s),
+            "log_bytes": ("Size of the log.", ClusterLog(directory).bytes_on_disk if is_log(directory) else 0),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(f"moorage_record_{name}", text, value=value)
+        share = agreement.share
+        if share is not None:
+            yield GaugeMetricFamily("moorage_record_agreement_ratio", "Share of compared decisions that agree.", value=share)
+        compared = {("binding", verdict): count for verdict, count in agreement.bindings.items()}
+        compared |= {("failure", verdict): count for verdict, count in agreement.failures.items()}
+        yield _counter("comparisons", "Compared decisions.", ("decision", "verdict"), compared)
+        plugins = {(name,): count for name, count in agreement.plugins.items()}
+        yield _counter("differences_by_plugin", "Differences, by a plugin that made them.", ("plugin",), plugins)
+        reasons = {(why,): count for why, count in agreement.uncompared.items()}
+        yield _counter("uncompared", "Decisions that were not compared.", ("reason",), reasons)
+        sorts = {(sort,): count for sort, count in recorder.counts.items()}
+        yield _counter("records", "Records written.", ("sort",), sorts)
+        yield _counter("written_bytes", "Bytes written to the log.", (), {(): recorder.writer.written_bytes})
+        pending = GaugeMetricFamily("moorage_record_pending_by_cause", "Pending pods, by reason.", labels=("cause",))
+        for cause, count in causes(watching.shadow.messages()).items():
+            pending.add_metric((cause,), count)
+        yield pending
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
+    family = CounterMetricFamily(f"moorage_record_{name}", text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key, value)
+    return family
+
+
+def metrics_app(watching: Watching) -> web.Application:
+    """Return an application that serves ``/metrics``, ``/healthz`` and ``/readyz`` to reads."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Metrics(watching))
+
+    async def metrics(request: web.Request) -> web.Response:
+        del request
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def health(request: web.Request) -> web.Response:
+        del request
+        return web.Response(text="ok\n")
+
+    async def ready(request: web.Request) -> web.Response:
+        del request
+        if not watching.recorder.has_started:
+            return web.Response(text=f"not listed yet: {', '.join(watching.not_synced)}\n", status=503)
+        return web.Response(text=f"{watching.write_error or 'ok'}\n", status=503 if watching.write_error else 200)
+
+    app = web.Application(client_max_size=1024)
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", health), web.get("/readyz", ready)])
+    return app

@@ -1,0 +1,184 @@
+"""Follow a cluster: watches fill an inbox, and one task takes the facts in order, decides beside the scheduler and writes them.
+
+Nothing is written to the cluster. While the task is behind, it leaves comparisons out until it has caught up, and says so; the
+order of facts stays, and watches wait when the inbox is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from moorage.basis.wording import counted
+from moorage.core.engine.facts import Gone, Seen
+from moorage.errors import MoorageError
+from moorage.live.client.listwatch import ListWatchClient
+from moorage.live.client.reflector import Reflector
+from moorage.live.client.resources import watched
+from moorage.live.recording.agreement import ComparedDecision
+from moorage.live.recording.recorder import ChangeRecorder
+from moorage.live.recording.shadow import Shadow
+from moorage.live.runtime.inbox import FactSource, Inbox
+from moorage.live.runtime.observer import UNOBSERVED, Observers
+
+__all__ = ["BEHIND_S", "Watching"]
+
+#: Facts in one turn of the task; then others run.
+_TURN: Final = 100
+#: How often records are written, how often the recorder says that it runs, and how often counts are kept.
+_FLUSH_S: Final = 1.0
+_ALIVE_S: Final = 10.0
+#: From this delay on, the recorder is behind, and leaves comparisons out.
+BEHIND_S: Final = 5.0
+
+
+class Watching:
+    """Records a cluster until ``run`` is cancelled. ``facts`` describe it in the log; ``on_status`` is called now and then."""
+
+    def __init__(
+        self,
+        recorder: ChangeRecorder,
+        shadow: Shadow,
+        rest: ListWatchClient,
+        facts: Mapping[str, Any],
+        *,
+        observers: Observers = UNOBSERVED,
+        on_status: Callable[[Watching], None] = lambda watching: None,
+        clock: Callable[[], float] = time.monotonic,
+        inbox: int = 50_000,
+    ) -> None:
+        self.recorder, self.shadow, self._about = recorder, shadow, facts
+        self._log, self._on_status, self._clock = observers.log, on_status, clock
+        shadow.on_difference = self.difference
+        self.inbox = Inbox(inbox)
+        chance = random.Random()  # noqa: S311 (spreads retries)
+        self.reflectors: list[Reflector[Any]] = [
+            Reflector(
+                resource,
+                rest,
+                self.inbox.source(resource.plural),
+                clock=clock,
+                rng=chance,
+                report=observers.report,
+                streams=True,
+            )
+            for resource in watched(shadow.scheduler.gates)
+        ]
+        self._flushed = self._said = self._empty_at = clock()
+        #: The number of facts that were taken.
+        self.facts = 0
+        #: Seconds since the inbox was last empty: the oldest fact in it is at most that old.
+        self.behind_s = 0.0
+        self._was_behind = False
+        #: The last error of writing the log; "" if the last write succeeded.
+        self.write_error = ""
+
+    @property
+    def not_synced(self) -> list[str]:
+        """Kinds that are not listed yet."""
+        return [source.name for source in self.inbox.sources if not source.synced]
+
+    @property
+    def is_behind(self) -> bool:
+        return self.behind_s >= BEHIND_S
+
+    def difference(self, found: ComparedDecision, at: int) -> None:
+        """Write a difference into the log, and into the log of the process."""
+        self.recorder.difference({"state": at, **found.facts()})
+        ours = f"Moorage chooses {found.ours}" if found.ours else "Moorage finds no node"
+        theirs = f"was bound to {found.node}" if found.node else "was found unschedulable"
+        plugins = f" ({', '.join(found.plugins)})" if found.plugins else ""
+        self._log.info(1, f"pod {theirs}; {ours}{plugins}", pod=found.pod, margin=found.margin)
+
+    async def run(self) -> None:
+        """Record until cancelled.
+
+        Raises  the error that ended a watch
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for one in self.reflectors:
+                tasks.create_task(one.run(), name=f"watch {one.resource.plural}")
+            while True:
+                busy = self._turn()
+                if busy:
+                    await asyncio.sleep(0)
+                else:
+                    await self.inbox.wait(_FLUSH_S)
+
+    def _turn(self) -> bool:
+        """Take some facts, and write what is due. Return whether there is more to do at once."""
+        now = self._clock()
+        taken = self.inbox.take(_TURN)
+        for fact in taken:
+            self._take(fact, now)
+        if not self.inbox:
+            self._empty_at = self._clock()
+        self._sign(self._clock())
+        more = False
+        if not self.recorder.has_started and self.inbox.is_whole and not self.inbox:
+            unserved = [one.resource.plural for one in self.reflectors if one.unserved]
+            self.recorder.start({**self._about, "unserved": unserved})
+            self._log.info(0, "Recording", objects=len(self.recorder), to=str(self.recorder.writer.directory))
+        if self._clock() - self._flushed >= _FLUSH_S or not taken:
+            more = self._write()
+        return more or len(self.inbox) > 0
+
+    def _take(self, fact: object, now: float) -> None:
+        if isinstance(fact, FactSource):
+            fact.close()
+        elif isinstance(fact, Seen | Gone):
+            self.facts += 1
+            compares = self.recorder.has_started and not self.is_behind
+            self.shadow.observe(fact, now, self.recorder.writer.last_at, compares=compares)
+            self.recorder.observe(fact)
+
+    def _sign(self, now: float) -> None:
+        """Say when the recorder falls behind, and when it has caught up."""
+        self.behind_s = now - self._empty_at
+        if self.is_behind is not self._was_behind:
+            self._was_behind = self.is_behind
+            if self.is_behind:
+                waiting = counted(len(self.inbox), "change")
+                self._log.warning(
+                    f"the recorder is {self.behind_s:.0f} s behind: {waiting} wait; comparing nothing until it caught up"
+                )
+            else:
+                self._log.warning("the recorder has caught up")
+            if self.recorder.has_started:
+                self.recorder.mark("behind", {"seconds": round(self.behind_s, 1)})
+
+    def _write(self) -> bool:
+        """Write the log. A failed write is tried again; what waits stays in memory and in order."""
+        now = self._clock()
+        self._flushed = now
+        self.shadow.settle(now)
+        if self.recorder.has_started and now - self._said >= _ALIVE_S:
+            self._said = now
+            self.recorder.mark("agreement", self.shadow.agreement.facts(), last=True)
+            self._on_status(self)
+        try:
+            more = self.recorder.turn()
+        except OSError as error:
+            if str(error) != self.write_error:
+                self._log.error(error, "the log cannot be written; trying again")
+            self.write_error = str(error)
+            return False
+        self.write_error = ""
+        return more
+
+    def close(self) -> None:
+        """Write what waits, and release the log.
+
+        Raises  MoorageError if the log cannot be written
+        """
+        self.shadow.settle(float("inf"))
+        self._on_status(self)
+        if self.recorder.has_started:
+            self.recorder.mark("agreement", self.shadow.agreement.facts(), last=True)
+        try:
+            self.recorder.close()
+        except OSError as error:
+            raise MoorageError(f"{self.recorder.writer.directory}: {error.strerror or error}") from None

@@ -65,9 +65,12 @@ def redact(objects: Iterable[ObjectLike], key: bytes, configurations: Iterable[s
     return redact_cluster(read_given(objects), key, read)
 
 
-def redact_cluster(cluster: ClusterInput, key: bytes, configurations: Sequence[Mapping[str, Any]] = ()) -> Redacted:
+def redact_cluster(
+    cluster: ClusterInput, key: bytes, configurations: Sequence[Mapping[str, Any]] = (), compared: Iterable[str] = ()
+) -> Redacted:
     """Return the objects of an input, and configurations as plain data, with tokens in the place of names.
 
+    ``compared``: label keys whose values stay, because objects outside the input compare them as numbers
     Raises  InputError
     """
     if cluster.custom:
@@ -76,7 +79,7 @@ def redact_cluster(cluster: ClusterInput, key: bytes, configurations: Sequence[M
     objects = list(_objects(cluster))
     documents = [(obj, _document(obj)) for obj in objects]
     every = [*(document for _, document in documents), *configurations]
-    tokens = Tokens(key, set().union(*map(_compared, every)))
+    tokens = Tokens(key, set(compared).union(*map(_compared, every)))
     names = _Names(tokens, cluster)
     made = []
     for obj, document in documents:

@@ -1,0 +1,1 @@
+"""Questions about logs: replay a part of one, cut the smallest case out of it, write one without names."""

@@ -1,0 +1,101 @@
+"""Logs without names: each object is redacted before it is written, and equal names have equal tokens in all of them.
+
+An object whose texts would still have words of its names is left out of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.kinds import KIND_OF_TYPE
+from moorage.api.meta import Object
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import StatefulSet
+from moorage.basis.inputs.cleaned_objects import ObjectCleaner
+from moorage.errors import InputError
+from moorage.laboratory.redaction import redact_cluster
+from moorage.laboratory.redaction_tokens import Tokens
+from moorage.simulator.cluster_input import SLOTS, ClusterInput
+
+__all__ = ["RedactingEncoder"]
+
+#: Facts of comparisons that hold no names.
+_PLAIN: Final = frozenset({"at", "state", "verdict", "plugins", "margin"})
+
+
+class RedactingEncoder:
+    """Makes the JSON of objects with tokens in the place of names.
+
+    A claim of a stateful set gets the token of its set, if the set was seen before. ``compared``: label keys whose values pods
+    compare as numbers, and that therefore stay; those of pods that come later do not count.
+    Raises  InputError for a key that is too short
+    """
+
+    def __init__(self, key: bytes) -> None:
+        Tokens(key)
+        self._key, self._cleaner = key, ObjectCleaner()
+        self._sets: dict[str, StatefulSet] = {}
+        self._compared: set[str] = set()
+        self._last: tuple[Object | None, str, bytes] = None, "", b""
+        #: How many objects were left out.
+        self.withheld = 0
+
+    def learn(self, obj: Object) -> None:
+        """Look at an object before any is written."""
+        if isinstance(obj, StatefulSet):
+            self._sets[obj.key] = obj
+        elif isinstance(obj, Pod) and obj.spec.affinity is not None and obj.spec.affinity.node_affinity is not None:
+            self._compared |= _compared(msgspec.to_builtins(obj.spec.affinity.node_affinity))
+
+    def key(self, obj: Object) -> str:
+        return self._redacted(obj)[0]
+
+    def json(self, obj: Object) -> bytes:
+        return self._redacted(obj)[1]
+
+    def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the facts of a comparison without names and texts."""
+        tokens = Tokens(self._key)
+        made = {name: value for name, value in facts.items() if name in _PLAIN}
+        if "pod" not in facts:
+            return made
+        space, _, name = str(facts.get("pod", "")).rpartition("/")
+        made["pod"] = f"{tokens.name('Namespace', space)}/{tokens.name('Pod', name)}"
+        return made | {name: tokens.name("Node", str(facts[name])) for name in ("node", "ours") if facts.get(name)}
+
+    def _redacted(self, obj: Object) -> tuple[str, bytes]:
+        if self._last[0] is not obj:
+            self._last = (obj, *self._made(obj))
+        return self._last[1:]
+
+    def _made(self, obj: Object) -> tuple[str, bytes]:
+        """Return key and JSON; without text for an object that is left out."""
+        self.learn(obj)
+        kind = KIND_OF_TYPE[type(obj)]
+        bare = self._cleaner.cleaned(replace(obj, metadata=replace(obj.metadata, resource_version="")))
+        slot = kind.slot if kind.slot in SLOTS else "others"
+        beside: dict[str, Any] = {}
+        if isinstance(obj, PersistentVolumeClaim):
+            beside["stateful_sets"] = tuple(one for one in self._sets.values() if one.namespace == obj.namespace)
+        try:
+            made = redact_cluster(ClusterInput(**{**beside, slot: (bare,)}), self._key, compared=self._compared).objects
+        except InputError:
+            self.withheld += 1
+            return f"withheld/{Tokens(self._key).name(kind.name, obj.key)}", b""
+        document = next(one for one in made if one["kind"] == kind.name)
+        metadata = document["metadata"]
+        space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+        return f"{space}{metadata['name']}", msgspec.json.encode(document)
+
+
+def _compared(value: Any) -> set[str]:
+    """Return the label keys whose values are compared as numbers in an affinity."""
+    if isinstance(value, dict):
+        own = {str(value.get("key"))} if value.get("operator") in {"Gt", "Lt"} else set()
+        return own.union(*map(_compared, value.values()))
+    return set().union(*map(_compared, value)) if isinstance(value, list | tuple) else set()

@@ -104,4 +104,4 @@ def test_a_help_page_has_sections_two_examples_and_the_page_to_read(moorage, nam
     page = re.search(r"moorage help\s+([\w-]+)", ran.out)
     assert page is not None
     assert (ROOT / "docs/reference" / f"{page[1]}.md").is_file()
-    assert "\nInput:\n" in ran.out or name in {"sweep", "up"}
+    assert "\nInput:\n" in ran.out or name in {"record", "sweep", "up"}

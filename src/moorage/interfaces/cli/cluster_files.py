@@ -17,6 +17,7 @@ from moorage.api.releases import Release, why_unknown
 from moorage.api.releases.detection import DetectedRelease, detect_release
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import SERVER_VERSION, find_objects
+from moorage.basis.recording.log_reader import is_log
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
@@ -28,7 +29,7 @@ from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 
 __all__ = [
-    "asking", "emulating", "keeping_what_is_read", "known_release", "place_of", "read_cluster", "read_once",
+    "asking", "emulating", "keeping_what_is_read", "known_release", "paths_of", "place_of", "read_cluster", "read_once",
     "reading_options", "refuse_nothing_to_place", "release_of_files", "rules_of", "simulation_options",
 ]  # fmt: skip
 
@@ -150,6 +151,21 @@ def rules_of(given: Mapping[str, Any]) -> ReadRules:
     return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]))
 
 
+def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths of ``-f``, those of logs with the moment of ``--at``.
+
+    Raises  UsageError if there is a moment, but no log
+    """
+    paths: tuple[str, ...] = given["paths"]
+    moment = given.get("moment") or ""
+    if not moment:
+        return paths
+    logs = [path for path in paths if is_log(path)]
+    if not logs:
+        raise click.UsageError("--at needs a log of moorage record: -f LOG")
+    return tuple(f"{path}@{moment}" if path in logs else path for path in paths)
+
+
 def read_cluster(
     paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...], rules: ReadRules, progress: Progress | None = None
 ) -> ClusterInput:
@@ -198,6 +214,7 @@ def reading_options(command: _Command) -> _Command:
 
 
 _READING = (
+    click.option("--at", "moment", metavar="TIME", help="The moment of a log: 2026-11-24T14:03:00Z, 14:03, -10m.  [its end]"),
     click.option(
         "--validate", type=click.Choice([str(one) for one in Validation]), default="strict", show_default=True,
         help="Unknown fields of manifests: an error, a note, or ignored. Those that an API server printed are always a note.",

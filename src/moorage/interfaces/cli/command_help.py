@@ -17,8 +17,8 @@ _OWN: Final = "Options"
 #: Section → parameters; all others are the command's own, which come first.
 _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Input": (
-        "paths", "recursive", "live", "context", "kubeconfig", "validate", "treat_as", "allow_unknown", "trace", "nodes",
-        "pods", "stay",
+        "paths", "recursive", "moment", "live", "context", "kubeconfig", "validate", "treat_as", "allow_unknown", "trace",
+        "nodes", "pods", "stay",
     ),
     "Changes to make first": ("edits", "cordoned", "removed", "added", "scaled", "replacements"),
     "Scheduler": (

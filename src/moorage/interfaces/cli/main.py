@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "mcp": ("moorage.interfaces.cli.mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
     "plan": ("moorage.interfaces.cli.questions.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "plugin": ("moorage.interfaces.cli.plugin:plugin", "Start a plugin of your own."),
+    "record": ("moorage.interfaces.cli.live.record:record", "Record a cluster into a log, and compare decisions with it."),
     "redact": ("moorage.interfaces.cli.questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
     "report": ("moorage.interfaces.cli.questions.report:report", "Print an overview of a cluster."),
     "run": ("moorage.interfaces.cli.live.run:run", "Schedule the pods of a live cluster."),
@@ -71,7 +72,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Let agents ask": ("mcp",),
     "Schedule a cluster": ("run", "up", "ui"),
-    "Get and share input": ("dump", "redact", "demo"),
+    "Get and share input": ("dump", "record", "redact", "demo"),
     "Set up": ("config", "plugin", "completion", "help", "man"),
 }  # fmt: skip
 

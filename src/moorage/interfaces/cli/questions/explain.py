@@ -11,16 +11,20 @@ from typing import Any
 import click
 from msgspec.structs import replace as with_fields
 
+from moorage.basis.recording.log_reader import ClusterLog, is_log
+from moorage.basis.recording.moments import moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.narrowing_options import selector_of
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
+from moorage.interfaces.cli.terminal import say
 from moorage.laboratory.costs import read_costs
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster, explain_together
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.least_change import OWNERS
+from moorage.laboratory.recording.decisions import history_of
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
 from moorage.report.narrowing import Narrowing
@@ -91,6 +95,7 @@ def explain(**given: Any) -> int:
         raise click.UsageError("--pending prints text, JSON or YAML; --all -o html has a page for each pod")
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
+    given = _before_binding(given)
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
@@ -102,6 +107,20 @@ def explain(**given: Any) -> int:
         )
     print_explanations(found, given["output"], ascii_only=given["ascii_only"])
     return exit_status(*found)
+
+
+def _before_binding(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the moment right before the pod was bound, if a log has that, and say so."""
+    logs = [path for path in given["paths"] if is_log(path)]
+    if len(logs) != 1 or len(given["pods"]) != 1:
+        return given
+    log, (name,) = ClusterLog(logs[0]), given["pods"]
+    key = name if "/" in name else f"{given['namespace'] or 'default'}/{name}"
+    found = history_of(log, key, parse_moment(given["moment"] or "", *log.span()))
+    if not found.bound:
+        return given
+    say(f"note: bound to {found.node} at {moment_text(found.bound)}; this is the decision right before", err=True)
+    return {**given, "moment": moment_text(found.before)}
 
 
 def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:

@@ -35,6 +35,7 @@ from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
     asking,
     emulating,
+    paths_of,
     place_of,
     read_cluster,
     read_once,
@@ -234,14 +235,14 @@ def asked_of(given: Mapping[str, Any], options: Options, progress: Progress) -> 
     custom = kinds_named(options)
     changes = what_if(given, custom)
     cluster = _read_input(given, custom, progress)
-    return Asked(emulating(options, given, cluster), cluster, changes, given["paths"])
+    return Asked(emulating(options, given, cluster), cluster, changes, paths_of(given))
 
 
 def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Progress) -> ClusterInput:
     """Files in addition to a live cluster add objects to it, and replace some."""
     if not given["live"]:
-        return read_cluster(given["paths"], given["recursive"], custom, rules_of(given), progress)
-    read = read_cluster(given["paths"], given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
+        return read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress)
+    read = read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
     progress.say("reading the live cluster …")
     endpoint = endpoint_of(given["kubeconfig"], given["context"])
     live = read_once(

@@ -16,7 +16,14 @@ import yaml
 from moorage.basis.files import read_file
 from moorage.basis.wording import counted
 from moorage.interfaces.cli.bounded_files import STDIN
-from moorage.interfaces.cli.cluster_files import emulating, read_cluster, reading_options, rules_of, simulation_options
+from moorage.interfaces.cli.cluster_files import (
+    emulating,
+    paths_of,
+    read_cluster,
+    reading_options,
+    rules_of,
+    simulation_options,
+)
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.progress import Progress
@@ -29,7 +36,7 @@ from moorage.laboratory.redaction_check import RedactionCheck, check_redacted
 from moorage.laboratory.redaction_config import read_configuration
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["redact"]
+__all__ = ["read_key", "redact"]
 
 EPILOG = """Examples:
 
@@ -82,10 +89,10 @@ def redact(**given: Any) -> int:
         raise click.UsageError("--config and --config-output are given together")
     collect_seldom()
     options = simulation_options({**given, **_UNASKED})
-    key = _key(given["key_file"], quiet=given["quiet"])
+    key = read_key(given["key_file"], quiet=given["quiet"])
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        cluster = read_cluster(given["paths"], given["recursive"], (), rules_of(given), progress)
+        cluster = read_cluster(paths_of(given), given["recursive"], (), rules_of(given), progress)
         options = emulating(options, given, cluster)
         progress.say("replacing names …")
         configurations = [] if options.config is None else [read_configuration(options.config, options.where)]
@@ -123,7 +130,7 @@ def _configuration(document: Mapping[str, Any], path: str) -> bytes:
     return text.encode()
 
 
-def _key(path: str, *, quiet: bool) -> bytes:
+def read_key(path: str, *, quiet: bool) -> bytes:
     """Return the key in a file; create the file with a new key if it does not exist.
 
     Raises  InputError, OSError

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 import click
 
 from moorage.api.gc_pause import frozen_after_pauses
+from moorage.basis.recording.log_reader import ClusterLog, is_log
+from moorage.basis.recording.moments import parse_moment
 from moorage.core.cycle.decision import Decision
 from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
     asking,
     emulating,
+    paths_of,
     read_cluster,
     reading_options,
     refuse_nothing_to_place,
@@ -100,6 +103,8 @@ All that is printed, and what it means: moorage help simulate
     help="How the autoscaler chooses a pool.",
 )  # fmt: skip
 @click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
+@click.option("--from", "since", metavar="TIME", help="Replay a log from this moment on, until --to, with all that changed.")
+@click.option("--to", "until_moment", metavar="TIME", help="The end of --from.  [the end of the log]")
 @click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
 @click.option(
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
@@ -206,6 +211,7 @@ def _run(
     if given["explains"] and (given["trace"] is not None or given["output"] not in {"table", "wide"}):
         raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
     _check_autoscaler(given)
+    _check_replay(given)
     if _asks_what_if(given):
         return _run_changed(given, options, progress, on_attempt, measure)
     if given["trace"] is None:
@@ -215,14 +221,44 @@ def _run(
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
             )
-        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given), progress)
+        cluster = read_cluster(paths_of(given), given["recursive"], kinds_named(options), rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
         leave_memory_at_exit()
+        if given["since"] is not None:
+            return _Simulated(_replayed(given, cluster, emulating(options, given, cluster), on_attempt))
         if given["autoscale"]:
             return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
         return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
     return _run_trace(given, options, on_attempt, measure)
+
+
+def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: _OnAttempt) -> Run:
+    """Replay a part of a log."""
+    from moorage.laboratory.recording.replay import replay
+
+    (path,) = given["paths"]
+    log = ClusterLog(path)
+    start, end = (parse_moment(given[name] or "", *log.span()) for name in ("since", "until_moment"))
+    return replay(log, start, end, cluster, options, on_attempt)
+
+
+def _check_replay(given: dict[str, Any]) -> None:
+    if given["since"] is None:
+        if given["until_moment"] is not None:
+            raise click.UsageError("--to needs --from")
+        return
+    if len(given["paths"]) != 1 or not is_log(given["paths"][0]):
+        raise click.UsageError("--from needs one log of moorage record: -f LOG")
+    if given["moment"] or given["trace"] or given["autoscale"] or given["explains"] or _asks_what_if(given):
+        raise click.UsageError("--from excludes --at, --trace, --autoscale, --explain, --live and changes to make first")
+    if any(given[name] for name in ("gates", "strict", "baseline", "across")) or given["output"] in {
+        "json",
+        "yaml",
+        *PIPELINE_OUTPUTS,
+    }:
+        raise click.UsageError("--from prints tables and events: it excludes gates, -o json and -o yaml")
+    given["moment"] = given["since"]
 
 
 def _run_trace(

@@ -1,8 +1,8 @@
-"""Releases after the one that is emulated by default: how each differs from it. Only ``--emulate`` selects them.
+"""Pre-releases of the release after the newest one: how each differs from it. Only ``--emulate`` selects them.
 
-GenericWorkload alone governs pod groups in 1.37, and opens what other gates open in 1.36.
+Pod groups follow the rules of 1.36 there: GenericWorkload alone governs them, and opens what other gates open in 1.36.
 
-Source  kubernetes 1.37, pkg/features/kube_features.go and pkg/scheduler
+Source  kubernetes 1.37.0-alpha.2, pkg/features/kube_features.go and pkg/scheduler
 """
 
 from __future__ import annotations
@@ -25,17 +25,8 @@ _GONE: Final = {
 }  # fmt: skip
 _GATES_1_37: Final[Mapping[str, Gate]] = {
     **{name: gate for name, gate in CURRENT.gates.items() if name not in _GONE},
-    "DRADeviceTaintRules": Gate(True, STABLE, needs=("DRADeviceTaints",)),
-    "DRADeviceTaints": Gate(True, STABLE, needs=_DRA),
     "DRAExtendedResource": Gate(True, STABLE, locked=True, needs=_DRA),
-    "DRAPrioritizedList": Gate(True, STABLE, locked=True, needs=_DRA),
-    "DRAResourceClaimDeviceStatus": Gate(True, STABLE, locked=True),
-    "DRAWorkloadResourceClaims": Gate(False, BETA, needs=(*_DRA, _GROUPS)),
-    _GROUPS: Gate(False, BETA),
-    "NodeDeclaredFeatures": Gate(True, STABLE, locked=True),
-    "PodGroupPreemptionPolicy": Gate(False, ALPHA, needs=(_GROUPS,)),
     "StorageCapacityScoring": Gate(True, BETA),
-    "VolumeLimitScaling": Gate(True, BETA),
 }
 _INERT_GONE: Final = frozenset(
     [
@@ -65,26 +56,19 @@ _INERT_NEW: Final = frozenset(
     [
         "CompositePodGroup",
         "ConsistentListFromCacheSkipTimeoutFallback",
-        "DRADerivedAttributes",
-        "DRADeviceCompatibilityGroups",
-        "DRAFractionalCapacityRange",
-        "DRAOptionalNodeOperations",
         "EtcdRangeStream",
         "HPAGeneration",
-        "InPlacePodVerticalScalingSchedulerPreemption",
-        "InterPodAffinityHostnameFastPath",
         "KubeProxyIPVS",
         "NodeControllerLeaseCircuitBreaker",
-        "SchedulerPreQueueingHints",
         "StaleControllerConsistencyHPA",
         "WatchListCompression",
         "WebhookRoundTripLoadBalancing",
     ]
 )
 
-_1_37_1: Final = replace(
+_1_37_0_ALPHA_2: Final = replace(
     CURRENT,
-    name="1.37.1",
+    name="1.37.0-alpha.2",
     documents=frozenset(["v1"]),
     gates=_GATES_1_37,
     inert_gates=(CURRENT.inert_gates - _INERT_GONE) | _INERT_NEW,
@@ -96,8 +80,7 @@ _1_37_1: Final = replace(
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants={"DynamicResources": "1.37", "ImageLocality": "1.37"},
     removed_plugins=(),
-    compared=False,
 )
 
 #: Oldest first.
-LATER: Final[tuple[Release, ...]] = (_1_37_1,)
+LATER: Final[tuple[Release, ...]] = (_1_37_0_ALPHA_2,)

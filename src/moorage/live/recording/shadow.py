@@ -20,7 +20,7 @@ import numpy as np
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.sampling import feasible_nodes_to_find
+from moorage.core.cycle.search import feasible_nodes_to_find
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moorage.basis.recording.frames import Dropped, Mark, Put, Record, Touched
@@ -88,6 +88,7 @@ def test_the_state_at_1000_random_moments_is_the_truth(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
+@example(seed=433, cut=0.0, again=True)
 @given(seed=st.integers(0, 1000), cut=st.floats(0, 1), again=st.booleans())
 def test_a_kill_at_any_byte_leaves_a_log_that_is_right_and_goes_on(
     tmp_path_factory: pytest.TempPathFactory, seed: int, cut: float, again: bool

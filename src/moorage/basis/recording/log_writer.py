@@ -142,6 +142,9 @@ class LogWriter:
     def begin_snapshot(self, at: int) -> SnapshotWriter:
         """Start a snapshot of all objects as they are after the last change, and the next file of changes."""
         self.flush()
+        if (self.directory / f"{self.number:016d}{SNAPSHOT_SUFFIX}").exists():
+            self.append(Mark(at, "resumed", {}))  # nothing was written since: the older snapshot keeps its name
+            self.flush()
         self._close_file()
         return SnapshotWriter(self.directory, self.number, at, self._snapshot_written)
 

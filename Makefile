@@ -56,7 +56,7 @@ fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; 
 CALLS ?= 200
 SEED ?= 0
 .PHONY: hostile
-hostile: $(VENV)/.ready-to-test  ## call every function of expressions and check every keyword of schemas with hostile values; CALLS=1000 for more, SEED=1 for others
+hostile: $(VENV)/.ready-to-test  ## call every function and macro of expressions and check every keyword of schemas with hostile values; CALLS=1000 for more, SEED=1 for others
 	@MOORAGE_HOSTILE=$(CALLS) MOORAGE_HOSTILE_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --timeout 0 \
 	    tests/api/cel/test_hostile_values.py tests/cluster/apiserver/test_hostile_schemas.py $(ARGS)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import cache
 from random import Random
 from time import process_time
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.times import Duration, Timestamp
 from moorage.api.cel.planner import plan
 from moorage.api.cel.program import COST_LIMIT, standard_functions
-from moorage.api.cel.syntax import CallNode, Ident
+from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, Literal
 from moorage.api.cel.types import Type
 from moorage.api.cel.values import INT_MAX, INT_MIN, NONE, UINT_MAX, Map, Optional, TypeValue, UInt
 
@@ -193,19 +194,29 @@ class Call(NamedTuple):
     overload: Overload
     args: list[Any]
 
-    def evaluate(self) -> Any:
-        """Run the call within the limit of a selector; return the value or the error."""
+    def evaluate(self, times: int = 1) -> Any:
+        """Run the call, once or in a fold, within the limit of a rule; return the value or the error."""
         names = [f"v{at}" for at in range(len(self.args))]
         nodes = [Ident(0, name) for name in names]
         target, given = (nodes[0], nodes[1:]) if self.overload.member else (None, nodes)
-        tree = CallNode(0, self.name, list(given), target, (self.overload.name,))
+        tree: Expr = CallNode(0, self.name, list(given), target, (self.overload.name,))
+        if times > 1:
+            true = Literal(0, True)
+            tree = Fold(0, Ident(0, "times"), ("i",), "@result", true, true, tree, true)
         try:
-            return plan(tree, standard_functions())(Frame(dict(zip(names, self.args, strict=True)), COST_LIMIT))
+            variables = {**dict(zip(names, self.args, strict=True)), "times": range_of(times)}
+            return plan(tree, standard_functions())(Frame(variables, COST_LIMIT))
         except CelError as error:
             return error
 
     def __str__(self) -> str:
         return f"{self.overload.name} of {', '.join(map(_shown, self.args))}"
+
+
+@cache
+def range_of(count: int) -> list[int]:
+    """Return the numbers below ``count``."""
+    return list(range(count))
 
 
 def _shown(value: Any) -> str:
@@ -230,12 +241,12 @@ class Measured(NamedTuple):
     peak: int
 
 
-def measured(evaluate: Callable[[], Any]) -> Measured:
+def measured(evaluate: Callable[[], Any], *, memory: bool = True) -> Measured:
     """Evaluate once for the time, and if that takes over 5 ms, again for the memory."""
     begun = process_time()
     evaluate()
     cpu_s = process_time() - begun
-    if cpu_s < 0.005:
+    if cpu_s < 0.005 or not memory:
         return Measured(cpu_s, 0)
     tracemalloc.start()
     try:

@@ -12,7 +12,7 @@ from typing import Final
 from moorage.errors import InputError
 
 __all__ = [
-    "MAX_DIGITS", "MAX_ITEMS", "MAX_PARSED", "MAX_PROGRAM", "MAX_STEPS", "MAX_TEXT", "MAX_WORK", "CelError",
+    "MAX_DIGITS", "MAX_EFFORT", "MAX_ITEMS", "MAX_PARSED", "MAX_PROGRAM", "MAX_STEPS", "MAX_TEXT", "MAX_WORK", "CelError",
     "CompileError", "CostLimitError", "EvalError", "SourceError", "TooLargeError", "check_items", "check_parsed",
     "check_sizes", "check_text", "check_work", "located",
 ]  # fmt: skip
@@ -44,8 +44,8 @@ class TooLargeError(EvalError):
 class CostLimitError(CelError):
     """The expression exceeded its cost limit. Nothing absorbs this error."""
 
-    def __init__(self) -> None:
-        super().__init__("operation cancelled: actual cost limit exceeded")
+    def __init__(self, of: str = "actual cost limit exceeded") -> None:
+        super().__init__(f"operation cancelled: {of}")
 
 
 class SourceError(Exception):
@@ -88,6 +88,8 @@ MAX_PARSED: Final = 5_000
 MAX_PROGRAM: Final = 10_000
 #: The steps of a search for a pattern.
 MAX_STEPS: Final = 100_000
+#: What a whole evaluation may do, in units of about 0.05 µs (``effort``).
+MAX_EFFORT: Final = 1_500_000
 
 
 def check_text(length: int) -> None:
@@ -126,15 +128,24 @@ def check_work(count: int) -> None:
         raise TooLargeError(f"lists are too long or nested too deeply; an operation takes at most {MAX_WORK} values or pairs")
 
 
-def check_sizes(operands: Iterable[object]) -> None:
-    """Check the sizes of the operands of an operation. The texts in a list count together.
+def check_sizes(operands: Iterable[object]) -> int:
+    """Check the sizes of the operands of an operation; return the work of reading them. The texts in a list count together.
 
     Raises  TooLargeError
     """
+    effort = 0
     for one in operands:
         if isinstance(one, str | bytes):
-            check_text(len(one))
+            check_text(length := len(one))
+            effort += length // _CHARACTERS
         elif isinstance(one, Sized):
-            check_items(len(one))
+            check_items(length := len(one))
+            effort += length * _ELEMENT
             if isinstance(one, list | tuple):
                 check_text(sum([len(part) for part in one if isinstance(part, str | bytes)]))
+    return effort
+
+
+#: The work of reading an element, and how many characters are read with a unit of work.
+_ELEMENT: Final = 16
+_CHARACTERS: Final = 4

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moorage.api.cel.bounds import CompileError, EvalError
+from moorage.api.cel.bounds import MAX_EFFORT, CompileError, EvalError
 from moorage.api.cel.estimated_sizes import DeclaredSize, SizeLookup
+from moorage.api.cel.frame import EFFORT_PER_COST
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import SemverError, parse_semver
 from moorage.api.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
@@ -60,15 +61,15 @@ class CompiledSelector:
         return taken
 
     def judge(self, variables: Mapping[str, Value], limit: int) -> tuple[bool | EvalError, int]:
-        """Return whether the selector selects a device, or the error of the evaluation; and the cost.
+        """Return whether the selector selects a device, or the error of the evaluation; and the cost or the work, if greater.
 
         Raises  CostLimitError
         """
-        value, cost = self._program.attempt(variables, limit)
+        value, cost, effort = self._program.attempt(variables, limit, min(MAX_EFFORT, limit * EFFORT_PER_COST))
         if not isinstance(value, bool | EvalError):
             text = f"CEL result of type {type_name(value)} could not be converted to bool: {_why_no_bool(value)}"
             value = EvalError(text)
-        return value, cost
+        return value, max(cost, effort // EFFORT_PER_COST)
 
 
 def _why_no_bool(value: Value) -> str:

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.api.cel.bounds import MAX_WORK, check_work
+from moorage.api.cel.bounds import MAX_DIGITS, MAX_EFFORT, MAX_WORK, EvalError, TooLargeError, check_work
 from moorage.api.cel.frame import Frame
+from moorage.api.cel.functions.operators import BINARY
+from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.network_values import Url
-from moorage.api.cel.values import GrowingMap, Map, Optional, Value
+from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select, children
+from moorage.api.cel.values import Growing, GrowingMap, Map, Optional, Value
 
-__all__ = ["CONTAINERS", "nested_parts", "strain_of_failure", "strain_of_operands", "strain_operator", "strain_search"]
+__all__ = [
+    "CONTAINERS",
+    "ITERATION",
+    "absorb",
+    "nested_parts",
+    "strain_of_failure",
+    "strain_of_operands",
+    "strain_operator",
+    "strain_search",
+    "weight",
+    "work_of_result",
+]
 
 #: The values that hold others.
 CONTAINERS: Final = (list, tuple, Map, Optional)
@@ -25,6 +39,54 @@ _COMPARED: Final = 2
 _READ: Final = 10
 #: So many characters and elements are covered by the cost of a call.
 _ORDINARY: Final = 1_000
+
+#: The work of an iteration of a fold beside its steps, and of an absorbed error, also that of an operation beyond its bounds.
+ITERATION: Final = 20
+_FAILURE: Final = 60
+_EXCESS: Final = MAX_EFFORT // 4
+_WEIGHTS: Final[dict[str, int]] = {
+    "_&&_": 4, "_||_": 4, "_?_:_": 6, "!_": 10, "-_": 10, "@not_strictly_false": 8, "_[_]": 16, "_[?_]": 16, "_?._": 16,
+    "format": 200, **dict.fromkeys(("contains", "endsWith", "matches", "size", "startsWith"), 40),
+}  # fmt: skip
+_OPERATOR: Final = 24
+_CALL: Final = 100
+
+
+def weight(node: Expr) -> int:
+    """Return the work of a node that runs once. Folds charge what they repeat; functions charge for large operands."""
+    match node:
+        case Literal():
+            own = 1
+        case Ident():
+            own = 4
+        case Select():
+            own = 12
+        case CallNode():
+            own = _WEIGHTS.get(node.function, _OPERATOR if node.function in BINARY else _CALL)
+        case ListExpr():
+            own = 8
+        case MapExpr():
+            own = 60 + 20 * len(node.entries)
+        case Fold():
+            return 60 + weight(node.range) + weight(node.start) + weight(node.result)
+        case Message():
+            own = 0
+    return own + sum(map(weight, children(node)))
+
+
+def work_of_result(found: Value) -> int:
+    """Return the work of building a text, bytes or a list, which also bounds the memory that they take together."""
+    if isinstance(found, str | bytes):
+        return len(found) // 2
+    return len(found) * 4 if isinstance(found, list) and not isinstance(found, Growing) else 0
+
+
+def absorb(frame: Frame, error: EvalError) -> None:
+    """Charge an error that has no effect. The operation may have done much before it found that it exceeds its bounds.
+
+    Raises  CostLimitError
+    """
+    frame.work(_EXCESS if isinstance(error, TooLargeError) else _FAILURE)
 
 
 def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
@@ -39,7 +101,7 @@ def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
         strain_search(frame, [one], other)
     elif isinstance(one, CONTAINERS):
         entries = min(len(one), len(other)) if isinstance(one, Map) else 0
-        _strain(frame, min(nested_parts(one), nested_parts(other)) + entries)
+        _strain(frame, min(_counted(frame, one), _counted(frame, other)) + entries)
 
 
 def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
@@ -49,9 +111,16 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
     """
     if isinstance(within, Map):
         return
-    inner = nested_parts(wanted) * len(within)
+    inner = _counted(frame, wanted) * len(within)
     if inner:
-        _strain(frame, min(inner, nested_parts(within) * len(wanted)))
+        _strain(frame, min(inner, _counted(frame, within) * len(wanted)))
+
+
+def _counted(frame: Frame, value: Value) -> int:
+    """Count the elements inside a value, and charge the count."""
+    count = nested_parts(value)
+    frame.work(count * 8)
+    return count
 
 
 def _strain(frame: Frame, compared: int) -> None:
@@ -72,6 +141,8 @@ def strain_of_operands(args: list[Value]) -> int:
 def _size(value: Value) -> int:
     if isinstance(value, Url | Semver):
         return len(value.text)
+    if isinstance(value, Quantity):
+        return value.value.bit_length() + 3 * min(abs(value.scale), MAX_DIGITS)
     return len(value) if isinstance(value, str | bytes | list | tuple | Map) and not isinstance(value, GrowingMap) else 0
 
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from moorage.api.cel.bounds import CostLimitError, EvalError
+from moorage.api.cel.bounds import MAX_EFFORT, CostLimitError, EvalError
 from moorage.api.cel.values import Value
 
-__all__ = ["Failed", "Frame", "Lazy", "Run"]
+__all__ = ["EFFORT_PER_COST", "Failed", "Frame", "Lazy", "Run"]
+
+#: A unit of cost takes about a microsecond.
+EFFORT_PER_COST: Final = 20
+_TOO_LONG: Final = f"the evaluation takes more than {MAX_EFFORT} steps"
 
 
 class Frame:
     """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` must not exceed ``limit``.
 
     The cost is what kube-scheduler counts. Some functions cost little but take long. ``strain`` subtracts their extra work from
-    the limit, so that the limit bounds the time as well.
+    the limit, so that the limit bounds the time as well. Other steps cost nothing, and a fold may repeat thousands of them:
+    ``effort`` is how much work may still be done, whatever it costs. ``patterns`` are those that were compiled.
     """
 
-    __slots__ = ("cost", "limit", "vars")
+    __slots__ = ("cost", "effort", "limit", "patterns", "vars")
 
-    def __init__(self, variables: Mapping[str, Value], limit: int) -> None:
+    def __init__(self, variables: Mapping[str, Value], limit: int, effort: int = MAX_EFFORT) -> None:
         self.vars: Mapping[str, Value] = variables
         self.limit = limit
         self.cost = 0
+        self.effort = effort
+        self.patterns: set[str] = set()
 
     def spend(self, cost: int) -> None:
         """Charge a step.
@@ -48,13 +55,23 @@ class Frame:
             raise CostLimitError
 
     def strain(self, work: int) -> None:
-        """Charge work that is not part of the cost.
+        """Charge work that is not part of the cost, in its units.
 
         Raises  CostLimitError if the limit is exceeded
         """
         self.limit -= work
         if self.cost > self.limit:
             raise CostLimitError
+        self.work(work * EFFORT_PER_COST)
+
+    def work(self, effort: int) -> None:
+        """Charge work, in the units of ``MAX_EFFORT``.
+
+        Raises  CostLimitError if the evaluation takes too long
+        """
+        self.effort -= effort
+        if self.effort < 0:
+            raise CostLimitError(_TOO_LONG)
 
     def look_up(self, name: str) -> Value:
         """Return the value of a variable.

@@ -15,7 +15,16 @@ from typing import Final, TypeAlias
 from moorage.api.cel.attributes import Qualifier, attribute
 from moorage.api.cel.bounds import EvalError, SourceError, check_sizes
 from moorage.api.cel.declarations import Functions, Overload, accepts
-from moorage.api.cel.effort import CONTAINERS, strain_of_failure, strain_of_operands, strain_operator
+from moorage.api.cel.effort import (
+    CONTAINERS,
+    ITERATION,
+    absorb,
+    strain_of_failure,
+    strain_of_operands,
+    strain_operator,
+    weight,
+    work_of_result,
+)
 from moorage.api.cel.frame import Failed, Frame, Lazy, Run
 from moorage.api.cel.functions.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.api.cel.functions.operators import BINARY, negate, negate_bool
@@ -257,7 +266,8 @@ class _Planner:
         self._scopes.pop()
         result = self.run(node.result)
         self._scopes.pop()
-        return _run_fold(node, range_run, _growing(node, start), condition, step, result)
+        each = ITERATION + weight(node.condition) + weight(node.step)
+        return _run_fold(node, range_run, _growing(node, start), condition, step, result, each)
 
 
 # -- functions that run ---------------------------------------------------------------------------------------------------
@@ -276,6 +286,7 @@ def _logical(terms: list[Run], *, deciding: bool) -> Run:
             try:
                 value = term(frame)
             except EvalError as error:
+                absorb(frame, error)
                 failed = failed or error
                 continue
             if value is deciding:
@@ -293,7 +304,8 @@ def _not_strictly_false(operand: Run) -> Run:
     def run(frame: Frame) -> Value:
         try:
             value = operand(frame)
-        except EvalError:
+        except EvalError as error:
+            absorb(frame, error)
             value = True
         frame.spend(1)
         return value is not False
@@ -337,11 +349,14 @@ def _operator(name: str, left: Run, right: Run) -> Run:
 
     def run(frame: Frame) -> Value:
         one, other = left(frame), right(frame)
-        check_sizes((one, other))
+        if effort := check_sizes((other,) if isinstance(one, Growing) else (one, other)):
+            frame.work(effort)
         if isinstance(other, CONTAINERS):
             strain_operator(frame, name, one, other)
         found = apply(one, other)
         frame.spend(_operator_cost(name, one, other))
+        if effort:
+            frame.work(work_of_result(found))
         return found
 
     return run
@@ -363,6 +378,10 @@ def _operator_cost(name: str, one: Value, other: Value) -> int:
     return 1
 
 
+#: The work of functions for each unit of what they cost, which depends on the size of their operands.
+_WORK_PER_COST: Final = 4
+
+
 def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
     """Return a function that runs the first overload that accepts the values of the operands."""
 
@@ -373,7 +392,7 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
                 assert overload.run is not None
                 try:
                     if not overload.cheap:
-                        check_sizes(args)
+                        frame.work(check_sizes(args))
                     found = overload.run(frame, *args) if overload.metered else overload.run(*args)
                 except EvalError:
                     frame.strain(strain_of_failure(args))
@@ -383,7 +402,8 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
                     if not overload.cheap:
                         frame.strain(strain_of_operands(args))
                 else:
-                    frame.spend(overload.cost(args, found))
+                    frame.spend(cost := overload.cost(args, found))
+                    frame.work(cost * _WORK_PER_COST + work_of_result(found))
                 return found
         raise EvalError(f"no such overload: {name}({', '.join(map(type_name, args))})")
 
@@ -399,7 +419,8 @@ def _growing(node: Fold, start: Run) -> Run:
     return start
 
 
-def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run, result: Run) -> Run:
+def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run, result: Run, each: int) -> Run:
+    """Return a function that runs a fold. ``each`` is the work of an iteration."""
     accumulator = node.accumulator
 
     def run(frame: Frame) -> Value:
@@ -409,6 +430,7 @@ def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run,
         frame.vars = inner
         try:
             for element in elements:
+                frame.work(each)
                 inner.update(zip(node.variables, element, strict=True))
                 if not _continues(condition, frame):
                     break
@@ -425,7 +447,8 @@ def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run,
 def _continues(condition: Run, frame: Frame) -> bool:
     try:
         return condition(frame) is not False
-    except EvalError:
+    except EvalError as error:
+        absorb(frame, error)
         return True
 
 
@@ -434,6 +457,7 @@ def _outcome(step: Run, frame: Frame) -> Value:
     try:
         return step(frame)
     except EvalError as error:
+        absorb(frame, error)
         return Failed(error)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from moorage.api.cel.bounds import CompileError, EvalError, SourceError, located
+from moorage.api.cel.bounds import MAX_EFFORT, CompileError, EvalError, SourceError, located
 from moorage.api.cel.checker import Fields, NodeTypes, check
 from moorage.api.cel.cost_estimate import estimate_cost
 from moorage.api.cel.declarations import Function, functions_of
@@ -60,17 +60,20 @@ class Program:
         """
         return self.measure(variables, cost_limit)[0]
 
-    def attempt(self, variables: Mapping[str, Value], limit: int) -> tuple[Value | EvalError, int]:
-        """Return the value or the ``EvalError``, and how much of the limit the evaluation used.
+    def attempt(
+        self, variables: Mapping[str, Value], limit: int, effort: int = MAX_EFFORT
+    ) -> tuple[Value | EvalError, int, int]:
+        """Return the value or the ``EvalError``, and how much of the limit and of the effort the evaluation used.
 
         Raises  CostLimitError
         """
-        frame = Frame(variables, limit)
+        frame = Frame(variables, limit, effort)
+        frame.work(0)
         try:
             value = self._run(frame)
         except EvalError as error:
             value = error
-        return value, limit - frame.left
+        return value, limit - frame.limit + frame.cost, effort - frame.effort
 
     def measure(self, variables: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> tuple[Value, int]:
         """Return the value and the cost of the evaluation."""

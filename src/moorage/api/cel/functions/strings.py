@@ -8,6 +8,8 @@ Source  cel-go: ext/strings.go (version 2); apiserver/pkg/cel/library/regex.go, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, check_items, check_text
@@ -26,10 +28,16 @@ _STEPS_PER_COST: Final = 5
 #: Usual number of program steps per character of a pattern; and how many steps beyond that cost one unit to build.
 _USUAL_SIZE: Final = 4
 _BUILT_PER_UNIT: Final = 2
+#: The work of a step of a search, and of parsing a character of a pattern.
+_STEP: Final = 8
+_PARSED: Final = 40
 
 
 def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
-    """Return the compiled pattern. Charge extra if its program is far larger than the pattern."""
+    """Return the compiled pattern. Charge extra if its program is far larger than the pattern, and for each new pattern."""
+    if pattern not in frame.patterns:
+        frame.patterns.add(pattern)
+        frame.work(len(pattern) * _PARSED)
     try:
         regex = compile_regex(pattern)
     except RegexError as error:
@@ -39,17 +47,30 @@ def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
     return regex
 
 
+@contextmanager
+def _search(frame: Frame, pattern: str, prefix: str = "") -> Iterator[tuple[Regex, int]]:
+    """Give a compiled pattern and how many steps it may take, and charge those that it took."""
+    regex = _compiled(frame, pattern, prefix)
+    try:
+        yield regex, min(frame.left * _STEPS_PER_COST, frame.effort // _STEP)
+    finally:
+        frame.work(regex.steps * _STEP)
+
+
 def _matches(frame: Frame, text: str, pattern: str) -> bool:
-    return _compiled(frame, pattern).find(text, frame.left * _STEPS_PER_COST) is not None
+    with _search(frame, pattern) as (regex, steps):
+        return regex.find(text, steps) is not None
 
 
 def _find(frame: Frame, text: str, pattern: str) -> str:
-    found = _compiled(frame, pattern, "Illegal regex: ").find(text, frame.left * _STEPS_PER_COST)
-    return "" if found is None else text[found[0] : found[1]]
+    with _search(frame, pattern, "Illegal regex: ") as (regex, steps):
+        found = regex.find(text, steps)
+        return "" if found is None else text[found[0] : found[1]]
 
 
 def _find_all(frame: Frame, text: str, pattern: str, limit: int = -1) -> list[str]:
-    return _compiled(frame, pattern, "Illegal regex: ").find_all(text, limit, frame.left * _STEPS_PER_COST)
+    with _search(frame, pattern, "Illegal regex: ") as (regex, steps):
+        return regex.find_all(text, limit, steps)
 
 
 def _out_of_range(index: int) -> EvalError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from moorage.api.cel.bounds import CelError, CostLimitError, EvalError
+from moorage.api.cel.bounds import MAX_EFFORT, CelError, CostLimitError, EvalError
 from moorage.api.cel.estimated_sizes import DeclaredSize, product
 from moorage.api.cel.program import Program, compile_expression, compile_with_estimate
 from moorage.api.cel.types import BOOL, STRING, optional_of
@@ -41,9 +41,10 @@ __all__ = ["custom_rule_faults", "rule_faults", "unsupported_rules"]
 Faults = Iterator[Fault]
 #: The cost limits of one rule, and of all rules of an object.
 _PER_CALL: Final = 1_000_000
-#: What each evaluation of a rule takes from the budget at least: a rule may cost nothing, but takes some 5 µs to start.
-LEAST_COST: Final = 50
 _BUDGET: Final = 10_000_000
+#: The work of all rules of an object, and that of starting one. The ratio to the work of one rule is that of the cost limits.
+MAX_RULES_EFFORT: Final = 10 * MAX_EFFORT
+_START: Final = 100
 _RULES: Final = "x-kubernetes-validations"
 _OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _TEXTS: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
@@ -252,6 +253,7 @@ class _Check:
 
     def __init__(self) -> None:
         self._left = _BUDGET
+        self._effort = MAX_RULES_EFFORT
 
     def faults(self, node: _Node, value: Any, old: Any, path: str) -> Faults:
         """Yield the faults of a value and of its parts."""
@@ -298,12 +300,12 @@ class _Check:
         source, kind = rule.source, node.schema.get("type", "")
         shown = source.get("message", "").strip() or source["rule"].strip()
         assert rule.program is not None
+        is_short = self._left < _PER_CALL or self._effort < MAX_EFFORT
         try:
-            found, cost = rule.program.attempt(variables, min(_PER_CALL, self._left))
+            found = self._run(rule.program, variables)
         except CostLimitError as error:
-            yield invalid(path, kind, _OUT_OF_BUDGET if self._left < _PER_CALL else _too_costly(error, shown))
+            yield invalid(path, kind, _OUT_OF_BUDGET if is_short else _too_costly(error, shown))
             raise _OutOfBudgetError from None
-        self._left -= max(cost, LEAST_COST)
         if isinstance(found, EvalError):
             if str(found).startswith("no such overload"):
                 mismatch = "call arguments did not match a supported operator, function or macro signature for rule"
@@ -318,15 +320,25 @@ class _Check:
             where = f"{path}{source['fieldPath']}".lstrip(".") if source.get("fieldPath") else path
             yield _fault(source.get("reason"), where, Bare("") if kind in {"array", "object"} else value, detail)
 
+    def _run(self, program: Program, variables: Mapping[str, Value]) -> Value | EvalError:
+        """Evaluate an expression at the expense of the budget.
+
+        Raises  CostLimitError
+        """
+        effort = min(MAX_EFFORT, self._effort - _START)
+        found, cost, spent = program.attempt(variables, min(_PER_CALL, self._left), effort)
+        self._left -= cost
+        self._effort -= spent + _START
+        return found
+
     def _message(self, rule: _Rule, variables: Mapping[str, Value]) -> str:
         """Return the result of a rule's messageExpression; "" if it fails or there is none."""
         if rule.message is None:
             return ""
         try:
-            text, cost = rule.message.attempt(variables, min(_PER_CALL, self._left))
+            text = self._run(rule.message, variables)
         except CostLimitError:
             raise _OutOfBudgetError from None
-        self._left -= cost
         return text.strip() if isinstance(text, str) and "\n" not in text else ""
 
 

@@ -50,6 +50,7 @@ def test_an_agent_finds_the_cause_and_tries_the_change():
             await said_by(client, "find", kind="pods", only_pending=True),
             await said_by(client, "explain", pods=["search-2"]),
             await said_by(client, "explain", pods=["search-2"], changes=["node/general-c2 unschedulable=false"]),
+            await said_by(client, "explain"),
             await said_by(client, "explain", pods=["serach-2"]),
             await said_by(client, "capacity", workload="../../etc/passwd"),
             await said_by(client, "drain", nodes=["--help"]),
@@ -60,13 +61,14 @@ def test_an_agent_finds_the_cause_and_tries_the_change():
             await client.read_resource("moorage://answers/99/json")
         return found, json.loads(document), pod
 
-    (pending, why, tried, *wrong), document, pod = talk(conversation, "-f", "examples/demo")
+    (pending, why, tried, causes, *wrong), document, pod = talk(conversation, "-f", "examples/demo")
     assert [line.split()[0] for line in pending[1].splitlines()[1:-1]] == ["default/warehouse", "default/search-2"]
     assert not why[0]
     assert why[1].startswith("<cluster-data>\ndefault/search-2 is pending: no node satisfies both")
     assert "kubectl uncordon general-c2" in why[1]
     assert "moorage://answers/1/wide" in why[1].splitlines()[-1]
     assert "\ndefault/search-2 is on " in tried[1]
+    assert causes[1].startswith("<cluster-data>\n2 pods are pending, for 2 causes")
     assert [is_error for is_error, _ in wrong] == [True, True, True]
     assert "no pod or workload serach-2 among 26 pods" in wrong[0][1]
     assert "'../../etc/passwd' is not KIND/NAME" in wrong[1][1]

@@ -63,7 +63,7 @@ class Tools:
         self,
         pods: Annotated[
             Sequence[str],
-            Field(description="Pods or workloads: 'web-0', 'shop/web-0', 'deployment/web'. Empty: all pending pods"),
+            Field(description="Pods or workloads: 'web-0', 'shop/web-0', 'deployment/web'. Empty: all pending pods, by cause"),
         ] = (),
         changes: Changes = (),
         owners: Annotated[
@@ -71,7 +71,7 @@ class Tools:
         ] = "pod,node,cluster,config",
     ) -> str:
         """Why a pod is pending, node by node, and the smallest verified changes that place it; or why it is where it is."""
-        return await self._ask({"explain": list(pods), "all": not pods, "may": owners}, changes)
+        return await self._ask({"explain": list(pods), "all": not pods, "byCause": not pods, "may": owners}, changes)
 
     async def capacity(
         self,

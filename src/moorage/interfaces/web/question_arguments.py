@@ -154,8 +154,9 @@ def _change(change: Any) -> str:
 def _explain(reader: _Reader) -> None:
     named = [*reader.texts("explain"), *reader.texts("pods")]
     reader.positional += named
-    if reader.take("all", bool, False) or not named:
-        reader.options.append("--all")
+    every, by_cause = reader.take("all", bool, False), reader.take("byCause", bool, False)
+    if every or not named:
+        reader.options.append("--pending" if by_cause else "--all")
     reader.text("may", "may")
     reader.number("alternatives", "alternatives", 0, 20)
     reader.number("probes", "probes", 0, 2000)

@@ -1,8 +1,8 @@
-"""Pre-releases of the release after the newest one: how each differs from it. Only ``--emulate`` selects them.
+"""Releases after the one that is emulated by default: how each differs from it. Only ``--emulate`` selects them.
 
-Pod groups follow the rules of 1.36 there: GenericWorkload alone governs them, and opens what other gates open in 1.36.
+GenericWorkload alone governs pod groups in 1.37, and opens what other gates open in 1.36.
 
-Source  kubernetes 1.37.0-alpha.2, pkg/features/kube_features.go and pkg/scheduler
+Source  kubernetes 1.37, pkg/features/kube_features.go and pkg/scheduler
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ _GONE: Final = {
 }  # fmt: skip
 _GATES_1_37: Final[Mapping[str, Gate]] = {
     **{name: gate for name, gate in CURRENT.gates.items() if name not in _GONE},
+    "DRADeviceTaintRules": Gate(True, STABLE, needs=("DRADeviceTaints",)),
+    "DRADeviceTaints": Gate(True, STABLE, needs=_DRA),
     "DRAExtendedResource": Gate(True, STABLE, locked=True, needs=_DRA),
+    "DRAPrioritizedList": Gate(True, STABLE, locked=True, needs=_DRA),
+    "DRAResourceClaimDeviceStatus": Gate(True, STABLE, locked=True),
+    "DRAWorkloadResourceClaims": Gate(False, BETA, needs=(*_DRA, _GROUPS)),
+    _GROUPS: Gate(False, BETA),
+    "NodeDeclaredFeatures": Gate(True, STABLE, locked=True),
+    "PodGroupPreemptionPolicy": Gate(False, ALPHA, needs=(_GROUPS,)),
     "StorageCapacityScoring": Gate(True, BETA),
+    "VolumeLimitScaling": Gate(True, BETA),
 }
 _INERT_GONE: Final = frozenset(
     [
@@ -56,19 +65,26 @@ _INERT_NEW: Final = frozenset(
     [
         "CompositePodGroup",
         "ConsistentListFromCacheSkipTimeoutFallback",
+        "DRADerivedAttributes",
+        "DRADeviceCompatibilityGroups",
+        "DRAFractionalCapacityRange",
+        "DRAOptionalNodeOperations",
         "EtcdRangeStream",
         "HPAGeneration",
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        "InterPodAffinityHostnameFastPath",
         "KubeProxyIPVS",
         "NodeControllerLeaseCircuitBreaker",
+        "SchedulerPreQueueingHints",
         "StaleControllerConsistencyHPA",
         "WatchListCompression",
         "WebhookRoundTripLoadBalancing",
     ]
 )
 
-_1_37_0_ALPHA_2: Final = replace(
+_1_37_1: Final = replace(
     CURRENT,
-    name="1.37.0-alpha.2",
+    name="1.37.1",
     documents=frozenset(["v1"]),
     gates=_GATES_1_37,
     inert_gates=(CURRENT.inert_gates - _INERT_GONE) | _INERT_NEW,
@@ -80,7 +96,8 @@ _1_37_0_ALPHA_2: Final = replace(
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants={"DynamicResources": "1.37", "ImageLocality": "1.37"},
     removed_plugins=(),
+    compared=False,
 )
 
 #: Oldest first.
-LATER: Final[tuple[Release, ...]] = (_1_37_0_ALPHA_2,)
+LATER: Final[tuple[Release, ...]] = (_1_37_1,)

@@ -1,6 +1,6 @@
 """DynamicResources of 1.37: the text about a selector that fails names the device, and gives a hint if a key is missing.
 
-Source    dynamic-resource-allocation 1.37.0-alpha.2, structured/internal/incubating/allocator_incubating.go; cel/errors.go
+Source    dynamic-resource-allocation 1.37, structured/internal/incubating/allocator_incubating.go; cel/errors.go
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ __all__ = ["DynamicResourcesV137"]
 class DynamicResourcesV137(DynamicResources):
     """The plugin; see the module docstring."""
 
-    rules = DynamicResources.rules._replace(names_devices=True, undoes_refusals=False)
+    rules = DynamicResources.rules._replace(names_devices=True)
     reuse = DynamicResources.reuse

@@ -1,6 +1,6 @@
 """ImageLocality of 1.37: image volumes count in the number of images too, as they do in the sum.
 
-Source    kube-scheduler 1.37.0-alpha.2, plugins/imagelocality/image_locality.go
+Source    kube-scheduler 1.37, plugins/imagelocality/image_locality.go
 """
 
 from __future__ import annotations

@@ -32,9 +32,13 @@ OF_1_36 = {
 }
 
 
+#: Rules that came after the pre-release; tests/core/engine/test_groups_as_one.py has cases of each.
+UNRECORDED = {"DefaultPreemption", "GangScheduling"}
+
+
 def test_each_rule_of_1_37_has_a_recording():
     changed = {plugin for plugin in RELEASE.variants if any(plugin not in one.variants for one in OF_1_36.values())}
-    assert changed == set(RELEASE.variants)
+    assert changed == set(RELEASE.variants) - UNRECORDED
     assert RECORDED.keys() == OF_1_36.keys()
 
 

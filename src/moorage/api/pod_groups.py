@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from moorage.api.meta import Object, Value
 
 __all__ = [
-    "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_SCHEDULED", "BasicSchedulingPolicy", "Condition",
-    "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim", "PodGroupResourceClaimStatus",
+    "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_INITIALLY_SCHEDULED", "POD_GROUP_SCHEDULED", "BasicSchedulingPolicy",
+    "Condition", "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim", "PodGroupResourceClaimStatus",
     "PodGroupSchedulingConstraints", "PodGroupSchedulingPolicy", "PodGroupSpec", "PodGroupStatus", "PodGroupTemplate",
     "PodGroupTemplateReference", "TopologyConstraint", "TypedLocalObjectReference", "Workload",
     "WorkloadPodGroupTemplateReference", "WorkloadSpec", "find_condition", "with_condition",
@@ -23,6 +23,8 @@ __all__ = [
 
 #: The type of the condition that says whether the group's scheduling requirements are met.
 POD_GROUP_SCHEDULED: Final = "PodGroupScheduled"
+#: The same since 1.37.
+POD_GROUP_INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
 #: Values of ``disruptionMode``: pods may be disrupted individually, or only all together. Unset means the former.
 DISRUPTED_POD_BY_POD: Final = "Pod"
 DISRUPTED_AS_ONE: Final = "PodGroup"
@@ -88,12 +90,23 @@ class PodGroupTemplateReference(Value):
     workload: WorkloadPodGroupTemplateReference | None = None
 
 
+class DisruptionMode(Value):
+    """One of the two is set. Since ``v1alpha3``; before, the mode is a word."""
+
+    single: BasicSchedulingPolicy | None = None
+    all: BasicSchedulingPolicy | None = None
+
+
 class PodGroupSpec(Value):
+    """``pod_group_template_ref`` is in ``v1alpha2``; ``workload_ref`` and ``preemption_policy`` came with ``v1alpha3``."""
+
     pod_group_template_ref: PodGroupTemplateReference | None = None
+    workload_ref: WorkloadPodGroupTemplateReference | None = None
+    preemption_policy: str | None = None
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
-    disruption_mode: str | None = None
+    disruption_mode: str | DisruptionMode | None = None
     priority_class_name: str = ""
     priority: int | None = None
 
@@ -117,6 +130,12 @@ class PodGroup(Object):
     def priority(self) -> int:
         """The group's priority; 0 if absent."""
         return self.spec.priority or 0
+
+    @property
+    def disrupted_as_one(self) -> bool:
+        """Whether its pods may be disrupted only all together."""
+        mode = self.spec.disruption_mode
+        return mode.all is not None if isinstance(mode, DisruptionMode) else mode == DISRUPTED_AS_ONE
 
     @property
     def topology_keys(self) -> tuple[str, ...]:

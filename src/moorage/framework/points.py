@@ -155,6 +155,14 @@ class PodGroupPostFilterPlugin(Plugin, Protocol):
     ) -> Generator[Any, Any, tuple[PodInfo, ...] | Status]: ...
 
 
+class PlacementFeasiblePlugin(Plugin, Protocol):
+    """Says, before the first pod of a group and after each, whether enough of them can be placed: None if they are, WAIT if
+    they still may be, UNSCHEDULABLE if not. Since 1.37; it runs wherever the plugin is enabled."""
+
+    @abstractmethod
+    def placement_feasible(self, info: GroupInfo, scheduled: int, remaining: int, /) -> Status | None: ...
+
+
 class PreScorePlugin(Plugin, Protocol[S_co]):
     """Returns the state for ``score``, or skips. ``feasible`` holds the nodes that Filter left."""
 

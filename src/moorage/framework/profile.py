@@ -92,6 +92,7 @@ class Profile:
     ``message_form``       how the message of a failed attempt is worded
     ``rejection_ends_pre_filter``  the first PreFilter plugin that rejects the pod is the last one that runs
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
+    ``placement_feasible``     plugins that say after each pod of a group whether enough of them can be placed
     """
 
     scheduler_name: str
@@ -110,6 +111,7 @@ class Profile:
     waking: Callable[[str, tuple[Wake, ...]], tuple[Wake, ...]] = _as_declared
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
+    placement_feasible: tuple[Step, ...] = ()
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter. ``restless`` has all others, by
     #: extension point.
     resting: frozenset[str] = field(init=False)
@@ -183,9 +185,11 @@ def make_profile(
     if lone := tuple(_lone_scores(points, plugins, reuse)):
         steps["preScore"] = (*steps.get("preScore", ()), *lone)
     for_groups = (_other(name, plugin, "pod_group_post_filter") for name, plugin in plugins.items())
+    judging = (_other(name, plugin, "placement_feasible") for name, plugin in plugins.items())
     return Profile(
         scheduler_name, steps, dict(weights), percentage_of_nodes_to_score, plugins,
         pod_group_post_filter=next((step for step in for_groups if step is not None), None),
+        placement_feasible=tuple(step for step in judging if step is not None),
     )  # fmt: skip
 
 

@@ -28,7 +28,9 @@ from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
 from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
 from moorage.plugins.earlier import volume_zone as earlier_zones
+from moorage.plugins.later import default_preemption as later_preemption
 from moorage.plugins.later import dynamic_resources as later_devices
+from moorage.plugins.later import gang_scheduling as later_gangs
 from moorage.plugins.later import image_locality as later_images
 from moorage.plugins.v1_21 import (
     default_preemption,
@@ -102,6 +104,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("DefaultPreemption", "1.26"): earlier_preemption.DefaultPreemptionV126,
     ("DefaultPreemption", "1.28"): earlier_preemption.DefaultPreemptionV128,
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
+    ("DefaultPreemption", "1.37"): later_preemption.DefaultPreemptionV137,
     ("DynamicResources", "1.33"): earlier_devices.DynamicResourcesV133,
     ("DynamicResources", "1.34"): earlier_devices.DynamicResourcesV134,
     ("DynamicResources", "1.35"): earlier_devices.DynamicResourcesV135,
@@ -117,6 +120,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("GCEPDLimits", "1.27"): earlier_disks.GCEPDLimitsV127,
     ("GCEPDLimits", "1.29"): earlier_disks.GCEPDLimitsV129,
     ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
+    ("GangScheduling", "1.37"): later_gangs.GangSchedulingV137,
     ("ImageLocality", "1.28"): earlier_images.ImageLocalityV128,
     ("ImageLocality", "1.29"): earlier_images.ImageLocalityV129,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,

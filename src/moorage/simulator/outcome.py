@@ -10,7 +10,7 @@ from typing import Any
 from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.devices import ResourceClaim
 from moorage.api.gc_pause import collector_paused
-from moorage.api.pod_groups import POD_GROUP_SCHEDULED, PodGroup, find_condition
+from moorage.api.pod_groups import POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.basis.wording import counted
 from moorage.core.engine.group_outcome import GroupReport
 from moorage.core.extenders.wire import ExtenderError
@@ -88,8 +88,6 @@ def _volume_claims(pod: Pod) -> tuple[str, ...]:
 # -- group outcomes ----------------------------------------------------------------------------------------------------
 # The pod groups of a finished simulation.
 
-_OPEN = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-
 
 def pod_groups(simulation: SimulatedCluster) -> Iterator[PodGroupOutcome]:
     """Yield every pod group that exists or that a pod names, by namespace and name; none if groups are disabled."""
@@ -113,7 +111,7 @@ def _outcome(key: str, group: PodGroup | None, pods: GroupPods | None, last: Gro
 def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | None) -> tuple[str, str]:
     if group is None:
         return "Missing", "there is no PodGroup of this name, and its pods wait for it"
-    condition = find_condition(group, POD_GROUP_SCHEDULED)
+    condition = find_condition(group, POD_GROUP_INITIALLY_SCHEDULED) or find_condition(group, POD_GROUP_SCHEDULED)
     if condition is not None and condition.status == "True":
         return "Scheduled", ""
     least = group.min_count
@@ -132,7 +130,10 @@ def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | 
 def closed_gate_notes(simulation: SimulatedCluster, groups: int) -> Iterator[InputNote]:
     """Yield a note if the input has pod groups but the feature gate for them is off."""
     if groups and simulation.scheduler.cluster.groups is None:
-        text = f"{counted(groups, 'pod group')} ignored, and the pods scheduled one by one; {_OPEN} schedules them as groups"
+        gates = ("GenericWorkload", "GangScheduling")
+        opened = ",".join(f"{gate}=true" for gate in gates if gate in simulation.scheduler.gates.emulated.gates)
+        what = f"{counted(groups, 'pod group')} ignored, and the pods scheduled one by one"
+        text = f"{what}; --feature-gates={opened} schedules them as groups"
         yield InputNote("PodGroups", text)
 
 

@@ -94,7 +94,9 @@ _1_37_1: Final = replace(
     },
     fixed_gates=_GONE,
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
-    variants={"DynamicResources": "1.37", "ImageLocality": "1.37"},
+    variants=dict.fromkeys(("DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality"), "1.37"),
+    lacks_points={"GangScheduling": "permit"},
+    groups_as_one=True,
     removed_plugins=(),
     compared=False,
 )

@@ -159,6 +159,9 @@ class Release:
     delays_cache: bool = True
     #: A configuration has the extension point ``preEnqueue``, and in v1 a percentage of nodes to score for each profile.
     has_pre_enqueue: bool = True
+    #: A pod group is tried, refused and preempts as one: its pods must agree, do not preempt by themselves, and none of them
+    #: waits at Permit for others.
+    groups_as_one: bool = False
     #: A configuration has the extension points of placements.
     has_placement_points: bool = True
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from moorage.api.pod_groups import DISRUPTED_AS_ONE, PodGroup
+from moorage.api.pod_groups import PodGroup
 from moorage.core.extenders.consultation import Asking
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.importance import started
@@ -90,7 +90,7 @@ def _units(snapshot: Snapshot) -> list[_Unit]:
     for row in snapshot.table.rows_in_turn().tolist():
         for pod in snapshot.table.pods[row].values():
             group = groups.get(group_key(pod) or "")
-            if group is not None and group.spec.disruption_mode == DISRUPTED_AS_ONE:
+            if group is not None and group.disrupted_as_one:
                 unit = units.setdefault(f"group {group.key}", _Unit(group.priority))
             else:
                 unit = units[f"pod {pod.uid}"] = _Unit(pod.priority)

@@ -1,8 +1,8 @@
 """The scheduling cycle of a pod group: its pods are tried on one state of the cluster, each with the earlier ones placed.
 
 The pods are tried in order. A pod that finds a node is assumed and reserved there, so that the next pod takes it into account;
-Permit decides whether enough pods fit. When all pods have been tried, this is undone: an attempt changes nothing. The caller
-then binds the pods, or returns them to the queue.
+Permit decides whether enough pods fit; since 1.37 PlacementFeasible does, before the first pod and after each. When all pods
+have been tried, this is undone: an attempt changes nothing. The caller then binds the pods, or returns them to the queue.
 
 With topology constraints (gate TopologyAwareWorkloadScheduling) the pods are tried on each placement, and the best is used.
 
@@ -11,9 +11,10 @@ Source  kube-scheduler, schedule_one_podgroup.go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -23,12 +24,21 @@ from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope, draw_by_name
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.binding_plugins import permit, reserve, unreserve
-from moorage.core.engine.group_outcome import SCHEDULED, UNSCHEDULABLE, WAITING, GroupOutcome, MemberAttempt, QueuedGroup
+from moorage.core.engine.group_outcome import (
+    SCHEDULED,
+    UNSCHEDULABLE,
+    WAITING,
+    GroupOutcome,
+    MemberAttempt,
+    QueuedGroup,
+    refused,
+)
 from moorage.core.extenders.consultation import Asking
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.placements import Placement, Proposal, run_placement_generate, run_placement_score
+from moorage.framework.plugin_runner import ask
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import ClusterState
@@ -36,6 +46,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["GroupCycle"]
 
+_OTHER_FAILED: Final = "failed to schedule other pod from a pod group: {}"
 _WAITS: Final = "one or more plugins asked to wait and no plugin rejected pod"
 
 
@@ -49,6 +60,7 @@ class _Assumed(Struct, eq=False):
 class GroupCycle(Struct, eq=False):
     """One attempt for one group.
 
+    ``as_one``: the group is refused as one (``Release.groups_as_one``).
     ``undo`` gets the effects that undo a reservation; ``fault`` gets the errors that plugins raise meanwhile.
     """
 
@@ -57,6 +69,7 @@ class GroupCycle(Struct, eq=False):
     cluster: ClusterState
     queue: SchedulingQueue
     by_placement: bool
+    as_one: bool
     now: float
     undo: Callable[[PodInfo, str, tuple[Effect, ...]], None]
     fault: Callable[[PluginError], None]
@@ -66,11 +79,77 @@ class GroupCycle(Struct, eq=False):
 
     def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
         """Try to place the group. ``post_filter`` False: only check whether it fits, without preemption for single pods."""
+        post_filter = post_filter and not self.as_one
         if self.by_placement:
-            return (yield from self._by_placement(post_filter))
-        return (yield from self._one_by_one(SearchScope(post_filter=post_filter) if not post_filter else EVERYWHERE))
+            outcome = yield from self._by_placement(post_filter)
+        else:
+            outcome = yield from self._in_turn(SearchScope(post_filter=post_filter) if not post_filter else EVERYWHERE)
+        if self.as_one and outcome.status.code is Code.SUCCESS and not any(one.fits for one in outcome.tried):
+            outcome.status = UNSCHEDULABLE
+        return outcome
+
+    def holds(self, tried: Sequence[MemberAttempt]) -> Asking[bool]:
+        """Return whether each pod that found a node before still fits it, with the earlier ones there; nothing else is tried.
+
+        Source  framework/preemption/podgrouppreemption.go, reprieveVictim
+        """
+        assumed: list[_Assumed] = []
+        try:
+            for one in tried:
+                row = self.cluster.table.row_of.get(one.node or "")
+                if row is not None:
+                    again = yield from self._try(one.queued, SearchScope(np.array([row]), post_filter=False), assumed)
+                    if again.node is None:
+                        return False
+        finally:
+            for entry in reversed(assumed):
+                self._take_back(entry)
+        return True
 
     # -- the pods in turn ---------------------------------------------------------------------------------------------
+
+    def _in_turn(self, scope: SearchScope) -> Asking[GroupOutcome]:
+        return (yield from (self._while_feasible(scope) if self.as_one else self._one_by_one(scope)))
+
+    def _while_feasible(self, scope: SearchScope) -> Asking[GroupOutcome]:
+        """Try each pod in turn on the nodes of the scope while enough of them may fit, then undo it all.
+
+        Source  schedule_one_podgroup.go, podGroupSchedulingDefaultAlgorithm
+        """
+        known, remaining = self.cluster.snapshot.group(self.group.info.key), len(self.group.pods)
+        placed = 0 if known is None else known.scheduled_count
+        status = self._feasible(placed, remaining)
+        if status.code is Code.UNSCHEDULABLE:
+            return GroupOutcome((), refused(status))
+        tried: list[MemberAttempt] = []
+        assumed: list[_Assumed] = []
+        try:
+            for queued in self.group.pods if status.code is not Code.ERROR else ():
+                one = yield from self._try(queued, scope, assumed)
+                tried.append(one)
+                if one.node is None and not one.decision.code.is_rejection:
+                    status = Status(Code.ERROR, "", (_OTHER_FAILED.format(one.decision.message),))
+                    break
+                remaining -= 1
+                placed += one.node is not None
+                status = self._feasible(placed, remaining)
+                if status.code in {Code.UNSCHEDULABLE, Code.ERROR}:
+                    break
+        finally:
+            for entry in reversed(assumed):
+                self._take_back(entry)
+        return GroupOutcome(tuple(tried), refused(status) if status.code is Code.WAIT else status)
+
+    def _feasible(self, placed: int, remaining: int) -> Status:
+        """Ask the PlacementFeasible plugins whether enough pods can be placed; the first that does not agree decides."""
+        for step in self.group.profile.placement_feasible:
+            try:
+                status = ask(step, "placementFeasible", self.group.info, placed, remaining)
+            except PluginError as error:
+                return Status(Code.ERROR, step.name, (f"failed to evaluate placement feasibility: {error}",))
+            if isinstance(status, Status) and status.code is not Code.SUCCESS:
+                return status
+        return SCHEDULED
 
     def _one_by_one(self, scope: SearchScope) -> Asking[GroupOutcome]:
         """Try each pod in turn on the nodes of the scope, then undo it all."""
@@ -84,8 +163,7 @@ class GroupCycle(Struct, eq=False):
                 if one.node is None:
                     if one.decision.code.is_rejection:
                         continue  # the pods that fit may still be enough for Permit
-                    text = f"failed to schedule other pod from a pod group: {one.decision.message}"
-                    status, waiting = Status(Code.ERROR, "", (text,)), False
+                    status, waiting = Status(Code.ERROR, "", (_OTHER_FAILED.format(one.decision.message),)), False
                     break
                 preempts |= one.preempts
                 if one.permit is not None and one.permit.code is Code.SUCCESS:
@@ -99,6 +177,8 @@ class GroupCycle(Struct, eq=False):
         """Find a node for one pod, and assume it there unless Reserve or Permit says no."""
         pod = queued.pod
         decision = yield from self._decide(pod, scope)
+        if self.as_one and decision.post_filter is not None:
+            decision = replace(decision, post_filter=None)
         outcome = decision.post_filter
         if outcome is not None and (outcome.victims or outcome.effects or outcome.displaced):
             self.preempting.append((pod, outcome))
@@ -111,7 +191,7 @@ class GroupCycle(Struct, eq=False):
         self._pass_over_demands(pod, node)
         assumed.append(entry)
         self.queue.end_nomination(pod.uid)
-        status = reserve(binding) or permit(binding, self.now)
+        status = reserve(binding) or (None if self.as_one else permit(binding, self.now))
         if status is not None:
             assumed.pop()
             self._take_back(entry)
@@ -176,19 +256,30 @@ class GroupCycle(Struct, eq=False):
             return GroupOutcome((), placements)
         first: GroupOutcome | None = None
         possible: list[tuple[Placement, GroupOutcome]] = []
-        for placement in placements:
-            outcome = yield from self._one_by_one(self._scope(placement, post_filter))
+        nominated = self._nominated(placements) if self.as_one else None
+        for placement in sorted(placements, key=lambda one: one is not nominated):
+            outcome = yield from self._in_turn(self._scope(placement, post_filter))
             if outcome.status.code is Code.ERROR:
                 return outcome
             first = first or outcome
+            if placement is nominated and outcome.status.code is Code.SUCCESS and any(one.fits for one in outcome.tried):
+                return outcome
             if outcome.status.code is Code.SUCCESS or outcome.waiting:
                 possible.append((placement, outcome))
         assert first is not None
         if not possible:
-            reason = first.status.reasons[0]
-            text = f"0/{len(placements)} placements are available, first placement status: {reason}"
-            return GroupOutcome(first.tried, Status(Code.UNSCHEDULABLE, "", (text,)))
+            reason, which = first.status.reasons[0], "reported" if self.as_one else "first"
+            text = f"0/{len(placements)} placements are available, {which} placement status: {reason}"
+            status = Status(Code.UNSCHEDULABLE, "", (text,))
+            return GroupOutcome(first.tried, refused(status) if self.as_one else status)
         return possible[0][1] if len(possible) == 1 else self._best(possible)
+
+    def _nominated(self, placements: Sequence[Placement]) -> Placement | None:
+        """Return the placement with the nodes to which most of the pods are nominated, the first of several, if any."""
+        rows = [self.cluster.table.row_of.get(queued.pod.status.nominated_node_name) for queued in self.group.pods]
+        wanted = np.array([row for row in rows if row is not None], dtype=np.intp)
+        counts = [int(np.isin(wanted, placement.nodes.row_numbers).sum()) for placement in placements]
+        return placements[counts.index(max(counts))] if max(counts) else None
 
     def _scope(self, placement: Placement, post_filter: bool) -> SearchScope:
         rows = None if len(placement.nodes) == len(self.cluster.table) else placement.nodes.row_numbers

@@ -18,13 +18,18 @@ from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupOutcome", "GroupReport", "MemberAttempt", "QueuedGroup"]
+__all__ = ["SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupOutcome", "GroupReport", "MemberAttempt", "QueuedGroup", "refused"]
 
 # kube-scheduler's own texts, kept word for word.
 _UNSCHEDULABLE: Final = "pod group is unschedulable"
 UNSCHEDULABLE: Final = Status(Code.UNSCHEDULABLE, "", (_UNSCHEDULABLE,))
 WAITING: Final = Status(Code.UNSCHEDULABLE, "", (_UNSCHEDULABLE, "pod group is waiting for preemption to complete"))
 SCHEDULED: Final = Status(Code.SUCCESS)
+
+
+def refused(status: Status) -> Status:
+    """Return the status of a group that is refused for the reasons of ``status``."""
+    return Status(Code.UNSCHEDULABLE, status.plugin, (_UNSCHEDULABLE, *status.reasons))
 
 
 class QueuedGroup(Struct, eq=False):
@@ -63,6 +68,8 @@ class GroupOutcome(Struct, eq=False):
     ``waiting``    the group can be scheduled when the preemption in progress has ended
     ``preempting`` results of PostFilter, each with its pod; they are applied even if the group fails
     ``victims``    pods to evict for the group as a whole
+    ``nominated``  UID → the node that a pod gets once they are gone
+    ``untried``    the status of pods that were not tried: that of the group before preemption
     """
 
     tried: tuple[MemberAttempt, ...]
@@ -70,6 +77,8 @@ class GroupOutcome(Struct, eq=False):
     waiting: bool = False
     preempting: tuple[tuple[PodInfo, PostFilterResult], ...] = ()
     victims: tuple[PodInfo, ...] = ()
+    nominated: dict[str, str] = {}
+    untried: Status = UNSCHEDULABLE
 
     @property
     def done_without(self) -> tuple[PluginError, ...]:

@@ -13,7 +13,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.pod_groups import POD_GROUP_SCHEDULED, Condition, PodGroup, find_condition, with_condition
+from moorage.api.pod_groups import (
+    POD_GROUP_INITIALLY_SCHEDULED,
+    POD_GROUP_SCHEDULED,
+    Condition,
+    PodGroup,
+    find_condition,
+    with_condition,
+)
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.attempt import let_go
@@ -22,7 +29,16 @@ from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.failure_handler import FailureHandler
 from moorage.core.engine.group_cycle import GroupCycle
-from moorage.core.engine.group_outcome import WAITING, GroupOutcome, GroupReport, MemberAttempt, QueuedGroup
+from moorage.core.engine.group_outcome import (
+    SCHEDULED,
+    UNSCHEDULABLE,
+    WAITING,
+    GroupOutcome,
+    GroupReport,
+    MemberAttempt,
+    QueuedGroup,
+    refused,
+)
 from moorage.core.engine.outbox import Decided, GroupAttempted
 from moorage.core.engine.preemption_executor import PreemptionExecutor
 from moorage.core.extenders.consultation import Asking, without_asking
@@ -38,6 +54,9 @@ __all__ = ["GroupAttempt", "GroupScheduler"]
 
 # kube-scheduler's own texts, kept word for word.
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
+_ALL: Final = "all pods in a single pod group should have"
+_FOUND: Final = "pod group preemption: found a placement for podgroup, preempting {} victims"
+_PREEMPTS: Final = "PreemptLowerPriority"
 NOT_WITH_CONSTRAINTS: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
@@ -97,6 +116,10 @@ class GroupAttempt:
         if self._refusal:
             self._fail_all(self._refusal)
             return
+        if self._state.gates.emulated.groups_as_one and (why := self._disagreement()):
+            self._fail_all(why)
+            self._set_condition(Status(Code.ERROR, "", (why,)))
+            return
         outcome = yield from self._decide()
         for error in outcome.done_without:
             self._state.outbox.fault(error)
@@ -119,17 +142,44 @@ class GroupAttempt:
             if self._state.queue.get(queued.pod.uid) is queued:
                 self._requeue(queued, Decision(queued.pod, error=AttemptError("", why)), "")
 
+    def _disagreement(self) -> str:
+        """Return in what a pod of the group, waiting or placed, differs from what all of them must share; "" if in nothing.
+
+        Source  schedule_one_podgroup.go, validatePodGroup
+        """
+        info, snapshot = self._group.info, self._state.cluster.snapshot
+        group, known = snapshot.objects(PodGroup).get(info.key), snapshot.group(info.key)
+        if group is None:
+            return f'podgroup.scheduling.k8s.io "{info.name}" not found'
+        by_group = self._state.gates["PodGroupPreemptionPolicy"]
+        policy = (group.spec.preemption_policy if by_group else info.pods[0].spec.preemption_policy) or _PREEMPTS
+        of_group = " as the pod group's preemption policy" if by_group else ""
+        placed = () if known is None else (known.pod(uid) for uid in known.nodes)
+        for pod in (*info.pods, *placed):
+            if pod is None:
+                continue
+            own = pod.spec.preemption_policy or _PREEMPTS
+            if pod.spec.scheduler_name != info.pods[0].spec.scheduler_name:
+                return _refusal_of([info.pods[0].spec.scheduler_name, pod.spec.scheduler_name])
+            if pod.priority != group.priority:
+                shared = "the same priority as the pod group's priority"
+                return f"{_ALL} {shared}, got {pod.priority} and {group.priority}"
+            if own != policy:
+                return f"{_ALL} the same preemption policy{of_group}, got {own} and {policy}"
+        return ""
+
     # -- deciding --------------------------------------------------------------------------------------------------------
 
     def _decide(self) -> Asking[GroupOutcome]:
         state = self._state
         by_placement = state.gates["TopologyAwareWorkloadScheduling"]
         cycle = GroupCycle(
-            self._group, self._groups.cycle, state.cluster, state.queue, by_placement, state.now, self._unreserve,
-            state.outbox.fault,
+            self._group, self._groups.cycle, state.cluster, state.queue, by_placement, state.gates.emulated.groups_as_one,
+            state.now, self._unreserve, state.outbox.fault,
         )  # fmt: skip
         outcome = yield from cycle.run()
         outcome.preempting = tuple(cycle.preempting)
+        outcome.untried = outcome.status
         if state.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
             yield from self._preempt_for_group(cycle, outcome)
         return outcome
@@ -139,30 +189,40 @@ class GroupAttempt:
 
         Source  schedule_one_podgroup.go, runWorkloadAwarePreemption
         """
-        found = yield from self._victims(cycle)
+        found = yield from self._victims(cycle, outcome)
         if not isinstance(found, Status):
             outcome.victims, outcome.waiting = found, True
+            if self._state.gates.emulated.groups_as_one:
+                outcome.status = _with_reason(outcome.status, _FOUND.format(len(found)))
         elif found.code is Code.ERROR:
             outcome.status = found
         else:
-            status = outcome.status
-            outcome.status = Status(status.code, status.plugin, (*status.reasons, found.message))
+            outcome.status = _with_reason(outcome.status, found.message)
 
-    def _victims(self, cycle: GroupCycle) -> Asking[tuple[PodInfo, ...] | Status]:
+    def _victims(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[tuple[PodInfo, ...] | Status]:
         group, snapshot = self._group, self._state.cluster.snapshot
-        step = group.profile.pod_group_post_filter
+        step, as_one = group.profile.pod_group_post_filter, self._state.gates.emulated.groups_as_one
         if step is None:
             return Status(Code.UNSCHEDULABLE, "", (NO_PREEMPTION,))
         known = snapshot.objects(PodGroup).get(group.info.key)
         if known is None:
             missing = f'podgroup.scheduling.k8s.io "{group.info.name}" not found'
             return Status(Code.ERROR, "", (f"failed to get pod group object: {missing}",))
-        if known.topology_keys:
+        if known.topology_keys and not as_one:
             return Status(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
         cycle.note_demands()
 
+        placed: list[MemberAttempt] = []
+
         def fits() -> Asking[Status]:
-            return (yield from cycle.run(post_filter=False)).status
+            """Try the group; since 1.37 only the first time, and then only whether its pods still fit their nodes."""
+            if placed:
+                return SCHEDULED if (yield from cycle.holds(placed)) else UNSCHEDULABLE
+            tried = yield from cycle.run(post_filter=False)
+            if as_one and tried.status.code is Code.SUCCESS:
+                placed.extend(one for one in tried.tried if one.node is not None)
+                outcome.nominated = {one.queued.pod.uid: one.node for one in placed if one.node is not None}
+            return tried.status
 
         found: tuple[PodInfo, ...] | Status = yield from step.call(known, group.info.pods, snapshot, fits)
         return found
@@ -182,7 +242,7 @@ class GroupAttempt:
         if outcome.victims:
             groups.preemption.preempt_for_group(group.info, outcome.victims)
         untried = (
-            MemberAttempt(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :]
+            MemberAttempt(queued, Decision(queued.pod, group=outcome.untried)) for queued in group.pods[len(outcome.tried) :]
         )
         decisions = [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
         self._settled = True
@@ -197,6 +257,7 @@ class GroupAttempt:
     def _settle_pod(self, tried: MemberAttempt, outcome: GroupOutcome) -> Decision:
         """Start the binding cycle of a pod, or requeue it. Returns the decision that was reported."""
         status, decision = outcome.status, tried.decision
+        nominated = outcome.nominated.get(tried.queued.pod.uid) if outcome.victims else None
         if status.code is Code.ERROR:
             if decision.code is not Code.ERROR or decision.group is not None:
                 decision = Decision(tried.queued.pod, error=AttemptError("", status.message))
@@ -205,12 +266,16 @@ class GroupAttempt:
             if status.code is Code.SUCCESS:
                 return self._groups.binding_cycle.begin(tried.queued, self._group.profile, decision, publish=False)
             if outcome.waiting:
-                return self._requeue(tried.queued, replace(decision, node=None, group=status), tried.node)
+                on = nominated or ("" if outcome.nominated else tried.node)
+                return self._requeue(tried.queued, replace(decision, node=None, group=status), on)
         if tried.fits or (tried.preempts and not outcome.waiting):
-            return self._requeue(tried.queued, replace(decision, node=None, group=_refusal(tried.permit)), "")
+            why = refused(status) if self._state.gates.emulated.groups_as_one else _refusal(tried.permit)
+            return self._requeue(tried.queued, replace(decision, node=None, group=why), "")
         result = decision.post_filter
         if result is not None:
             return self._requeue(tried.queued, decision, result.nominated)
+        if nominated is not None:
+            return self._requeue(tried.queued, decision, nominated)
         clears = decision.group is None and (decision.verdicts is None or decision.refused_after is not None)
         return self._requeue(tried.queued, decision, "" if clears else None)
 
@@ -229,8 +294,9 @@ class GroupAttempt:
             missing = f'podgroup.scheduling.k8s.io "{self._group.info.name}" not found'
             self._state.outbox.fault(AttemptError("", missing))
             return
-        condition = _condition_of(status, known)
-        held = find_condition(known, POD_GROUP_SCHEDULED)
+        kind = POD_GROUP_INITIALLY_SCHEDULED if self._state.gates.emulated.groups_as_one else POD_GROUP_SCHEDULED
+        condition = _condition_of(kind, status, known)
+        held = find_condition(known, kind)
         if held is not None and held.status == "True" and condition.status != "True":
             return
         if with_condition(known, condition, None) is not known:
@@ -273,11 +339,13 @@ def _result_of(outcome: GroupOutcome) -> str:
     return "waiting_on_preemption" if outcome.waiting else "unschedulable"
 
 
-def _condition_of(status: Status, group: PodGroup) -> Condition:
+def _with_reason(status: Status, reason: str) -> Status:
+    return Status(status.code, status.plugin, (*status.reasons, reason))
+
+
+def _condition_of(kind: str, status: Status, group: PodGroup) -> Condition:
     generation = group.metadata.generation
     if status.code is Code.SUCCESS:
-        return Condition(type=POD_GROUP_SCHEDULED, status="True", reason="Scheduled", observed_generation=generation)
+        return Condition(type=kind, status="True", reason="Scheduled", observed_generation=generation)
     reason = "SchedulerError" if status.code is Code.ERROR else "Unschedulable"
-    return Condition(
-        type=POD_GROUP_SCHEDULED, status="False", reason=reason, message=status.message, observed_generation=generation
-    )
+    return Condition(type=kind, status="False", reason=reason, message=status.message, observed_generation=generation)

@@ -1,0 +1,59 @@
+"""DefaultPreemption of 1.37: texts say what was found, and a group waits for the victims on its nominated nodes.
+
+Source    kube-scheduler 1.37, plugins/defaultpreemption/default_preemption.go; framework/preemption/podgrouppreemption.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from moorage.api.pod_groups import PodGroup
+from moorage.core.cycle.group_preemption import Fits
+from moorage.core.extenders.consultation import Asking
+from moorage.core.preemption.candidates import Candidate
+from moorage.framework.points import Attempt, PostFilterResult
+from moorage.framework.verdicts import Code, Status
+from moorage.plugins.default_preemption import VICTIMS_TERMINATING, DefaultPreemption
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_groups import group_key
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["DefaultPreemptionV137"]
+
+# kube-scheduler's own texts, kept word for word.
+FOUND: Final = "preemption: found a potential placement for pod on node {}, preempting {} victims"
+FOR_GROUP: Final = "pod group preemption: "
+
+
+class DefaultPreemptionV137(DefaultPreemption):
+    """The plugin; see the module docstring."""
+
+    reuse = DefaultPreemption.reuse
+
+    def nominate(self, pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
+        found = super().nominate(pod, attempt, best)
+        return replace(found, reasons=(FOUND.format(found.nominated, len(best.victims.pods)),))
+
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits
+    ) -> Asking[tuple[PodInfo, ...] | Status]:
+        if self._victims_leave(group, pods, snapshot):
+            return Status(Code.UNSCHEDULABLE, "", (f"{FOR_GROUP}{VICTIMS_TERMINATING}",))
+        found = yield from super().pod_group_post_filter(group, pods, snapshot, fits)
+        if not isinstance(found, Status):
+            return found
+        return Status(found.code, found.plugin, (f"{FOR_GROUP}{found.message}",))
+
+    def _victims_leave(self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot) -> bool:
+        """Return whether a victim of an earlier attempt still terminates on a node to which a pod of the group is nominated."""
+        groups, table = snapshot.objects(PodGroup), snapshot.table
+        rows = {table.row_of.get(pod.status.nominated_node_name) for pod in pods} - {None}
+        return any(
+            (known.priority if (known := groups.get(group_key(other) or "")) is not None else other.priority) < group.priority
+            and self.is_leaving(other)
+            for row in rows
+            if row is not None
+            for other in table.pods[row].values()
+        )

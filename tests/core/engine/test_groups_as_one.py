@@ -1,0 +1,266 @@
+"""Pod groups of 1.37: a group is tried and refused as one, its pods have to agree, and it preempts in one attempt.
+
+The tables follow those of upstream's tests for pod group cycles, PlacementFeasible and group preemption.
+"""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.meta import LabelSelector, ObjectMeta
+from moorage.api.pod_groups import BasicSchedulingPolicy, DisruptionMode
+from moorage.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.engine.builder import build_scheduler
+from moorage.core.engine.facts import Phase
+from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.core.queue import QueuePlace
+from tests.core.engine.driving import Driven, Outputs, node, pod
+from tests.core.engine.test_group_preemption import full, started, victims
+from tests.core.engine.test_placements import racks, together
+from tests.core.engine.test_pod_groups import gang, member, messages, preempted, reasons
+
+GATES = "GenericWorkload=true"
+OF_1_36 = f"{GATES},GangScheduling=true,WorkloadAwarePreemption=true"
+BY_RACK = f"{GATES},TopologyAwareWorkloadScheduling=true"
+FULL = "0/{} nodes are available: {} Insufficient cpu."
+UNSCHEDULABLE = "pod group is unschedulable"
+NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
+ALL, SINGLE = DisruptionMode(all=BasicSchedulingPolicy()), DisruptionMode(single=BasicSchedulingPolicy())
+
+
+def driven(gates=GATES, emulate="1.37"):
+    made = Driven.__new__(Driven)
+    made.engine, missing = build_scheduler(load_source(ConfigSource(emulate=emulate, feature_gates=gates)), Cycle())
+    assert not missing
+    made.now, made.outputs = 0.0, Outputs(made.engine)
+    return made
+
+
+def ranked(name="g", least=2, priority=10, mode=None, **spec):
+    group = gang(name, least)
+    return replace(group, spec=replace(group.spec, priority=priority, disruption_mode=mode, **spec))
+
+
+def high(name, **spec):
+    return member(name, priority=10, **spec)
+
+
+def condition(run):
+    (told,) = [work.effects[0].condition for work in run.work(Phase.GROUP_STATUS)]
+    return told.type, told.reason, told.message
+
+
+# -- as many as can be placed -----------------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_bound_without_waiting_at_permit():
+    run = driven()
+    run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
+    assert sorted(where or "" for _, where in run.steps()) == ["", "n", "n"]
+    assert len(run.work(Phase.BIND)) == 2
+    assert list(run.engine.waiting()) == []
+
+
+#: Free CPUs; pods of the group that run; waiting ones; minCount → the text after the pods that were tried; how many are.
+TOO_FEW = {
+    "none fits": (0, 0, 2, 2, "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining", 1),
+    "one of two fits": (1, 0, 2, 2, "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining", 2),
+    "one of three may fail": (2, 0, 4, 3, "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining", 4),
+    "running pods count": (0, 1, 2, 3, "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining", 1),
+}
+
+
+@pytest.mark.parametrize(("free", "running", "waiting", "least", "why", "tried"), TOO_FEW.values(), ids=TOO_FEW)
+def test_a_group_is_refused_as_soon_as_too_few_pods_can_fit(free, running, waiting, least, why, tried):
+    run = driven()
+    run.see(node(cpu=str(free + running)), gang(least=least))
+    run.see(*(member(f"r{at}", on="n") for at in range(running)), *(member(f"p{at}") for at in range(waiting)))
+    told = list(messages(run).values())
+    assert len(told) == waiting
+    assert told.count(FULL.format(1, 1)) == tried - free
+    assert told.count(f"{UNSCHEDULABLE}, {why}, {NO_VICTIMS}") == free
+    assert told.count(why) == waiting - tried
+    assert condition(run) == ("PodGroupInitiallyScheduled", "Unschedulable", f"{why}, {NO_VICTIMS}")
+    assert not run.engine.cluster.assumed
+
+
+def test_a_basic_group_places_what_fits_and_is_refused_if_nothing_does():
+    run = driven()
+    run.see(node(cpu="1"), gang(least=None), member("a"), member("b"))
+    assert sorted(where or "" for _, where in run.steps()) == ["", "n"]
+    assert condition(run)[:2] == ("PodGroupInitiallyScheduled", "Scheduled")
+    run = driven()
+    run.see(node(cpu="0"), gang(least=None), member("a"))
+    assert messages(run) == {"a": FULL.format(1, 1)}
+    assert condition(run)[2] == f"minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, {NO_VICTIMS}"
+
+
+def test_a_lower_min_count_wakes_the_pods_that_wait_for_more():
+    run = driven()
+    run.see(node(cpu="8"), gang(least=3), member("a"), member("b"))
+    assert reasons(run)["a"][0] is QueuePlace.GATED
+    run.see(gang(least=3, generation=2))
+    assert reasons(run)["a"][0] is QueuePlace.GATED
+    run.see(gang(least=2, generation=3))
+    assert sorted(run.steps()) == [("a", "n"), ("b", "n")]
+
+
+# -- what all pods share ----------------------------------------------------------------------------------------------------
+
+SAME = "all pods in a single pod group should have the same"
+DIFFER = {  # the gates, the group, a second pod, another one that runs → why the group fails
+    "priority": (GATES, {"priority": 10}, {"priority": 5}, None, f"{SAME} priority as the pod group's priority, got 5 and 10"),
+    "priority of a running pod": (
+        GATES, {"priority": 10}, {"priority": 10}, {"priority": 3}, f"{SAME} priority as the pod group's priority, got 3 and 10"
+    ),
+    "policy": (
+        GATES, {"priority": 10}, {"priority": 10, "preemptionPolicy": "Never"}, None,
+        f"{SAME} preemption policy, got {{}} and {{}}",
+    ),
+    "policy of the group": (
+        f"{GATES},PodGroupPreemptionPolicy=true", {"priority": 10, "preemption_policy": "Never"}, {"priority": 10}, None,
+        f"{SAME} preemption policy as the pod group's preemption policy, got PreemptLowerPriority and Never",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gates", "group", "second", "running", "why"), DIFFER.values(), ids=DIFFER)
+def test_pods_that_differ_in_what_they_must_share_fail_together(gates, group, second, running, why):
+    run = driven(gates)
+    run.see(node(cpu="8"), ranked(**group), high("a"), member("b", **second))
+    if running is not None:
+        run.see(member("r", on="n", **running))
+    policies = ("Never", "PreemptLowerPriority"), ("PreemptLowerPriority", "Never")
+    told = messages(run)
+    assert told.keys() == {"a", "b"}
+    assert set(told.values()) <= {why.format(*pair) for pair in policies}
+    assert condition(run)[:2] == ("PodGroupInitiallyScheduled", "SchedulerError")
+
+
+# -- preemption -------------------------------------------------------------------------------------------------------------
+
+
+def holding(*names, on="n"):
+    """A node that is full of pods: ``low-x`` is a single pod of that rank, ``v-x`` one of the group v."""
+    ranks = {"low": 1, "mid": 5, "high": 10}
+    yield node(on, str(len(names)))
+    for name in names:
+        what, _, _ = name.partition("-")
+        yield pod(name, on=on, priority=ranks[what]) if what in ranks else member(name, group=what, on=on, priority=5)
+
+
+#: What stands on the nodes; groups; minCount, and the number of pods that preempt → who is evicted.
+EVICTED = {
+    "one lower pod": ([*holding("low-x")], [], 1, 1, ["low-x"]),
+    "the lower of two": ([*holding("low-x", "mid-y")], [], 1, 1, ["low-x"]),
+    "as many as can be scheduled, not only minCount": ([*holding("low-x", "low-y", "high-z")], [], 1, 3, ["low-x", "low-y"]),
+    "the same for a basic group": ([*holding("low-x", "low-y", "high-z")], [], None, 3, ["low-x", "low-y"]),
+    "a group as a whole, for one pod": (
+        [*holding("v-1"), *holding("v-2", on="m")], [ranked("v", 1, 5, ALL)], 1, 1, ["v-1", "v-2"],
+    ),
+    "one pod of a group that may lose it": ([*holding("v-1", "v-2")], [ranked("v", 1, 5, SINGLE)], 1, 1, ["v-2"]),
+    "a single pod rather than a group": ([*holding("mid-x", "v-1", "v-2")], [ranked("v", 1, 5, ALL)], 1, 1, ["mid-x"]),
+    "a group and a single pod": (
+        [*holding("v-1", "v-2", "low-x")], [ranked("v", 1, 5, ALL)], 1, 3, ["low-x", "v-1", "v-2"],
+    ),
+    "not a group of equal priority": ([*holding("v-1", "low-x")], [ranked("v", 1, 10, ALL)], 1, 2, ["low-x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("there", "groups", "least", "pods", "gone"), EVICTED.values(), ids=EVICTED)
+def test_a_group_preempts_for_as_many_pods_as_possible(there, groups, least, pods, gone):
+    run = driven()
+    run.see(*there, *groups, ranked(least=least), *(high(f"p{at}") for at in range(pods)))
+    messages(run)
+    work = run.work()
+    evicted = [effect.victim.name for one in work if one.phase is Phase.PREEMPT for effect in one.effects]
+    assert sorted(evicted) == gone
+    (told,) = [one.effects[0].condition.message for one in work if one.phase is Phase.GROUP_STATUS]
+    assert told.endswith(f"pod group preemption: found a placement for podgroup, preempting {len(gone)} victims")
+    assert run.steps() == []  # the group waits for its victims
+    for one in work:
+        if one.phase is Phase.PREEMPT:
+            run.done(one)
+            for effect in one.effects:
+                run.gone(effect.victim.pod)
+    placed = [where for _, where in run.steps(20.0) if where]
+    assert len(placed) == min(pods, len(gone))
+
+
+def test_disruption_budgets_come_before_priorities():
+    run = driven()
+    budget = PodDisruptionBudget(
+        metadata=ObjectMeta(name="b", namespace="default"),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "x"})),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=0),
+    )
+    run.see(node("n", "2"), budget, pod("guarded", on="n", labels={"app": "x"}, priority=1), pod("mid", on="n", priority=5))
+    run.see(ranked(least=1), high("a"))
+    messages(run)
+    assert victims(run) == ["mid"]
+
+
+def test_the_nodes_of_the_first_try_decide_who_is_spared():
+    """In 1.36 each victim's return tries the group anew, on any node; 1.37 asks only whether its pods still fit their nodes."""
+    chosen = {}
+    for emulate in ("1.36", "1.37"):
+        run = driven(GATES if emulate == "1.37" else OF_1_36, emulate)
+        run.see(node("a", "1"), node("b", "1"), started(pod("old", on="a", priority=1), 1))
+        run.see(started(pod("young", on="b", priority=1), 9), ranked(least=1), preferring("p", "a"))
+        messages(run)
+        chosen[emulate] = victims(run)
+    assert chosen == {"1.36": ["young"], "1.37": ["old"]}
+
+
+def preferring(name, where):
+    terms = [{"weight": 100, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [where]}]}}]
+    return high(name, affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}})
+
+
+def test_a_group_waits_for_victims_that_terminate_on_its_nodes():
+    run = driven()
+    leaving = preempted(started(pod("x", on="n"), 1))
+    run.see(node("n", "1"), leaving, ranked(least=1), replace_nomination(high("a"), "n"))
+    messages(run)
+    work = run.work()
+    assert not [one for one in work if one.phase is Phase.PREEMPT]
+    (told,) = [one.effects[0].condition.message for one in work if one.phase is Phase.GROUP_STATUS]
+    assert told.endswith("pod group preemption: not eligible due to a terminating pod on the nominated node.")
+
+
+def replace_nomination(one, where):
+    return replace(one, status=replace(one.status, nominated_node_name=where))
+
+
+def test_a_single_pod_says_where_preemption_makes_room_and_of_how_many():
+    run = driven("")
+    run.see(*full("x"), pod("p", priority=10))
+    found = "preemption: found a potential placement for pod on node n-x, preempting 1 victims"
+    assert messages(run) == {"p": f"{FULL.format(1, 1)} {found}"}
+
+
+# -- placements -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_fits_no_rack_preempts_within_one():
+    run = driven(BY_RACK)
+    group = together(least=2)
+    run.see(*racks(a=[1, 1], b=[1]), replace(group, spec=replace(group.spec, priority=10)))
+    run.see(pod("x", on="a1"), pod("y", on="a2"), pod("z", on="b1"), high("p"), high("q"))
+    messages(run)
+    work = run.work()
+    assert sorted(e.victim.name for one in work if one.phase is Phase.PREEMPT for e in one.effects) == ["x", "y"]
+    (told,) = [one.effects[0].condition.message for one in work if one.phase is Phase.GROUP_STATUS]
+    cannot = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"
+    assert told.startswith(f"{UNSCHEDULABLE}, 0/2 placements are available, reported placement status: {cannot}")
+
+
+def test_the_rack_of_the_nominated_nodes_is_tried_first_and_used_if_it_holds_the_group():
+    placed = {}
+    for nominated in ("a1", "b1"):
+        run = driven(BY_RACK)
+        run.see(*racks(a=[2, 2], b=[2, 2]), together(least=2), *(replace_nomination(member(name), nominated) for name in "pq"))
+        placed[nominated] = {where[0] for _, where in run.steps() if where}
+    assert placed == {"a1": {"a"}, "b1": {"b"}}

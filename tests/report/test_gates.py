@@ -20,8 +20,7 @@ from moorage.report.gate_outputs import (
     as_sarif,
     github_summary,
 )
-from moorage.report.gates import GateResult, MetricComparison, PipelineGate, evaluate, parse_gate
-from moorage.report.run_values import UnplacedPod
+from moorage.report.gates import GateResult, MetricComparison, PipelineGate, UnplacedPod, evaluate, parse_gate
 
 TEXTS = {
     "pending > +0": PipelineGate("pending > +0", "pending", ">", 0.0, True),

@@ -45,8 +45,7 @@ from moorage.report.comparison import (
     comparison_summary,
     comparison_text,
 )
-from moorage.report.gates import MetricComparison, evaluate, parse_gate
-from moorage.report.run_values import MeasuredRun
+from moorage.report.gates import MeasuredRun, MetricComparison, evaluate, parse_gate
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["CompareSetting", "Comparison", "compare", "load_side", "release_changes"]

@@ -24,8 +24,8 @@ from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimul
 from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.typical_mix import PodShape
 from moorage.laboratory.undo_log import UndoLog
+from moorage.report.gates import MeasuredRun
 from moorage.report.outcome import InputNote
-from moorage.report.run_values import MeasuredRun
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster

@@ -10,8 +10,7 @@ from moorage.api.core import Node
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.paired_metrics import Draws, compare_pairs
 from moorage.report.comparison import MoveCount, PodMove
-from moorage.report.gates import MetricComparison
-from moorage.report.run_values import MeasuredRun, UnplacedPod
+from moorage.report.gates import MeasuredRun, MetricComparison, UnplacedPod
 from moorage.state.node_tree import zone_of
 
 __all__ = ["Moves", "NodePlaces", "count_moves", "moved_metrics", "moves_of", "new_pending", "new_pending_metric"]

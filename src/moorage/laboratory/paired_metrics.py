@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.report.gates import MetricComparison
-from moorage.report.run_values import MeasuredRun
+from moorage.report.gates import MeasuredRun, MetricComparison
 
 __all__ = ["Draws", "bca_interval", "compare_pairs", "draw_rows", "mean_difference", "paired_metrics", "sign_flip_p"]
 

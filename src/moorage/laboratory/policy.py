@@ -32,9 +32,8 @@ from moorage.laboratory.plan import PlanQuestion, plan_of
 from moorage.laboratory.run_inputs import input_of_runs
 from moorage.laboratory.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
-from moorage.report.gates import evaluate, parse_gate
+from moorage.report.gates import MeasuredRun, UnplacedPod, evaluate, parse_gate
 from moorage.report.policy_report import PolicyReport, RuleResult, policy_summary
-from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.report.survival_report import Survival
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import workload_names

@@ -23,8 +23,8 @@ from moorage.laboratory.metrics import (
 )
 from moorage.laboratory.node_use import over_time, time_weighted, use_of_nodes
 from moorage.laboratory.typical_mix import PodShape, eligible_shapes, is_bound_to_its_node
+from moorage.report.gates import MeasuredRun, UnplacedPod
 from moorage.report.outcome import PodOutcome, Run
-from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.simulator.pod_books import PodRecord, State
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo

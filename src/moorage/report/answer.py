@@ -16,8 +16,7 @@ from msgspec import Struct
 from moorage.api.releases import CURRENT, RELEASES
 from moorage.basis.printable import escape_json, one_line
 from moorage.report.run_document import API_VERSION
-from moorage.report.short_names import shared_end, without_end
-from moorage.report.style import WIDTH, Style, lines_of, paragraph
+from moorage.report.style import WIDTH, Style, lines_of, paragraph, shared_end, without_end
 
 __all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
 

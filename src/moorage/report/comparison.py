@@ -11,9 +11,8 @@ from msgspec import Struct
 from moorage.basis.printable import one_line
 from moorage.basis.wording import counted
 from moorage.report.answer import Answer
-from moorage.report.gates import GateResult, MetricComparison, evaluate, parse_gate
+from moorage.report.gates import GateResult, MeasuredRun, MetricComparison, RunMeasures, evaluate, json_number, parse_gate
 from moorage.report.metric_names import amount_text, difference_text, kind_of, title_of
-from moorage.report.run_values import MeasuredRun, RunMeasures, json_number
 from moorage.report.style import columns, paragraph
 
 __all__ = [

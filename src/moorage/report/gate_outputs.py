@@ -13,8 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from moorage.basis.printable import escape_json, one_line, some_lines
-from moorage.report.gates import GateResult
-from moorage.report.run_values import UnplacedPod
+from moorage.report.gates import GateResult, UnplacedPod
 
 __all__ = [
     "MOST_SUMMARY_BYTES", "GateReport", "PendingFinding", "SourceLine", "as_github", "as_junit", "as_sarif",

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from moorage.basis.printable import one_line
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
-from moorage.report.run_values import RunMeasures
+from moorage.report.gates import RunMeasures
 
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
 

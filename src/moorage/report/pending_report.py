@@ -13,8 +13,7 @@ from moorage.basis.printable import one_line
 from moorage.basis.wording import counted, some
 from moorage.report.answer import Answer
 from moorage.report.explanation_values import AtomReport
-from moorage.report.short_names import together
-from moorage.report.style import paragraph
+from moorage.report.style import paragraph, together
 
 __all__ = ["PendingGroup", "PendingReport", "PendingWay", "summary_of"]
 

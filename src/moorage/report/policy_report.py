@@ -9,8 +9,7 @@ from msgspec import Struct
 from moorage.basis.printable import one_line
 from moorage.basis.wording import counted
 from moorage.report.answer import Answer, plain
-from moorage.report.gates import GateResult
-from moorage.report.run_values import UnplacedPod
+from moorage.report.gates import GateResult, UnplacedPod
 from moorage.report.style import paragraph
 
 __all__ = ["PolicyReport", "RuleResult", "policy_summary"]

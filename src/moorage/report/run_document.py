@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from moorage.basis.printable import escape_json, one_line
 from moorage.report.claims_and_groups import claim_data, group_data
+from moorage.report.gates import RunMeasures, json_number
 from moorage.report.obstacles import EventLog, obstacle_lines
 from moorage.report.outcome import PodOutcome, RefusedPods, Run
-from moorage.report.run_values import RunMeasures, json_number
 from moorage.report.scores import ScoreLog
 from moorage.report.style import PLAIN, PrintableDumper, Style
 

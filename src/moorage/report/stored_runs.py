@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from moorage.api.reading.manifests import read_documents
 from moorage.errors import InputError
+from moorage.report.gates import MeasuredRun, UnplacedPod
 from moorage.report.run_document import API_VERSION
-from moorage.report.run_values import MeasuredRun, UnplacedPod
 
 __all__ = ["StoredReport", "read_stored"]
 

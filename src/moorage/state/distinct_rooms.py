@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import BoolArray, RowSpace
-from moorage.state.ring import Ring
+from moorage.state.node_tree import Ring
 from moorage.state.rooms import Rooms
 
 __all__ = ["DistinctRooms", "RoomRows"]

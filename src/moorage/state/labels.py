@@ -1,4 +1,4 @@
-"""Labels, taints and features as columns of small integers.
+"""Labels, taints, features and images of nodes as columns.
 
 A label key becomes a column of value ids when a plugin first reads it: id 0 means "absent", and every distinct value is judged
 once. Sets (of taints, of features) are interned as single values in the same way.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.core import Node
 from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
 
-__all__ = ["IdCounts", "Ids", "InternedColumn", "LabelColumn", "LabelColumns"]
+__all__ = ["IdCounts", "Ids", "ImageHolders", "InternedColumn", "LabelColumn", "LabelColumns", "NodeImages"]
+
 
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T", bound=Hashable)
@@ -264,3 +266,85 @@ class LabelColumns:
             self._there[key] -= 1
             if not self._there[key]:
                 del self._there[key]
+
+
+# -- node images -------------------------------------------------------------------------------------------------------
+# The images that nodes have: the rows of each image, and a column for each one that plugins ask for.
+
+#: How many images have a column.
+_COLUMNS: Final = 256
+
+
+class ImageHolders(NamedTuple):
+    """An image: its size in bytes, as reported by the first node that has it, and the rows that have it."""
+
+    size: int
+    rows: set[int]
+
+
+class NodeImages:
+    """The holders of each image by name, followed as nodes come, go and move."""
+
+    __slots__ = ("_columns", "_space", "holders")
+
+    def __init__(self, space: RowSpace) -> None:
+        self.holders: dict[str, ImageHolders] = {}
+        self._space = space
+        self._columns: dict[str, Column] = {}
+
+    def column(self, name: str) -> Column:
+        """Return a column of uint8 that is 1 for each node with an image, which some node must have; read it only."""
+        column = self._columns.get(name)
+        if column is None:
+            if len(self._columns) >= _COLUMNS:
+                self._columns.clear()
+            column = self._columns[name] = self._space.column(np.uint8)
+            column.data[list(self.holders[name].rows)] = 1
+        return column
+
+    def add(self, row: int, node: Node) -> None:
+        """Add the images of a node."""
+        for image in node.status.images:
+            for name in image.names:
+                holders = self.holders.get(name)
+                if holders is None:
+                    holders = self.holders[name] = ImageHolders(image.size_bytes, set())
+                holders.rows.add(row)
+                if name in self._columns:
+                    self._columns[name].cells[row] = 1
+
+    def drop(self, row: int, node: Node) -> dict[str, int]:
+        """Remove the images of a node. Return the sizes of those that no node has any more, by name."""
+        gone: dict[str, int] = {}
+        for image in node.status.images:
+            for name in image.names:
+                holders = self.holders.get(name)
+                if holders is not None:
+                    holders.rows.discard(row)
+                    if name in self._columns:
+                        self._columns[name].cells[row] = 0
+                    if not holders.rows:
+                        gone[name] = self.holders.pop(name).size
+        return gone
+
+    def move(self, old: int, new: int, node: Node) -> None:
+        """Note the new row of a node; columns move by themselves."""
+        for image in node.status.images:
+            for name in image.names:
+                rows = self.holders[name].rows
+                rows.discard(old)
+                rows.add(new)
+
+    def save_sizes(self, node: Node) -> Callable[[], bool]:
+        """Return a function that restores the sizes of images that only this node has, and returns whether one differed."""
+        names = [name for image in node.status.images for name in image.names]
+        # An image keeps its size as long as any node has it.
+        sizes = {name: held.size for name in names if (held := self.holders.get(name)) is not None and len(held.rows) == 1}
+
+        def restore() -> bool:
+            changed = {name: size for name, size in sizes.items() if self.holders[name].size != size}
+            for name, size in changed.items():
+                self.holders[name] = self.holders[name]._replace(size=size)
+            return bool(changed)
+
+        return restore

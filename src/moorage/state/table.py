@@ -20,15 +20,12 @@ from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, add_at
 from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, PodCounts
 from moorage.state.distinct_rooms import DistinctRooms
-from moorage.state.divisors import DivisorColumns, Divisors
-from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
-from moorage.state.node_images import NodeImages
-from moorage.state.node_tree import NodeTree, is_heartbeat, zone_of
+from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns, NodeImages
+from moorage.state.node_tree import NodeTree, Ring, is_heartbeat, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import PodRequests, amount
-from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
-from moorage.state.usage import Usage
+from moorage.state.usage import DivisorColumns, Divisors, Usage
 from moorage.state.volume_use import VolumeUse
 
 __all__ = ["NodeTable", "terms_held_by"]

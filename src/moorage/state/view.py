@@ -20,10 +20,8 @@ from moorage.errors import StateError
 from moorage.state.change_log import Journal
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.counts import Counts, PodMatcher
-from moorage.state.group_visibility import Unheard
-from moorage.state.labels import Ids, InternedColumn, LabelColumn
-from moorage.state.node_images import ImageHolders
-from moorage.state.pod_groups import GroupPods, PodGroups
+from moorage.state.labels import Ids, ImageHolders, InternedColumn, LabelColumn
+from moorage.state.pod_groups import GroupPods, PodGroups, Unheard
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from moorage.core.cycle.top_places import TopPlaces
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.ring import Ring
+from moorage.state.node_tree import Ring
 from moorage.state.table import NodeTable
 
 __all__ = ["REFUSED", "DomainPlaces", "Domains", "OpenPlaces", "selected"]

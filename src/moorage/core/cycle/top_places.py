@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from moorage.state.columns import IntArray
-from moorage.state.ring import Ring
+from moorage.state.node_tree import Ring
 
 __all__ = ["TopPlaces"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
-from moorage.state.node_images import ImageHolders
+from moorage.state.labels import ImageHolders
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 

@@ -12,10 +12,9 @@ from moorage.laboratory.sweeps.jobs import FailedRun
 from moorage.laboratory.sweeps.results import MetricSummary, SweepBaseline, SweepGroup, SweepResult, baseline_of
 from moorage.report.answer import plain, stopped_text
 from moorage.report.comparison import interval_text
-from moorage.report.gates import MetricComparison
+from moorage.report.gates import MetricComparison, json_number
 from moorage.report.metric_names import amount_text, difference_text, title_of
 from moorage.report.run_document import API_VERSION
-from moorage.report.run_values import json_number
 from moorage.report.style import columns, paragraph
 
 __all__ = ["headline_of", "sweep_document", "sweep_text"]

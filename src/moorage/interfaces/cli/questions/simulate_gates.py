@@ -19,9 +19,8 @@ from moorage.laboratory.paired_metrics import Draws, compare_pairs, paired_metri
 from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.typical_mix import typical_mix
 from moorage.report.gate_outputs import GateReport, SourceLine
-from moorage.report.gates import MetricComparison, evaluate, parse_gate
+from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate, parse_gate
 from moorage.report.outcome import Run
-from moorage.report.run_values import MeasuredRun, RunMeasures, UnplacedPod
 from moorage.report.stored_runs import StoredReport
 from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput

@@ -22,7 +22,7 @@ from moorage.errors import UNREACHABLE, ClusterError
 from moorage.live.client.listwatch import ListWatchClient, ObjectDecoder, WatchEvent
 from moorage.live.client.resources import RawObjects, WatchedResource
 
-__all__ = ["Reflector"]
+__all__ = ["Reflector", "Sink"]
 
 
 # -- backoff -----------------------------------------------------------------------------------------------------------

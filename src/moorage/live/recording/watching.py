@@ -24,13 +24,13 @@ from moorage.live.recording.shadow import Shadow
 from moorage.live.runtime.inbox import FactSource, Inbox
 from moorage.live.runtime.observer import UNOBSERVED, Observers
 
-__all__ = ["BEHIND_S", "Watching"]
+__all__ = ["ALIVE_S", "BEHIND_S", "FLUSH_S", "Watching"]
 
 #: Facts in one turn of the task; then others run.
 _TURN: Final = 100
 #: How often records are written, how often the recorder says that it runs, and how often counts are kept.
-_FLUSH_S: Final = 1.0
-_ALIVE_S: Final = 10.0
+FLUSH_S: Final = 1.0
+ALIVE_S: Final = 10.0
 #: From this delay on, the recorder is behind, and leaves comparisons out.
 BEHIND_S: Final = 5.0
 
@@ -106,7 +106,7 @@ class Watching:
                 if busy:
                     await asyncio.sleep(0)
                 else:
-                    await self.inbox.wait(_FLUSH_S)
+                    await self.inbox.wait(FLUSH_S)
 
     def _turn(self) -> bool:
         """Take some facts, and write what is due. Return whether there is more to do at once."""
@@ -122,7 +122,7 @@ class Watching:
             unserved = [one.resource.plural for one in self.reflectors if one.unserved]
             self.recorder.start({**self._about, "unserved": unserved})
             self._log.info(0, "Recording", objects=len(self.recorder), to=str(self.recorder.writer.directory))
-        if self._clock() - self._flushed >= _FLUSH_S or not taken:
+        if self._clock() - self._flushed >= FLUSH_S or not taken:
             more = self._write()
         return more or len(self.inbox) > 0
 
@@ -155,7 +155,7 @@ class Watching:
         now = self._clock()
         self._flushed = now
         self.shadow.settle(now)
-        if self.recorder.has_started and now - self._said >= _ALIVE_S:
+        if self.recorder.has_started and now - self._said >= ALIVE_S:
             self._said = now
             self.recorder.mark("agreement", self.shadow.agreement.facts(), last=True)
             self._on_status(self)

@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
-from moorage.live.client.reflector import Reflector
+from moorage.live.client.reflector import Reflector, Sink
 from moorage.live.client.resources import RawObjects, custom_resource, watched
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.inbox import Inbox
@@ -47,12 +47,14 @@ class LiveSettings:
     ``reporter``   the component name in the events that it writes
     ``delayed``    start the watches only once it leads
     ``extenders``  the client that asks the configured extenders
+    ``sink_of``    wraps the sink of each watch, to record what it delivers
     """
 
     leader: LeaderSettings | None = None
     reporter: str = "default-scheduler"
     delayed: bool = False
     extenders: Extenders | None = None
+    sink_of: Callable[[Sink], Sink] = lambda sink: sink
     limits: LoopLimits = USUAL
 
 
@@ -102,7 +104,7 @@ class Live:
             Reflector(
                 resource,
                 rest,
-                inbox.source(resource.plural),
+                settings.sink_of(inbox.source(resource.plural)),
                 clock=self._clock,
                 rng=chance,
                 report=observers.report,

@@ -355,6 +355,14 @@ _OWN: Final = (
         "Share of decisions to repeat without caches, 0 to 1, to find plugins whose reuse does not hold. 0.01 costs little.",
         metavar="SHARE",
     ),
+    Flag(
+        "record",
+        "str",
+        "",
+        "Moorage",
+        "Record what the scheduler watches into a log in this directory, for -f of the other commands.",
+        metavar="DIR",
+    ),
     Flag("ui", "bool", False, "Moorage", "Serve the web interface under /ui/ on the secure port; it changes nothing."),
 )
 

@@ -37,6 +37,7 @@ from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.reflector import Reflector
 from moorage.live.client.rest import BIND_S, Rest, user_agent
+from moorage.live.recording.beside_run import RunRecording
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.observer import Observers
 from moorage.live.runtime.ports import Wall
@@ -153,6 +154,10 @@ async def run_process(process: Process) -> int:
             process.leader, next(iter(scheduler.profiles)), process.loaded.configuration.delay_cache_until_active,
             await stack.enter_async_context(process.extenders),
         )  # fmt: skip
+        recording = RunRecording(process.given["record"], log) if process.given["record"] else None
+        if recording is not None:
+            stack.callback(recording.close)
+            settings = replace(settings, sink_of=recording.beside)
         live = Live(
             scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
             observers=Observers(reports_for(f"{scheme}://{host}", log.warning), log, meter),
@@ -163,6 +168,10 @@ async def run_process(process: Process) -> int:
         if site is not None:
             stack.callback(site.end)  # before the server waits for its streams
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
+        if recording is not None:
+            facts = {"server": f"{scheme}://{host}", "release": process.loaded.release, "moorage": __version__, "own": True}
+            writing = asyncio.create_task(recording.run(lambda: live.not_synced, facts), name="record")
+            stack.callback(writing.cancel)
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
         return await _outcome(running, ending, process)

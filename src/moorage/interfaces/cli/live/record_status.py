@@ -99,7 +99,7 @@ def _text(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _running(recorder: Mapping[str, Any] | None) -> Iterator[str]:
     if recorder is None:
-        yield "  no recorder has written its status here\n"
+        yield "  there is no status of moorage record; moorage run --record writes none\n"
         return
     what = "recording" if recorder["running"] else "the recorder does not run"
     if recorder["running"] and recorder.get("behindSeconds", 0) >= 5:

@@ -456,8 +456,10 @@ class KeyColumn:
 
     def _ask_again(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Run PreFilter and PreScore again after nodes were updated. Return False if they answer otherwise than before."""
-        if [version(snapshot.table) for version in self._others] != self._versions:
+        if self._others and [version(snapshot.table) for version in self._others] != self._versions:
             return False
+        if not self.steps.pre_filter and not self.steps.pre_score:
+            return True
         found, plan = ask_pre_filters(self.steps.pre_filter, pod, snapshot), self.plan
         if not found.agrees_with(self.found):
             return False
@@ -484,6 +486,9 @@ class KeyColumn:
 
     def _judge_again(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge some rows again, which may be listed twice. Return False if scores that were equal no longer are."""
+        plan = self.plan
+        if not len(rows) or not (plan.filters or plan.plain or plan.scaled or self.found.narrowed is not None):
+            return True
         if self._reads_pods and not self.varying and len(rows) <= FEW:
             for row in dict.fromkeys(rows.tolist()):
                 self.cells[row] = self.at(row, pod, snapshot)

@@ -6,8 +6,7 @@ import pytest
 
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.recording.frames import Mark, Put
-from moorage.basis.recording.log_objects import objects_at
-from moorage.basis.recording.log_reader import STARTED
+from moorage.basis.recording.log_reader import STARTED, objects_at
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.basis.recording.moments import moment_text, parse_moment
 from moorage.errors import InputError

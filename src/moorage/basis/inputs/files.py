@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO, Final
 
-from moorage.basis.recording.log_objects import objects_at
-from moorage.basis.recording.log_reader import is_log
+from moorage.basis.recording.log_reader import is_log, objects_at
 from moorage.errors import InputError
 
 __all__ = ["LARGE", "MAX_BYTES", "Budget", "InputFile", "LargeFile", "open_sources"]

@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from moorage.basis.printable import one_line
-from moorage.basis.recording.log_objects import STATE_KEPT_S
-from moorage.basis.recording.log_reader import STARTED, ClusterLog, LogFault
+from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, LogFault
 from moorage.basis.recording.moments import moment_text
 from moorage.basis.wording import counted
 from moorage.interfaces.cli.command_help import DescribedCommand

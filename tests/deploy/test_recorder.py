@@ -1,0 +1,54 @@
+"""The recorder's manifests: rights to read only, for exactly what it watches, and metrics that exist."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moorage.interfaces.cli.live.record import record
+from moorage.live.client.resources import WATCHED
+from moorage.live.recording.status import metrics_app
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy/recorder"
+FILES = [*yaml.safe_load_all((FOLDER / "rbac.yaml").read_text()), *yaml.safe_load_all((FOLDER / "recorder.yaml").read_text())]
+
+
+def of_kind(kind):
+    (found,) = [one for one in FILES if one["kind"] == kind]
+    return found
+
+
+def test_it_may_read_what_it_watches_and_nothing_else():
+    rules = of_kind("ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+    allowed = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
+    versions = [version for one in WATCHED for version in (one, *one.older)]
+    assert allowed == {(one.api_version.rpartition("/")[0], one.plural) for one in versions}
+
+
+def test_the_container_is_restricted_and_its_arguments_exist():
+    deployment = of_kind("Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    known = {name for option in record.params for name in option.opts}
+    assert container["args"][0] == "record"
+    assert {arg.partition("=")[0] for arg in container["args"][1:]} <= known
+
+
+@pytest.mark.parametrize("name", ["dashboard.json", "alerts.yaml"])
+def test_dashboards_and_alerts_use_metrics_that_exist(name):
+    text = (FOLDER / name).read_text()
+    assert json.loads(text)["panels"] if name.endswith("json") else yaml.safe_load(text)["groups"]
+    used = set(re.findall(r"moorage_record_\w+", text))
+    source = (Path(metrics_app.__code__.co_filename)).read_text()
+    names = {f"moorage_record_{one}" for one in re.findall(r'"([a-z_]+)": \("', source)}
+    names |= {f"moorage_record_{one}_total" for one in re.findall(r'_counter\("([a-z_]+)"', source)}
+    names |= set(re.findall(r'"(moorage_record_[a-z_]+)"', source))
+    assert used
+    assert used <= names

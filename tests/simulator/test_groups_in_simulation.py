@@ -16,6 +16,7 @@ from tests.core.engine.driving import node, pod
 from tests.core.engine.test_pod_groups import gang, member
 
 GANGS = "GenericWorkload=true,GangScheduling=true"
+WORKLOAD = {"workloadName": "w", "podGroupTemplateName": "t"}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gang"
 
 
@@ -47,6 +48,26 @@ def test_a_gang_that_does_not_fit_leaves_its_resources_to_others():
 def test_the_report_counts_the_pods_that_found_a_node():
     found = run(node(cpu="2"), gang(least=3), *map(member, "abc"))
     assert outcomes(found)["g"][3] == "pod group is unschedulable: 2 of the 3 pods that go together found a node"
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "as_one"),
+    [
+        ("v1alpha2", {"disruptionMode": "PodGroup", "podGroupTemplateRef": {"workload": WORKLOAD}}, True),
+        ("v1alpha3", {"disruptionMode": {"all": {}}, "workloadRef": {"workloadName": "w", "templateName": "t"}}, True),
+        ("v1beta1", {"disruptionMode": {"single": {}}, "preemptionPolicy": "Never"}, False),
+        ("v1beta1", {}, False),
+    ],
+)
+def test_groups_are_read_in_the_versions_of_each_release(tmp_path, version, spec, as_one):
+    group = {
+        "apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, **spec},
+    }  # fmt: skip
+    (tmp_path / "group.json").write_text(json.dumps(group))
+    (read_group,) = read([tmp_path / "group.json"]).pod_groups
+    assert (read_group.min_count, read_group.disrupted_as_one) == (2, as_one)
+    assert read_group.spec.preemption_policy == spec.get("preemptionPolicy")
 
 
 def test_incomplete_groups_and_missing_groups():

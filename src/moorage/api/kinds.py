@@ -99,6 +99,8 @@ _STORAGE: Final = "storage.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _SCHEDULING: Final = "scheduling.k8s.io"
+#: 1.37 serves the later ones; ``disruptionMode`` and the reference to the workload differ in form.
+_GROUP_VERSIONS: Final = ("v1alpha2", "v1alpha3", "v1beta1")
 _DEVICE_VERSIONS: Final = ("v1", "v1beta2")  # both versions have the same fields
 
 
@@ -158,7 +160,7 @@ KINDS: Final = (
         versions=_DEVICE_VERSIONS,
     ),
     Kind(_SCHEDULING, "PriorityClass", "priorityclasses", PriorityClass, readers=Reader.SIMULATION, namespaced=False),
-    Kind(_SCHEDULING, "PodGroup", "podgroups", PodGroup, readers=Reader.BOTH, versions=("v1alpha2",), gate="GenericWorkload"),
+    Kind(_SCHEDULING, "PodGroup", "podgroups", PodGroup, readers=Reader.BOTH, versions=_GROUP_VERSIONS, gate="GenericWorkload"),
     Kind(_SCHEDULING, "Workload", "workloads", Workload, versions=("v1alpha2",), gate="GenericWorkload"),
     Kind(_STORAGE, "CSIDriver", "csidrivers", CSIDriver, readers=Reader.BOTH, namespaced=False),
     Kind(_STORAGE, "CSINode", "csinodes", CSINode, readers=Reader.BOTH, namespaced=False),

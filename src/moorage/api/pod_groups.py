@@ -1,8 +1,8 @@
 """Pod groups (pods that are scheduled together) and the workloads whose templates they are created from.
 
-``scheduling.k8s.io/v1alpha2``. A pod names its group in ``spec.schedulingGroup.podGroupName``; the group's policy says whether
-its pods are scheduled all or none (``gang``) or individually (``basic``). Scheduling reads only groups: their creator copies
-the fields of the workload's template into them.
+``scheduling.k8s.io/v1alpha2``; groups also in ``v1alpha3`` and ``v1beta1``, which 1.37 serves instead. A pod names its group in
+``spec.schedulingGroup.podGroupName``; the group's policy says whether its pods are scheduled all or none (``gang``) or
+individually (``basic``). Scheduling reads only groups: their creator copies the fields of the workload's template into them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from moorage.api.meta import Object, Value
 
 __all__ = [
     "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_INITIALLY_SCHEDULED", "POD_GROUP_SCHEDULED", "BasicSchedulingPolicy",
-    "Condition", "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim", "PodGroupResourceClaimStatus",
+    "Condition", "DisruptionMode", "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim", "PodGroupResourceClaimStatus",
     "PodGroupSchedulingConstraints", "PodGroupSchedulingPolicy", "PodGroupSpec", "PodGroupStatus", "PodGroupTemplate",
     "PodGroupTemplateReference", "TopologyConstraint", "TypedLocalObjectReference", "Workload",
-    "WorkloadPodGroupTemplateReference", "WorkloadSpec", "find_condition", "with_condition",
+    "WorkloadPodGroupTemplateReference", "WorkloadReference", "WorkloadSpec", "find_condition", "with_condition",
 ]  # fmt: skip
 
 #: The type of the condition that says whether the group's scheduling requirements are met.
@@ -90,6 +90,11 @@ class PodGroupTemplateReference(Value):
     workload: WorkloadPodGroupTemplateReference | None = None
 
 
+class WorkloadReference(Value):
+    workload_name: str = ""
+    template_name: str = ""
+
+
 class DisruptionMode(Value):
     """One of the two is set. Since ``v1alpha3``; before, the mode is a word."""
 
@@ -98,10 +103,11 @@ class DisruptionMode(Value):
 
 
 class PodGroupSpec(Value):
-    """``pod_group_template_ref`` is in ``v1alpha2``; ``workload_ref`` and ``preemption_policy`` came with ``v1alpha3``."""
+    """``pod_group_template_ref`` is in ``v1alpha2``; the three fields after it came with ``v1alpha3``."""
 
     pod_group_template_ref: PodGroupTemplateReference | None = None
-    workload_ref: WorkloadPodGroupTemplateReference | None = None
+    workload_ref: WorkloadReference | None = None
+    parent_composite_pod_group_name: str | None = None
     preemption_policy: str | None = None
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None

@@ -14,6 +14,7 @@ import msgspec
 
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.pod_groups import (
+    DisruptionMode,
     PodGroup,
     PodGroupResourceClaim,
     PodGroupSchedulingConstraints,
@@ -123,7 +124,9 @@ def _common_faults(path: str, spec: PodGroupSpec | PodGroupTemplate) -> Faults:
     if spec.scheduling_constraints is not None:
         yield from _constraints(f"{path}.schedulingConstraints.topology", spec.scheduling_constraints)
     yield from _claims(f"{path}.resourceClaims", spec.resource_claims)
-    if spec.disruption_mode is not None and spec.disruption_mode not in _MODES:
+    if isinstance(spec.disruption_mode, DisruptionMode):
+        yield from _one_of(f"{path}.disruptionMode", {"single": spec.disruption_mode.single, "all": spec.disruption_mode.all})
+    elif spec.disruption_mode is not None and spec.disruption_mode not in _MODES:
         yield unsupported(f"{path}.disruptionMode", spec.disruption_mode, _MODES)
     if spec.priority_class_name:
         yield from named(f"{path}.priorityClassName", spec.priority_class_name, check_dns1123_subdomain)

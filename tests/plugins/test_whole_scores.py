@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.verdicts import SKIP
+from moorage.plugins.earlier.balanced_allocation import NodeResourcesBalancedAllocationV134, NodeResourcesBalancedAllocationV135
+from moorage.plugins.earlier.node_resources_fit import NodeResourcesFitV134, NodeResourcesFitV135
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from moorage.plugins.scoring_strategies import ResourceSpec, ScoringStrategy
@@ -171,3 +173,16 @@ def test_an_open_what_if_hides_the_usage():
     with table.what_if(0):
         assert snapshot.nodes.usage() is None
     assert snapshot.nodes.usage() is not None
+
+
+def test_the_variants_of_earlier_releases_have_no_part_in_the_rule():
+    """They score otherwise, although they keep the promises of today's plugins."""
+    variants = [
+        NodeResourcesFitV135,
+        NodeResourcesFitV134,
+        NodeResourcesBalancedAllocationV135,
+        NodeResourcesBalancedAllocationV134,
+    ]
+    assert [cls.name for cls in variants if cls().reuse.share is not None] == []
+    assert NodeResourcesFit().reuse.share is not None
+    assert NodeResourcesBalancedAllocation().reuse.share is not None

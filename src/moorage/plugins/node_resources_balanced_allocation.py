@@ -115,7 +115,9 @@ class NodeResourcesBalancedAllocation(
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=Share(UsageRule, _share))
+        is_of_today = type(self) is NodeResourcesBalancedAllocation  # earlier releases score otherwise
+        share = Share(UsageRule, _share) if is_of_today else None
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)

@@ -196,7 +196,8 @@ class NodeResourcesFit(
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=Share(UsageRule, self._share))
+        share = Share(UsageRule, self._share) if type(self) is NodeResourcesFit else None  # earlier releases judge otherwise
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
     def _share(self, point: str, state: Any, weight: int) -> Wanted | Weighed | None:
         """Return this plugin's part in the rule of CPU, memory and the number of pods."""

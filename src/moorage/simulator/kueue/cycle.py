@@ -1,0 +1,398 @@
+"""Admission: one cycle takes the head of every queue, finds flavors and victims, and admits in order.
+
+The cycle works on one tree of quota. What an entry takes counts for the entries after it; quota that is only kept free, for a
+workload that waits for its victims, is given back at the end of the cycle.
+
+Source  Kueue, pkg/scheduler: scheduler.go, fair_sharing_iterator.go
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors
+from moorage.simulator.kueue.objects import ClusterQueue, Objects
+from moorage.simulator.kueue.preemption import Asking, Target, find_targets, possibility_of
+from moorage.simulator.kueue.quota import Amounts, ClusterQueueNode, CohortNode, Key, Share
+from moorage.simulator.kueue.waiting import Requeue, Waiting
+from moorage.simulator.kueue.workloads import Workload
+
+__all__ = ["Admission", "CycleResult", "Eviction"]
+
+_WAITING: Final = "WaitingForQuota"
+_OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
+_PREEMPTING: Final = "WaitingForPreemptedWorkloads"
+_WHY: Final = {
+    "InClusterQueue": "prioritization in the ClusterQueue",
+    "InCohortReclamation": "reclamation within the cohort",
+    "InCohortFairSharing": "Fair Sharing within the cohort",
+    "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A workload that a cycle evicts, for whom, and by which rule."""
+
+    workload: Workload
+    preemptor: Workload
+    reason: str
+
+
+@dataclass(slots=True)
+class CycleResult:
+    """What a cycle decided, in the order of the decisions."""
+
+    heads: int = 0
+    admitted: list[Workload] = field(default_factory=list)
+    evicted: list[Eviction] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Entry:
+    workload: Workload
+    queue: ClusterQueue
+    assignment: Assignment
+    targets: list[Target]
+    message: str
+    reason: str = ""
+    why: Requeue = Requeue.GENERIC
+    skipped: bool = False
+    admitted: bool = False
+
+
+class Admission:
+    """Queues, quota and waiting workloads. Times are seconds, given by the caller."""
+
+    def __init__(self, objects: Objects, *, fair: bool = False) -> None:
+        self.objects = objects
+        self.fair = fair
+        self.waiting = {name: Waiting(strict=queue.strict) for name, queue in objects.queues.items()}
+        self.cycles = 0
+        self._reserved: list[tuple[ClusterQueue, Amounts]] = []
+        self._notified: set[str] = set()
+
+    # -- facts
+
+    def add(self, workload: Workload, now: float) -> bool:
+        """Queue a workload. Return False if its LocalQueue or ClusterQueue does not exist."""
+        queue = self.objects.queue_of(workload.namespace, workload.queue_name)
+        if queue is None or not workload.active:
+            return False
+        workload.cluster_queue = queue.name
+        self.waiting[queue.name].add(workload, now)
+        return True
+
+    def hold(self, workload: Workload) -> None:
+        """Count a workload that already holds quota."""
+        queue = self.objects.queues[workload.cluster_queue]
+        queue.workloads[workload.key] = workload
+        queue.add(workload.usage)
+
+    def release(self, workload: Workload) -> None:
+        """Take the quota of a workload that finished or was evicted, and note that others may fit now."""
+        queue = self.objects.queues[workload.cluster_queue]
+        if queue.workloads.pop(workload.key, None) is not None:
+            queue.remove(workload.usage)
+            queue.generation += 1
+        workload.let_go()
+        self._notified.add(queue.name)
+
+    def requeue_evicted(self, workload: Workload, now: float) -> None:
+        """Release the quota of an evicted workload whose pods are gone, and queue it again."""
+        self.release(workload)
+        workload.wait("Pending", "The workload waits for quota again")
+        self.add(workload, now)
+
+    def forget(self, workload: Workload) -> None:
+        """Drop a workload that is gone."""
+        if workload.cluster_queue in self.waiting:
+            self.waiting[workload.cluster_queue].forget(workload.key)
+
+    def notify(self, queue: str) -> None:
+        """Note that something changed that may let workloads of this queue's tree in."""
+        self._notified.add(queue)
+
+    def wake(self, now: float) -> None:
+        """Wake the inadmissible workloads in the trees of all queues where something changed."""
+        done: set[str] = set()
+        for name in sorted(self._notified):
+            queue = self.objects.queues[name]
+            root = queue.parent.root() if queue.parent is not None else None
+            names = [name] if root is None else [one.name for one in _all_queues(root)]
+            for one in names:
+                if one not in done:
+                    done.add(one)
+                    self.waiting[one].wake(now, self.objects.queues[one].accepts(self.objects))
+        self._notified.clear()
+
+    @property
+    def runnable(self) -> bool:
+        return any(waiting.active for name, waiting in self.waiting.items() if self.objects.queues[name].active)
+
+    # -- the cycle
+
+    def cycle(self, now: float) -> CycleResult:
+        """Run one cycle over the heads of all queues."""
+        self.cycles += 1
+        result = CycleResult()
+        entries: list[_Entry] = []
+        aside: list[tuple[Workload, str, str, Requeue]] = []
+        for name, waiting in self.waiting.items():
+            head = waiting.pop() if self.objects.queues[name].active else None
+            if head is None:
+                continue
+            result.heads += 1
+            refusal = self._refusal(head, self.objects.queues[name])
+            if refusal is not None:
+                aside.append((head, *refusal))
+                continue
+            entries.append(self._nominate(head, self.objects.queues[name], now))
+        victims: dict[str, Target] = {}
+        order = self._fair_order(entries) if self.fair else iter(sorted(entries, key=_classical_order))
+        for entry in order:
+            self._process(entry, victims, now, result)
+        self._unreserve()
+        for entry in entries:
+            if entry.admitted:
+                entry.queue.workloads[entry.workload.key] = entry.workload
+                self.waiting[entry.queue.name].forget(entry.workload.key)
+            else:
+                self._requeue(entry, now)
+        for workload, message, reason, why in aside:
+            self.waiting[workload.cluster_queue].requeue(workload, why, reason, now)
+            workload.wait(reason, message)
+        for eviction in result.evicted:
+            eviction.workload.evicted = True
+            # The evicted workload is written, so the cache counts it again.
+            self.objects.queues[eviction.workload.cluster_queue].generation += 1
+        return result
+
+    def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
+        labels = self.objects.namespaces.get(workload.namespace)
+        if labels is None:
+            missing = f'namespaces "{workload.namespace}" not found'
+            return f'workload namespace "{workload.namespace}" does not exist: {missing}', "Misconfigured", Requeue.GENERIC
+        if not queue.namespaces.matches(labels):
+            text = "workload namespace doesn't match ClusterQueue selector"
+            return text, "Misconfigured", Requeue.NAMESPACE_MISMATCH
+        return None
+
+    def _nominate(self, workload: Workload, queue: ClusterQueue, now: float) -> _Entry:
+        assignment, targets = self._assign(workload, queue, now)
+        workload.scan = assignment.scan
+        return _Entry(workload, queue, assignment, targets, assignment.message())
+
+    def _assign(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Target]]:
+        scan = workload.scan
+        if scan is not None and (
+            scan.shape != workload.shape or (self.cycles - scan.cycle > 1 and queue.generation > scan.generation)
+        ):
+            workload.scan = None
+
+        def asking(needed: frozenset[Key], requests: Amounts) -> Asking:
+            return Asking(workload, queue, self.objects.queues, needed, requests, now)
+
+        def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
+            return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)
+
+        def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Target], bool]:
+            found = assign_flavors(workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts)
+            targets: list[Target] = []
+            if found.mode is Mode.PREEMPT:
+                targets = find_targets(asking(found.needing_preemption(), found.total_requests(workload)), fair=self.fair)
+            return found, targets, found.mode is Mode.FIT or bool(targets)
+
+        full, targets, good = attempt(None)
+        if good or not workload.can_be_reduced:
+            return full, targets
+        whole = [one.count for one in workload.pod_sets]
+        room = [one.count - (one.count if one.min_count is None else one.min_count) for one in workload.pod_sets]
+        total, last = sum(room), None
+
+        def fits(step: int) -> bool:
+            nonlocal last
+            found, victims, good = attempt([count - more * step // total for count, more in zip(whole, room, strict=True)])
+            if good:
+                last = (step, found, victims)
+            return good
+
+        first = bisect_left(range(total + 1), True, key=fits)
+        if last is not None and last[0] == first:
+            return last[1], last[2]
+        return full, []
+
+    def _process(self, entry: _Entry, victims: dict[str, Target], now: float, result: CycleResult) -> None:
+        queue = entry.queue
+        fits = self._fits(entry, victims)
+        if _overlap(entry.targets, victims):
+            fits = self._reassign(entry, victims, now)
+        mode = entry.assignment.mode
+        if mode is Mode.NO_FIT:
+            entry.why, entry.reason = Requeue.NO_FIT, entry.assignment.no_fit_reason
+        elif mode is Mode.PREEMPT and not entry.targets:
+            entry.why, entry.reason = Requeue.NO_CANDIDATES, _WAITING
+            if queue.preemption.reclaim != "Any":
+                self._reserve(queue, _to_reserve(entry))
+        elif mode is Mode.DEFERRED_FIT:
+            entry.message = f"{_OVERLAP}, but will fit after these preemptions complete"
+            entry.reason, entry.why, entry.workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
+            self._reserve(queue, entry.assignment.usage)
+        elif _overlap(entry.targets, victims):
+            entry.skipped, entry.reason = True, _WAITING
+            entry.message = _OVERLAP
+        elif not fits:
+            entry.skipped, entry.reason = True, _WAITING
+            entry.message = "Workload no longer fits after processing another workload"
+        elif mode is Mode.PREEMPT:
+            victims.update((target.workload.key, target) for target in entry.targets)
+            self._reserve(queue, entry.assignment.usage)
+            self._preempt(entry, result)
+        else:
+            entry.admitted = True
+            entry.workload.hold(queue.name, entry.assignment.admission(), now)
+            queue.add(entry.workload.usage)
+            result.admitted.append(entry.workload)
+
+    def _preempt(self, entry: _Entry, result: CycleResult) -> None:
+        workload = entry.workload
+        entry.reason, entry.why, workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
+        entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
+        job = workload.labels.get("kueue.x-k8s.io/job-uid") or "UNKNOWN"
+        for target in entry.targets:
+            victim = target.workload
+            if victim.evicted:
+                continue
+            text = (
+                f"Preempted to accommodate a workload (UID: {workload.uid or 'UNKNOWN'}, JobUID: {job}) due to "
+                f"{_WHY[target.reason]}; preemptor path: {_path(entry.queue)}; preemptee path: {_path(target.queue)}"
+            )
+            victim.conditions["Evicted"] = ("True", "Preempted", text)
+            victim.conditions["Preempted"] = ("True", target.reason, text)
+            result.evicted.append(Eviction(victim, workload, target.reason))
+
+    def _reassign(self, entry: _Entry, victims: Mapping[str, Target], now: float) -> bool:
+        """Look again, as if the victims of others were gone. Return whether the new assignment fits."""
+        workload = entry.workload
+        gone = list(victims.values())
+        for target in gone:
+            target.queue.workloads.pop(target.workload.key, None)
+            target.queue.remove(target.workload.usage)
+        workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
+        entry.assignment, entry.targets = self._assign(workload, entry.queue, now)
+        workload.scan, workload.nominated = entry.assignment.scan, {}
+        entry.message = entry.assignment.message()
+        for target in gone:
+            target.queue.workloads[target.workload.key] = target.workload
+            target.queue.add(target.workload.usage)
+        if entry.assignment.mode is Mode.FIT:
+            entry.assignment.defer()
+        return self._fits(entry, victims)
+
+    def _fits(self, entry: _Entry, victims: Mapping[str, Target]) -> bool:
+        gone = {**victims, **{target.workload.key: target for target in entry.targets}}.values()
+        for target in gone:
+            target.queue.remove(target.workload.usage)
+        fits = entry.queue.fits(entry.assignment.usage)
+        for target in gone:
+            target.queue.add(target.workload.usage)
+        return fits
+
+    def _reserve(self, queue: ClusterQueue, amounts: Amounts) -> None:
+        queue.add(amounts)
+        self._reserved.append((queue, amounts))
+
+    def _unreserve(self) -> None:
+        """Give back what was only kept free. A negative amount (more is in use than there is) never went up the tree."""
+        for queue, amounts in self._reserved:
+            queue.remove({key: amount for key, amount in amounts.items() if amount > 0})
+            for key, amount in amounts.items():
+                queue.usage[key] = queue.usage.get(key, 0) - min(amount, 0)
+        self._reserved.clear()
+
+    def _requeue(self, entry: _Entry, now: float) -> None:
+        if entry.skipped and entry.why is Requeue.GENERIC:
+            entry.why = Requeue.FAILED_AFTER_NOMINATION
+        self.waiting[entry.queue.name].requeue(entry.workload, entry.why, entry.reason, now)
+        entry.workload.wait(entry.reason, entry.message)
+
+    # -- the order with fair sharing
+
+    def _fair_order(self, entries: Sequence[_Entry]) -> Iterator[_Entry]:
+        """Yield entries by tournaments: the child of a Cohort with the smallest share after its admission wins."""
+        left = {entry.queue.name: entry for entry in entries}
+        while left:
+            first = next(iter(left.values()))
+            if first.queue.parent is None:
+                winner: _Entry | None = first
+            else:
+                root = first.queue.parent.root()
+                winner = _tournament(root, left, _shares(root, left))
+            assert winner is not None
+            del left[winner.queue.name]
+            yield winner
+
+
+def _shares(root: CohortNode, left: Mapping[str, _Entry]) -> dict[tuple[str, str], Share]:
+    """Return, for each Cohort above an entry, the share of its child on the entry's path, with the entry admitted."""
+    shares: dict[tuple[str, str], Share] = {}
+    for queue in root.subtree_queues():
+        entry = left.get(queue.name)
+        if entry is None:
+            continue
+        queue.add(entry.assignment.usage)
+        share = queue.share()
+        for ancestor in queue.ancestors():
+            shares[ancestor.name, entry.workload.key] = share
+            share = ancestor.share()
+        queue.remove(entry.assignment.usage)
+    return shares
+
+
+def _tournament(cohort: CohortNode, left: Mapping[str, _Entry], shares: Mapping[tuple[str, str], Share]) -> _Entry | None:
+    candidates = [found for child in cohort.cohorts if (found := _tournament(child, left, shares)) is not None]
+    candidates += [left[queue.name] for queue in cohort.active_queues() if queue.name in left]
+
+    def rank(entry: _Entry) -> tuple[object, ...]:
+        share, workload = shares[cohort.name, entry.workload.key], entry.workload
+        return (share.borrows_any_of(entry.assignment.usage), share.rank, -workload.priority, workload.order_time)
+
+    return min(candidates, key=rank, default=None)
+
+
+def _classical_order(entry: _Entry) -> tuple[int, int, float]:
+    return (entry.assignment.borrows, -entry.workload.priority, entry.workload.order_time)
+
+
+def _all_queues(cohort: CohortNode) -> Iterator[ClusterQueue]:
+    for queue in cohort.queues:
+        assert isinstance(queue, ClusterQueue)
+        yield queue
+    for child in cohort.cohorts:
+        yield from _all_queues(child)
+
+
+def _overlap(targets: Sequence[Target], victims: Mapping[str, Target]) -> bool:
+    return any(target.workload.key in victims for target in targets)
+
+
+def _path(queue: ClusterQueueNode) -> str:
+    names = [queue.name, *(node.name for node in queue.ancestors())]
+    return "/" + "/".join(reversed(names))
+
+
+def _to_reserve(entry: _Entry) -> Amounts:
+    """Return what to keep free for a workload that may not reclaim: no more than its queue could ever hold."""
+    queue, kept = entry.queue, {}
+    for key, amount in entry.assignment.usage.items():
+        quota, used = queue.quota(key), queue.usage.get(key, 0)
+        if entry.assignment.borrows == 0:
+            kept[key] = max(0, min(amount, quota.nominal - used))
+        elif quota.borrowing_limit is None:
+            kept[key] = amount
+        else:
+            kept[key] = min(amount, quota.nominal + quota.borrowing_limit - used)
+    return kept

@@ -1,0 +1,401 @@
+"""Flavors: which flavor each resource of a workload gets, and in which mode.
+
+For each pod set and group of resources the flavors are tried in the queue's order. The queue says at which mode the search
+stops; otherwise the best flavor wins. The search remembers where it stopped, and goes on from there next time.
+
+Source  Kueue, pkg/scheduler/flavorassigner
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
+from moorage.api.node_selectors import compile_node_selector
+from moorage.api.taints import find_untolerated
+from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
+from moorage.simulator.kueue.quota import Amounts, Key, lowest_subtree
+from moorage.simulator.kueue.workloads import Assigned, ScanState, Workload, rank_of, text_of
+
+__all__ = ["Assignment", "Chosen", "Mode", "Possibility", "Reason", "assign_flavors", "requested"]
+
+_NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+class Mode(IntEnum):
+    """What must happen before a flavor can be used, from worst to best."""
+
+    NO_FIT = 0
+    PREEMPT = 1
+    DEFERRED_FIT = 2
+    FIT = 3
+
+
+class Possibility(IntEnum):
+    """The finer modes by which flavors are compared."""
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+    @property
+    def mode(self) -> Mode:
+        return {Possibility.NO_FIT: Mode.NO_FIT, Possibility.FIT: Mode.FIT}.get(self, Mode.PREEMPT)
+
+
+class Reason:
+    """Reasons of the condition QuotaReserved, and how grave they are."""
+
+    TOPOLOGY = "TopologyPlacementFailed"
+    WAITING = "WaitingForQuota"
+    TOO_LARGE = "ExceedsMaxQuota"
+    NO_FLAVOR = "NoMatchingFlavor"
+    _ORDER: Final = ("", TOPOLOGY, WAITING, TOO_LARGE, NO_FLAVOR)
+
+    @classmethod
+    def severity(cls, reason: str) -> int:
+        return cls._ORDER.index(reason)
+
+    @classmethod
+    def worst(cls, *reasons: str) -> str:
+        return max(reasons, key=cls.severity, default="")
+
+
+class _Grade(NamedTuple):
+    possibility: Possibility
+    height: float
+
+
+_WORST: Final = _Grade(Possibility.NO_FIT, float("inf"))
+_BEST: Final = _Grade(Possibility.FIT, 0)
+
+#: Asks whether preemption could make room: (key, amount) → what it could do, and how deep the queue then borrows.
+Oracle = Callable[[Key, int], tuple[Possibility, int]]
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The flavor of one resource."""
+
+    flavor: str
+    mode: Mode
+    borrows: int
+    tried: int = 0
+
+
+@dataclass(slots=True)
+class _PodSetChoice:
+    name: str
+    count: int
+    requests: dict[str, int]
+    flavors: dict[str, Chosen]
+    reasons: list[str]
+    attempts: dict[str, tuple[Mode, str]]
+    override: Mode | None = None
+
+    @property
+    def mode(self) -> Mode:
+        if not self.reasons:
+            return Mode.FIT
+        if not self.flavors:
+            return Mode.NO_FIT
+        return min(chosen.mode for chosen in self.flavors.values())
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Flavors for all pod sets of a workload, or as far as the search came.
+
+    ``borrows``  the height of the subtree that the quota is borrowed from; 0 if none is
+    ``usage``    the quota that the workload would hold
+    """
+
+    scan: ScanState
+    pod_sets: list[_PodSetChoice] = field(default_factory=list)
+    borrows: int = 0
+    usage: Amounts = field(default_factory=dict)
+    forced: Mode | None = None
+    no_fit_reason: str = ""
+
+    @property
+    def mode(self) -> Mode:
+        if not self.pod_sets:
+            return Mode.NO_FIT
+        if self.forced is not None:
+            return self.forced
+        return min(one.mode for one in self.pod_sets)
+
+    def defer(self) -> None:
+        """Mark an assignment that fits only once others' victims are gone."""
+        self.forced = Mode.DEFERRED_FIT
+        for one in self.pod_sets:
+            for chosen in one.flavors.values():
+                chosen.mode = Mode.DEFERRED_FIT
+
+    def message(self) -> str:
+        parts = [
+            f"couldn't assign flavors to pod set {one.name}: {', '.join(sorted(one.reasons))}"
+            for one in self.pod_sets
+            if one.reasons
+        ]
+        return "; ".join(parts)
+
+    def admission(self) -> tuple[Assigned, ...]:
+        return tuple(
+            Assigned(
+                one.name,
+                one.count,
+                {resource: chosen.flavor for resource, chosen in one.flavors.items()},
+                {resource: one.requests.get(resource, 0) for resource in one.flavors},
+            )
+            for one in self.pod_sets
+        )
+
+    def flavors_by_pod_set(self) -> dict[str, dict[str, str]]:
+        return {one.name: {resource: chosen.flavor for resource, chosen in one.flavors.items()} for one in self.pod_sets}
+
+    def needing_preemption(self) -> frozenset[Key]:
+        return frozenset(
+            (chosen.flavor, resource)
+            for one in self.pod_sets
+            for resource, chosen in one.flavors.items()
+            if chosen.mode is Mode.PREEMPT
+        )
+
+    def total_requests(self, workload: Workload) -> Amounts:
+        """Return the quota that the workload needs: like ``usage``, without resources that it does not ask for."""
+        total: Amounts = {}
+        for one, pod_set in zip(self.pod_sets, workload.pod_sets, strict=False):
+            for resource, amount in pod_set.requests.items():
+                if amount and resource in one.flavors:
+                    key = (one.flavors[resource].flavor, resource)
+                    total[key] = total.get(key, 0) + amount * one.count
+        return total
+
+
+def requested(workload: Workload, counts: Sequence[int] | None = None) -> list[tuple[int, dict[str, int]]]:
+    """Return the count and the total requests of each pod set, reduced to ``counts``."""
+    found = []
+    for index, one in enumerate(workload.pod_sets):
+        count = one.count if counts is None else counts[index]
+        found.append((count, {resource: amount * count for resource, amount in one.requests.items()}))
+    return found
+
+
+def assign_flavors(
+    workload: Workload,
+    queue: ClusterQueue,
+    flavors: Mapping[str, Flavor],
+    oracle: Oracle,
+    cycle: int,
+    *,
+    fair: bool = False,
+    counts: Sequence[int] | None = None,
+) -> Assignment:
+    """Choose flavors for the workload, reduced to ``counts`` pods if they are given."""
+    assignment = Assignment(ScanState([], queue.generation, cycle, workload.shape))
+    search = _Search(workload, queue, flavors, oracle, fair, assignment)
+    for index, (count, requests) in enumerate(requested(workload, counts)):
+        if queue.group_of("pods") is not None:
+            requests["pods"] = count
+        choice = search.pod_set(index, count, requests)
+        assignment.pod_sets.append(choice)
+        for resource, chosen in choice.flavors.items():
+            assignment.borrows = max(assignment.borrows, chosen.borrows)
+            key = (chosen.flavor, resource)
+            assignment.usage[key] = assignment.usage.get(key, 0) + requests.get(resource, 0)
+        assignment.scan.tried.append({resource: chosen.tried for resource, chosen in choice.flavors.items()})
+        if requests and not choice.flavors:
+            break
+    if assignment.mode is Mode.NO_FIT:
+        assignment.no_fit_reason = _no_fit_reason(assignment, queue)
+    return assignment
+
+
+@dataclass(slots=True)
+class _Search:
+    workload: Workload
+    queue: ClusterQueue
+    flavors: Mapping[str, Flavor]
+    oracle: Oracle
+    fair: bool
+    assignment: Assignment
+
+    def pod_set(self, index: int, count: int, requests: dict[str, int]) -> _PodSetChoice:
+        choice = _PodSetChoice(self.workload.pod_sets[index].name, count, requests, {}, [], {})
+        for resource in sorted(requests, key=rank_of):
+            group = self.queue.group_of(resource)
+            if resource in choice.flavors or (group is None and not requests[resource]):
+                continue
+            if group is None:
+                choice.flavors, choice.reasons = {}, [f"resource {resource} unavailable in ClusterQueue"]
+                return choice
+            found, reasons, attempts = self._group(index, resource, requests, group)
+            _merge(choice.attempts, attempts, group)
+            if not found:
+                choice.flavors, choice.reasons = {}, reasons
+                return choice
+            choice.flavors.update(found)
+            choice.reasons += reasons
+        choice.flavors = {resource: chosen for resource, chosen in choice.flavors.items() if resource in requests}
+        return choice
+
+    def _group(
+        self, index: int, resource: str, requests: Mapping[str, int], group: ResourceGroup
+    ) -> tuple[dict[str, Chosen], list[str], dict[str, tuple[Mode, str]]]:
+        """Choose one flavor for the resources of a group. Return it, why not all is well, and what was tried."""
+        reasons: list[str] = []
+        attempts: dict[str, tuple[Mode, str]] = {}
+        best: dict[str, Chosen] = {}
+        best_grade, tried = _WORST, -1
+        asked = {name: requests[name] for name in sorted(requests, key=rank_of) if name in group.resources}
+        scan = self.workload.scan
+        for at in range(scan.next_flavor(index, resource) if scan else 0, len(group.flavors)):
+            tried, flavor = at, group.flavors[at]
+            if (refusal := self._refusal(flavor, index, resource)) is not None:
+                text, counted = refusal
+                reasons.append(text)
+                if counted:
+                    attempts[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
+                continue
+            found, grade, texts, why = self._flavor(flavor, asked)
+            reasons += texts
+            attempts[flavor] = (grade.possibility.mode, why)
+            stops = self._stops(grade)
+            if stops or self._is_better(grade, best_grade):
+                best, best_grade = found, grade
+            if stops:
+                break
+        for chosen in best.values():
+            chosen.tried = -1 if tried == len(group.flavors) - 1 else tried
+        return best, [] if best_grade.possibility is Possibility.FIT else reasons, attempts
+
+    def _flavor(self, flavor: str, asked: Mapping[str, int]) -> tuple[dict[str, Chosen], _Grade, list[str], str]:
+        found: dict[str, Chosen] = {}
+        texts: list[str] = []
+        grade, why = _BEST, ""
+        for resource, amount in asked.items():
+            possibility, height, text, reason = self._quota((flavor, resource), amount)
+            if text:
+                texts.append(text)
+                why = Reason.worst(why, reason)
+            if self._is_better(grade, mine := _Grade(possibility, height)):
+                grade = mine
+            if grade.possibility is not Possibility.NO_FIT:
+                found[resource] = Chosen(flavor, possibility.mode, height)
+        return found, grade, texts, why
+
+    def _quota(self, key: Key, amount: int) -> tuple[Possibility, int, str, str]:
+        """Return how the amount fits into the quota, how deep it borrows, and if it does not fit a text and a reason."""
+        flavor, resource = key
+        before = self.assignment.usage.get(key, 0)
+        total, most, free = before + amount, self.queue.potential(key), self.queue.free(key)
+        if total > most:
+            text = (
+                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
+                f"({text_of(resource, before)}) + current podset request ({text_of(resource, amount)}) > maximum capacity "
+                f"({text_of(resource, most)})"
+            )
+            return Possibility.NO_FIT, 0, text, Reason.TOO_LARGE
+        height, may_reclaim = lowest_subtree(self.queue, key, total)
+        if total <= free:
+            return Possibility.FIT, height, "", ""
+        text = f"insufficient unused quota for {resource} in flavor {flavor}, {text_of(resource, total - free)} more needed"
+        if self.queue.quota(key).nominal >= total or may_reclaim or self._preempts_while_borrowing():
+            possibility, height = self.oracle(key, total)
+            return possibility, height, text, ""
+        return Possibility.NO_FIT, height, text, Reason.WAITING
+
+    def _preempts_while_borrowing(self) -> bool:
+        rules = self.queue.preemption
+        return rules.borrow != "Never" or (self.fair and rules.reclaim != "Never")
+
+    def _stops(self, grade: _Grade) -> bool:
+        if grade.possibility in {Possibility.NO_FIT, Possibility.NO_CANDIDATES}:
+            return False
+        if grade.possibility is not Possibility.FIT and not self.queue.stop_if_preempting:
+            return False
+        return grade.height == 0 or self.queue.stop_if_borrowing
+
+    def _is_better(self, a: _Grade, b: _Grade) -> bool:
+        if Possibility.NO_FIT in {a.possibility, b.possibility}:
+            return a.possibility is not Possibility.NO_FIT
+        none = Possibility.NO_CANDIDATES
+        if (a.possibility is none) != (b.possibility is none):
+            return b.possibility is none
+        if self.queue.prefers_borrowing:
+            return (a.possibility, -a.height) > (b.possibility, -b.height)
+        return (-a.height, a.possibility) > (-b.height, b.possibility)
+
+    def _refusal(self, flavor: str, index: int, resource: str) -> tuple[str, bool] | None:
+        """Return why a flavor is passed over, and whether that counts as an attempt."""
+        if self.workload.nominated and self.workload.nominated[self.workload.pod_sets[index].name].get(resource) != flavor:
+            return f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}", False
+        kind = self.flavors.get(flavor)
+        if kind is None:
+            return f"flavor {flavor} not found", True
+        spec = self.workload.pod_sets[index].spec
+        taint = find_untolerated(kind.taints, (*spec.tolerations, *kind.tolerations), _NO_EXECUTION, numeric=True)
+        if taint is not None:
+            shown = "{" + " ".join((taint.key, taint.value, taint.effect, "<nil>")) + "}"
+            return f"untolerated taint {shown} in flavor {flavor}", True
+        if not _labels_match(spec, kind.labels):
+            return f"flavor {flavor} doesn't match node affinity", True
+        return None
+
+
+def _labels_match(spec: PodSpec, labels: Mapping[str, str]) -> bool:
+    """Return whether the pod's node selector and affinity match, as far as they are about the flavor's labels."""
+    if any(labels[key] != wanted for key, wanted in spec.node_selector.items() if key in labels):
+        return False
+    selector = _required(spec.affinity)
+    if selector is None:
+        return True
+    terms = []
+    for term in selector.node_selector_terms:
+        known = tuple(one for one in term.match_expressions if one.key in labels)
+        if not known:
+            return True
+        terms.append(NodeSelectorTerm(match_expressions=known))
+    return not terms or compile_node_selector(NodeSelector(node_selector_terms=tuple(terms))).matches(labels, "")
+
+
+def _required(affinity: Affinity | None) -> NodeSelector | None:
+    node: NodeAffinity | None = affinity.node_affinity if affinity else None
+    return node.required_during_scheduling_ignored_during_execution if node else None
+
+
+def _merge(into: dict[str, tuple[Mode, str]], attempts: Mapping[str, tuple[Mode, str]], group: ResourceGroup) -> None:
+    for flavor, (mode, why) in attempts.items():
+        known_mode, known_why = into.get(flavor, (mode, why))
+        into[flavor] = (min(mode, known_mode), Reason.worst(known_why, why))
+    if attempts:
+        for flavor in into:
+            if flavor in group.flavors and flavor not in attempts:
+                into[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
+
+
+def _no_fit_reason(assignment: Assignment, queue: ClusterQueue) -> str:
+    """Return the reason that stands for the whole: of each group its mildest, of all groups and pod sets the gravest."""
+    overall = ""
+    for one in assignment.pod_sets:
+        if one.mode is not Mode.NO_FIT:
+            continue
+        if not one.attempts:
+            overall = Reason.worst(overall, Reason.NO_FLAVOR)
+            continue
+        mildest: dict[object, str] = {}
+        for flavor, (mode, why) in sorted(one.attempts.items()):
+            if mode is not Mode.NO_FIT:
+                continue
+            places: list[object] = [at for at, group in enumerate(queue.groups) if flavor in group.flavors]
+            for place in places or [flavor]:
+                if place not in mildest or Reason.severity(why) < Reason.severity(mildest[place]):
+                    mildest[place] = why
+        overall = Reason.worst(overall, *mildest.values())
+    return overall

@@ -1,0 +1,225 @@
+"""The objects of administrators: ClusterQueues, Cohorts, LocalQueues and ResourceFlavors, read from plain data.
+
+Source  Kueue, apis/kueue/v1beta2; pkg/cache/scheduler/clusterqueue.go for the defaults
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.core import Taint, Toleration
+from moorage.api.meta import LabelSelector
+from moorage.api.quantity import parse
+from moorage.api.selectors import Selector, compile_label_selector
+from moorage.errors import InputError
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, Key, Quota
+from moorage.simulator.kueue.workloads import Workload, amount_of
+
+__all__ = ["ClusterQueue", "Flavor", "Objects", "Preemption", "ResourceGroup", "read_objects"]
+
+_NANO: Final = 1_000_000_000
+_MAY_STOP: Final = frozenset({"MayStopSearch", "Borrow", "Preempt"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A kind of nodes: their labels and taints, and tolerations that its pods get."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...]
+    topology: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """Resources that get one flavor together, and the flavors in the order of the search."""
+
+    resources: frozenset[str]
+    flavors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Whose workloads a queue may preempt."""
+
+    within_queue: str = "Never"
+    reclaim: str = "Never"
+    borrow: str = "Never"
+    borrow_threshold: int | None = None
+
+
+class ClusterQueue(ClusterQueueNode):
+    """A ClusterQueue: its quota in the tree, and the rules by which it gives quota away.
+
+    ``generation``  rises when quota is freed: a search for flavors then starts again
+    """
+
+    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+        meta, spec = data.get("metadata", {}), data.get("spec", {})
+        name = str(meta.get("name", ""))
+        at = f"{where} {name}"
+        super().__init__(name, _quotas(spec, at), _weight(spec, at))
+        self.cohort = str(spec.get("cohortName") or spec.get("cohort") or "")
+        self.groups = tuple(
+            ResourceGroup(frozenset(group["coveredResources"]), tuple(str(one["name"]) for one in group["flavors"]))
+            for group in spec.get("resourceGroups") or ()
+        )
+        selector = spec.get("namespaceSelector")
+        self.namespaces: Selector = compile_label_selector(
+            None if selector is None else msgspec.convert(selector, LabelSelector)
+        )
+        self.strict = spec.get("queueingStrategy", "BestEffortFIFO") == "StrictFIFO"
+        self.stopped = str(spec.get("stopPolicy") or "None") != "None"
+        rules = spec.get("preemption") or {}
+        borrow = rules.get("borrowWithinCohort") or {}
+        self.preemption = Preemption(
+            rules.get("withinClusterQueue") or "Never",
+            rules.get("reclaimWithinCohort") or "Never",
+            borrow.get("policy") or "Never",
+            borrow.get("maxPriorityThreshold"),
+        )
+        fungibility = spec.get("flavorFungibility") or {}
+        self.stop_if_borrowing = (fungibility.get("whenCanBorrow") or "MayStopSearch") in _MAY_STOP
+        self.stop_if_preempting = (fungibility.get("whenCanPreempt") or "TryNextFlavor") in _MAY_STOP
+        self.prefers_borrowing = (fungibility.get("preference") or "BorrowingOverPreemption") == "BorrowingOverPreemption"
+        self.generation = 0
+
+    def accepts(self, objects: Objects) -> Callable[[Workload], bool]:
+        """Return whether the namespace of a workload may use this queue."""
+        return lambda one: (labels := objects.namespaces.get(one.namespace)) is not None and self.namespaces.matches(labels)
+
+    def group_of(self, resource: str) -> ResourceGroup | None:
+        return next((group for group in self.groups if resource in group.resources), None)
+
+
+@dataclass(slots=True)
+class Objects:
+    """All queues and flavors. ``faults`` names the ClusterQueues that cannot admit anything, with the reason."""
+
+    flavors: dict[str, Flavor] = field(default_factory=dict)
+    cohorts: dict[str, CohortNode] = field(default_factory=dict)
+    queues: dict[str, ClusterQueue] = field(default_factory=dict)
+    local_queues: dict[str, str] = field(default_factory=dict)
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+    def queue_of(self, namespace: str, local_queue: str) -> ClusterQueue | None:
+        return self.queues.get(self.local_queues.get(f"{namespace}/{local_queue}", ""))
+
+
+def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -> Objects:
+    """Read the objects and build the tree. Other kinds are left alone.
+
+    Raises  InputError for quantities and selectors that cannot be read, with their place
+    """
+    found = Objects()
+    parents: dict[str, str] = {}
+    for data in documents:
+        kind, meta, spec = data.get("kind"), data.get("metadata") or {}, data.get("spec") or {}
+        name = str(meta.get("name", ""))
+        if kind == "ResourceFlavor":
+            found.flavors[name] = _flavor(name, spec)
+        elif kind == "Cohort":
+            at = f"{where}: Cohort {name}"
+            found.cohorts[name] = CohortNode(name, _quotas(spec, at), _weight(spec, at))
+            parents[name] = str(spec.get("parentName") or spec.get("parent") or "")
+        elif kind == "ClusterQueue":
+            found.queues[name] = ClusterQueue(data, f"{where}: ClusterQueue")
+        elif kind == "LocalQueue":
+            found.local_queues[f"{meta.get('namespace', 'default')}/{name}"] = str(spec.get("clusterQueue", ""))
+        elif kind == "Namespace":
+            found.namespaces[name] = {"kubernetes.io/metadata.name": name, **(meta.get("labels") or {})}
+    _join(found, parents)
+    return found
+
+
+def _flavor(name: str, spec: Mapping[str, Any]) -> Flavor:
+    return Flavor(
+        name,
+        spec.get("nodeLabels") or {},
+        msgspec.convert(spec.get("nodeTaints") or (), tuple[Taint, ...]),
+        msgspec.convert(spec.get("tolerations") or (), tuple[Toleration, ...]),
+        str(spec.get("topologyName") or ""),
+    )
+
+
+def _quotas(spec: Mapping[str, Any], at: str) -> dict[Key, Quota]:
+    quotas: dict[Key, Quota] = {}
+    for i, group in enumerate(spec.get("resourceGroups") or ()):
+        for j, flavor in enumerate(group.get("flavors") or ()):
+            for k, one in enumerate(flavor.get("resources") or ()):
+                path = f"{at}: spec.resourceGroups[{i}].flavors[{j}].resources[{k}]"
+                resource = str(one.get("name", ""))
+                amounts = [_amount(resource, one.get(field), f"{path}.{field}") for field in _LIMITS]
+                quotas[str(flavor["name"]), resource] = Quota(amounts[0] or 0, amounts[1], amounts[2])
+    return quotas
+
+
+_LIMITS: Final = ("nominalQuota", "borrowingLimit", "lendingLimit")
+
+
+def _amount(resource: str, quantity: Any, path: str) -> int | None:
+    if quantity is None:
+        return None
+    try:
+        amount = amount_of(resource, quantity)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if amount < 0:
+        raise InputError(f'{path}: Invalid value: "{quantity}": must be greater than or equal to 0')
+    return amount
+
+
+def _weight(spec: Mapping[str, Any], at: str) -> float:
+    weight = (spec.get("fairSharing") or {}).get("weight")
+    if weight is None:
+        return 1.0
+    nano = parse(weight)
+    if nano < 0:
+        raise InputError(f'{at}: spec.fairSharing.weight: Invalid value: "{weight}": must be greater than or equal to 0')
+    return nano / _NANO
+
+
+def _join(found: Objects, parents: Mapping[str, str]) -> None:
+    """Build the tree. A Cohort that is only named exists; queues of a cycle are inactive."""
+    for name in [*parents.values(), *(queue.cohort for queue in found.queues.values())]:
+        if name:
+            found.cohorts.setdefault(name, CohortNode(name))
+    looped = {name for name in found.cohorts if _loops(name, parents)}
+    for name, cohort in sorted(found.cohorts.items()):
+        if (parent := parents.get(name)) and name not in looped:
+            cohort.parent = found.cohorts[parent]
+            cohort.parent.cohorts.append(cohort)
+    for name, queue in sorted(found.queues.items()):
+        missing = [flavor for group in queue.groups for flavor in group.flavors if flavor not in found.flavors]
+        if queue.stopped:
+            found.faults[name] = "is stopped"
+        elif missing:
+            found.faults[name] = f"references missing ResourceFlavor(s): {','.join(missing)}"
+        elif queue.cohort in looped:
+            found.faults[name] = "is in a cycle of Cohorts"
+        queue.active = name not in found.faults
+        if queue.cohort and queue.cohort not in looped:
+            queue.parent = found.cohorts[queue.cohort]
+            queue.parent.queues.append(queue)
+        else:
+            queue.settle()
+    for name, cohort in found.cohorts.items():
+        if cohort.parent is None and name not in looped:
+            cohort.settle()
+
+
+def _loops(name: str, parents: Mapping[str, str]) -> bool:
+    seen: set[str] = set()
+    while name:
+        if name in seen:
+            return True
+        seen.add(name)
+        name = parents.get(name, "")
+    return False

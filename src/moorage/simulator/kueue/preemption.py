@@ -1,0 +1,376 @@
+"""Preemption: whose quota a workload may take back.
+
+The classical way removes candidates in order until the workload fits, then puts back, in reverse, those it fits without.
+Candidates over which the workload has an advantage in the tree come first. With fair sharing the candidates of the least fair
+queue come first, and a strategy compares shares before and after.
+
+Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from moorage.simulator.kueue.flavors import Possibility
+from moorage.simulator.kueue.objects import ClusterQueue
+from moorage.simulator.kueue.quota import Amounts, ClusterQueueNode, CohortNode, Key, Node, Share, lowest_subtree
+from moorage.simulator.kueue.workloads import Workload
+
+__all__ = ["Asking", "Target", "find_targets", "possibility_of"]
+
+_IN_QUEUE = "InClusterQueue"
+_RECLAIM = "InCohortReclamation"
+_FAIR = "InCohortFairSharing"
+_BORROWING = "InCohortReclaimWhileBorrowing"
+
+
+class Target(NamedTuple):
+    """A workload to evict, and the rule that allows it."""
+
+    workload: Workload
+    queue: ClusterQueueNode
+    reason: str
+
+
+@dataclass(slots=True)
+class Asking:
+    """A workload that needs room in ``needed``, and all that it requests."""
+
+    workload: Workload
+    queue: ClusterQueue
+    queues: dict[str, ClusterQueue]
+    needed: frozenset[Key]
+    requests: Amounts
+    now: float
+
+    def fits(self, *, borrowing: bool = True) -> bool:
+        for key, amount in self.requests.items():
+            if not borrowing and self.queue.borrowing_with(key, amount):
+                return False
+            if amount > self.queue.free(key):
+                return False
+        return True
+
+    def fits_apart(self) -> bool:
+        """Return whether the workload fits where its own usage is already counted."""
+        self.queue.remove(self.requests)
+        fits = self.fits()
+        self.queue.add(self.requests)
+        return fits
+
+    def allows(self, candidate: Workload, policy: str) -> bool:
+        """Return whether a policy allows to preempt the candidate, which must use something that is needed."""
+        if self.needed.isdisjoint(candidate.uses):
+            return False
+        lower = self.workload.priority > candidate.priority
+        if policy == "LowerPriority":
+            return lower
+        if policy == "LowerOrNewerEqualPriority":
+            equal = self.workload.priority == candidate.priority
+            return lower or (equal and self.workload.order_time < candidate.order_time)
+        return policy == "Any"
+
+    def order(self, candidate: Workload) -> tuple[bool, bool, int, float, str]:
+        """The order of candidates: evicted ones, other queues, low priority, admitted last, UID."""
+        reserved = self.now if candidate.reserved_at is None else candidate.reserved_at
+        own = candidate.cluster_queue == self.queue.name
+        return (not candidate.evicted, own, candidate.priority, -reserved, candidate.uid)
+
+    def take(self, candidate: Workload) -> ClusterQueue:
+        queue = self.queues[candidate.cluster_queue]
+        del queue.workloads[candidate.key]
+        queue.remove(candidate.usage)
+        return queue
+
+    def put_back(self, targets: Iterable[Target]) -> None:
+        for target in targets:
+            target.queue.workloads[target.workload.key] = target.workload
+            target.queue.add(target.workload.usage)
+
+    def fill_back(self, targets: list[Target], *, borrowing: bool) -> list[Target]:
+        """Spare, from the last but one to the first, what the workload fits without."""
+        for index in range(len(targets) - 2, -1, -1):
+            spared = targets[index]
+            self.put_back([spared])
+            if self.fits(borrowing=borrowing):
+                targets[index] = targets[-1]
+                targets.pop()
+            else:
+                self.take(spared.workload)
+        self.put_back(targets)
+        return targets
+
+
+def find_targets(asking: Asking, *, fair: bool, two_strategies: bool = True) -> list[Target]:
+    """Return the workloads to evict so that the workload fits, or none. The tree is left as it was."""
+    return _fair(asking, two_strategies=two_strategies) if fair else _classical(asking)
+
+
+def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tuple[Possibility, int]:
+    """Return what preemption could do for one flavor and resource, and how deep the queue would then borrow."""
+    targets = find_targets(asking, fair=fair)
+    if not targets:
+        return Possibility.NO_CANDIDATES, lowest_subtree(asking.queue, key, amount)[0]
+    for target in targets:
+        target.queue.remove(target.workload.usage)
+    height = lowest_subtree(asking.queue, key, amount)[0]
+    for target in targets:
+        target.queue.add(target.workload.usage)
+    own = any(target.queue is asking.queue for target in targets)
+    return (Possibility.PREEMPT if own else Possibility.RECLAIM), height
+
+
+# -- classical ----------------------------------------------------------------------------------------------------------
+
+
+class _Candidate(NamedTuple):
+    workload: Workload
+    meets: CohortNode | None
+    reason: str
+    only_within_nominal: bool = False
+
+
+def _classical(asking: Asking) -> list[Target]:
+    above, beside, own = _candidates(asking)
+    if not (above or beside or own):
+        return []
+    groups = [sorted(group, key=lambda one: asking.order(one.workload)) for group in (above, beside, own)]
+    ordered = [one for gone in (True, False) for group in groups for one in group if one.workload.evicted is gone]
+    forbidden = asking.queue.preemption.borrow == "Never"
+    under = all(asking.queue.quota(key).nominal > asking.queue.usage.get(key, 0) for key in asking.needed)
+    if not (above or beside) or (forbidden and not under):
+        attempts: tuple[bool, ...] = (True,)
+    else:
+        attempts = (False, True) if forbidden and not above else (True, False)
+    for borrowing in attempts:
+        targets: list[Target] = []
+        for candidate in ordered:
+            if not _is_valid(asking, candidate, borrowing):
+                continue
+            targets.append(Target(candidate.workload, asking.take(candidate.workload), candidate.reason))
+            if asking.fits(borrowing=borrowing):
+                return asking.fill_back(targets, borrowing=borrowing)
+        asking.put_back(targets)
+    return []
+
+
+def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
+    """Return whether a candidate still uses what others could have: earlier victims may have been enough of its subtree."""
+    if candidate.workload.cluster_queue == asking.queue.name:
+        return True
+    if borrowing and candidate.only_within_nominal:
+        return False
+    queue = asking.queues[candidate.workload.cluster_queue]
+    if queue.within_nominal(asking.needed):
+        return False
+    for node in queue.ancestors():
+        if node is candidate.meets:
+            break
+        if node.within_nominal(asking.needed):
+            return False
+    return True
+
+
+def _candidates(asking: Asking) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
+    """Return the candidates over which the tree gives an advantage, those that priority decides about, and the queue's own."""
+    rules, queue = asking.queue.preemption, asking.queue
+    own: list[_Candidate] = []
+    above: list[_Candidate] = []
+    beside: list[_Candidate] = []
+    if rules.within_queue != "Never":
+        held = queue.workloads.values()
+        own = [_Candidate(one, None, _IN_QUEUE) for one in held if asking.allows(one, rules.within_queue)]
+    if queue.parent is None or rules.reclaim == "Never":
+        return above, beside, own
+    advantage, rest = queue.fit_in_quota(asking.requests)
+    done: CohortNode | None = None
+    for cohort in queue.ancestors():
+        for other in _over_quota(cohort, asking, done):
+            for one in other.workloads.values():
+                if asking.allows(one, rules.reclaim):
+                    (above if advantage else beside).append(_classified(asking, one, cohort, advantage))
+        fits, rest = cohort.fit_in_quota(rest)
+        advantage, done = advantage or fits, cohort
+    return above, beside, own
+
+
+def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantage: bool) -> _Candidate:
+    rules = asking.queue.preemption
+    if advantage:
+        return _Candidate(candidate, meets, _RECLAIM)
+    limit = rules.borrow_threshold
+    if (
+        rules.borrow == "Never"
+        or candidate.priority >= asking.workload.priority
+        or (limit is not None and candidate.priority > limit)
+    ):
+        return _Candidate(candidate, meets, _RECLAIM, only_within_nominal=True)
+    return _Candidate(candidate, meets, _BORROWING)
+
+
+def _over_quota(cohort: CohortNode, asking: Asking, done: CohortNode | None) -> Iterator[ClusterQueueNode]:
+    for child in cohort.cohorts:
+        if child is not done and not child.within_nominal(asking.needed):
+            yield from _over_quota(child, asking, done)
+    for queue in cohort.active_queues():
+        if queue is not asking.queue and not queue.within_nominal(asking.needed):
+            yield queue
+
+
+# -- fair sharing -------------------------------------------------------------------------------------------------------
+
+
+def _fair(asking: Asking, *, two_strategies: bool) -> list[Target]:
+    candidates = sorted(_fair_candidates(asking), key=asking.order)
+    if not candidates:
+        return []
+    asking.queue.add(asking.requests)  # shares are those after the admission
+    targets: list[Target] = []
+    again: list[Workload] = []
+    fits = _first_strategy(asking, candidates, targets, again)
+    if not fits and two_strategies:
+        fits = _second_strategy(asking, again, targets)
+    asking.queue.remove(asking.requests)
+    if not fits:
+        asking.put_back(targets)
+        return []
+    return asking.fill_back(targets, borrowing=True)
+
+
+def _fair_candidates(asking: Asking) -> Iterator[Workload]:
+    rules, queue = asking.queue.preemption, asking.queue
+    if rules.within_queue != "Never":
+        yield from (one for one in queue.workloads.values() if asking.allows(one, rules.within_queue))
+    if queue.parent is None or rules.reclaim == "Never":
+        return
+    for other in queue.parent.root().subtree_queues():
+        if other is not queue and any(other.borrowing_with(key) for key in asking.needed):
+            yield from (one for one in other.workloads.values() if asking.allows(one, rules.reclaim))
+
+
+def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Target], again: list[Workload]) -> bool:
+    """LessThanOrEqualToFinalShare: the share after preemption must not exceed that of the queue that loses a workload."""
+    order = _Order(asking, candidates)
+    entitled = not any(asking.queue.borrowing_with(key) for key in asking.needed)
+    for queue in order:
+        waiting = order.waiting[queue.name]
+        if queue is asking.queue or entitled:
+            one = waiting.pop(0)
+            targets.append(Target(one, asking.take(one), _IN_QUEUE if queue is asking.queue else _RECLAIM))
+            if asking.fits_apart():
+                return True
+            continue
+        mine, theirs = _almost_common(asking.queue, queue)
+        own = mine.share()
+        while waiting:
+            one = waiting.pop(0)
+            if own.rank <= _share_without(queue, theirs, one).rank:
+                targets.append(Target(one, asking.take(one), _FAIR))
+                if asking.fits_apart():
+                    return True
+                break
+            again.append(one)
+    return False
+
+
+def _second_strategy(asking: Asking, again: list[Workload], targets: list[Target]) -> bool:
+    """LessThanInitialShare: the share must be less than that of the other queue before it loses a workload."""
+    order = _Order(asking, again)
+    for queue in order:
+        mine, theirs = _almost_common(asking.queue, queue)
+        one = order.waiting[queue.name].pop(0)
+        if mine.share().rank < theirs.share().rank:
+            targets.append(Target(one, asking.take(one), _FAIR))
+            if asking.fits_apart():
+                return True
+        order.drop(queue)
+    return False
+
+
+def _share_without(queue: ClusterQueueNode, node: Node, workload: Workload) -> Share:
+    queue.remove(workload.usage)
+    share = node.share()
+    queue.add(workload.usage)
+    return share
+
+
+def _almost_common(a: ClusterQueueNode, b: ClusterQueueNode) -> tuple[Node, Node]:
+    """Return the nodes of both just below their lowest common ancestor."""
+    above = set(map(id, a.ancestors()))
+    common = next(node for node in b.ancestors() if id(node) in above)
+
+    def below(queue: ClusterQueueNode) -> Node:
+        node: Node = queue
+        for ancestor in queue.ancestors():
+            if ancestor is common:
+                break
+            node = ancestor
+        return node
+
+    return below(a), below(b)
+
+
+class _Order:
+    """Yields the queue to take from next: at each level of the tree the child with the largest share.
+
+    Nodes that no longer borrow are left out for good, except those above the asking queue and that queue itself.
+    """
+
+    def __init__(self, asking: Asking, candidates: Iterable[Workload]) -> None:
+        self._asking = asking
+        self._above = set(map(id, asking.queue.ancestors()))
+        self._pruned: set[int] = set()
+        self.waiting: dict[str, list[Workload]] = {}
+        for one in candidates:
+            self.waiting.setdefault(one.cluster_queue, []).append(one)
+
+    def drop(self, queue: ClusterQueueNode) -> None:
+        self._pruned.add(id(queue))
+
+    def __iter__(self) -> Iterator[ClusterQueueNode]:
+        asking = self._asking.queue
+        if asking.parent is None:
+            while id(asking) not in self._pruned and self.waiting.get(asking.name):
+                yield asking
+            return
+        root = asking.parent.root()
+        while id(root) not in self._pruned:
+            if (queue := self._next(root)) is not None:
+                yield queue
+
+    def _next(self, cohort: CohortNode) -> ClusterQueueNode | None:
+        nowhere = (0, -1.0)
+        queue, queue_rank = self._queue_of(cohort, nowhere)
+        child: CohortNode | None = None
+        child_rank = nowhere
+        for one in cohort.cohorts:
+            if id(one) in self._pruned:
+                continue
+            share = one.share()
+            if not share.borrowed and id(one) not in self._above:
+                self._pruned.add(id(one))
+            elif share.rank >= child_rank:
+                child, child_rank = one, share.rank
+        if child is None and queue is None:
+            self._pruned.add(id(cohort))
+            return None
+        if child is not None and child_rank >= queue_rank:
+            return self._next(child)
+        return queue
+
+    def _queue_of(self, cohort: CohortNode, rank: tuple[int, float]) -> tuple[ClusterQueueNode | None, tuple[int, float]]:
+        asking, best = self._asking, None
+        for queue in cohort.active_queues():
+            if id(queue) in self._pruned:
+                continue
+            share = queue.share()
+            if (not share.borrowed and queue is not asking.queue) or not self.waiting.get(queue.name):
+                self._pruned.add(id(queue))
+            elif best is not None and share.rank == rank:
+                if asking.order(self.waiting[queue.name][0]) < asking.order(self.waiting[best.name][0]):
+                    best = queue
+            elif share.rank > rank:
+                best, rank = queue, share.rank
+        return best, rank

@@ -1,0 +1,124 @@
+"""Waiting workloads of one ClusterQueue: those in the running, and those that nothing has changed for.
+
+Active workloads are ordered by priority, then by time. A workload that cannot be admitted goes to the inadmissible ones, until
+something changes in its tree of Cohorts; in a StrictFIFO queue it stays in front. Workloads equal to one that does not fit go
+with it.
+
+Source  Kueue, pkg/cache/queue: cluster_queue.go, inadmissible_workloads.go
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from moorage.simulator.kueue.workloads import Workload
+
+__all__ = ["Requeue", "Waiting"]
+
+
+class Requeue(Enum):
+    """Why a workload goes back to its queue."""
+
+    GENERIC = "generic"
+    FAILED_AFTER_NOMINATION = "failed after nomination"
+    PENDING_PREEMPTION = "pending preemption"
+    NO_FIT = "no fit"
+    NO_CANDIDATES = "no candidates"
+    NAMESPACE_MISMATCH = "namespace mismatch"
+
+
+class Waiting:
+    """The waiting workloads of one queue."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
+        self.active: dict[str, Workload] = {}
+        self.inadmissible: dict[str, Workload] = {}
+        self._heap: list[tuple[tuple[object, ...], str]] = []
+        self._hopeless: dict[str, str] = {}
+        self._popped = 0
+        self._woken_at = -1
+        self._preemptor = ""
+
+    def __iter__(self) -> Iterator[Workload]:
+        """Yield the active workloads in the order of the queue, then the inadmissible ones."""
+        for group in (self.active, self.inadmissible):
+            yield from sorted(group.values(), key=self._order)
+
+    def __len__(self) -> int:
+        return len(self.active) + len(self.inadmissible)
+
+    def add(self, workload: Workload, now: float) -> None:
+        """Add a new workload, or one that lost its quota."""
+        self.forget(workload.key)
+        if _backs_off(workload, now) or (not self.strict and workload.shape in self._hopeless):
+            self.inadmissible[workload.key] = workload
+        else:
+            self._activate(workload)
+
+    def pop(self) -> Workload | None:
+        """Take the head."""
+        self._popped += 1
+        while self._heap:
+            rank, key = heapq.heappop(self._heap)
+            workload = self.active.get(key)
+            if workload is not None and rank == self._order(workload):
+                del self.active[key]
+                return workload
+        return None
+
+    def requeue(self, workload: Workload, why: Requeue, reason: str, now: float) -> None:
+        """Put a popped workload back, in front or aside."""
+        if why is Requeue.PENDING_PREEMPTION:
+            self._prefer(workload.key)
+        if self.strict:
+            at_once = why is not Requeue.NAMESPACE_MISMATCH
+        else:
+            at_once = why in {Requeue.FAILED_AFTER_NOMINATION, Requeue.PENDING_PREEMPTION}
+        pending = workload.scan is not None and workload.scan.pending
+        if not _backs_off(workload, now) and (at_once or self._woken_at >= self._popped or pending):
+            self._activate(workload)
+            return
+        self.inadmissible[workload.key] = workload
+        if why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES} and not self.strict:
+            self._hopeless[workload.shape] = reason
+            for other in [one for one in self.active.values() if one.shape == workload.shape]:
+                self.inadmissible[other.key] = self.active.pop(other.key)
+
+    def forget(self, key: str) -> None:
+        """Remove a workload that holds quota now, or is gone."""
+        self.active.pop(key, None)
+        self.inadmissible.pop(key, None)
+        if self._preemptor == key:
+            self._preemptor = ""
+
+    def wake(self, now: float, matches: Callable[[Workload], bool]) -> None:
+        """Bring the inadmissible workloads back that ``matches`` accepts: something has changed in the tree."""
+        self._woken_at = self._popped
+        self._hopeless.clear()
+        for workload in [one for one in self.inadmissible.values() if matches(one) and not _backs_off(one, now)]:
+            self._activate(self.inadmissible.pop(workload.key))
+
+    def next_retry(self) -> float | None:
+        """Return when the first backoff ends."""
+        return min((one.requeue_at for one in self.inadmissible.values() if one.requeue_at is not None), default=None)
+
+    def _activate(self, workload: Workload) -> None:
+        self.active[workload.key] = workload
+        heapq.heappush(self._heap, (self._order(workload), workload.key))
+
+    def _prefer(self, key: str) -> None:
+        """Keep the workload that preempts at the head of a queue that would pass it over."""
+        before, self._preemptor = self._preemptor, key
+        if before in self.active:
+            self._activate(self.active[before])
+
+    def _order(self, workload: Workload) -> tuple[object, ...]:
+        preferred = not self.strict and workload.key == self._preemptor
+        return (not preferred, -workload.priority, workload.order_time, workload.uid)
+
+
+def _backs_off(workload: Workload, now: float) -> bool:
+    return workload.requeue_at is not None and now < workload.requeue_at

@@ -1,0 +1,252 @@
+"""Workloads: what a job asks of a queue, and what it was given.
+
+Source  Kueue, pkg/workload
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from moorage.api.core import Pod, PodSpec
+from moorage.api.decode import decode
+from moorage.api.quantity import canonical, milli_value, value
+from moorage.errors import InputError
+from moorage.simulator.kueue.quota import Amounts
+from moorage.state.pod_requests import RequestOptions, pod_requests
+
+__all__ = ["Assigned", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload", "text_of"]
+
+_SPEC_ONLY: Final = RequestOptions(use_status=False, pod_level_status=False)
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+#: Fields of a pod that tell one workload from another for the queue, beside its containers.
+_SHAPE: Final = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "runtimeClassName",
+    "priority",
+    "topologySpreadConstraints",
+    "overhead",
+    "resourceClaims",
+)
+
+
+def amount_of(resource: str, quantity: str | int | float) -> int:
+    """Return a quantity in base units: millicores for cpu, whole units for all else."""
+    return milli_value(quantity) if resource == "cpu" else value(quantity)
+
+
+@lru_cache(maxsize=1024)
+def rank_of(resource: str) -> int:
+    """Return the place of a resource among others: Kueue goes through them by the 64-bit FNV-1a hash of their names."""
+    rank = 0xCBF29CE484222325
+    for byte in resource.encode():
+        rank = (rank ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return rank
+
+
+def text_of(resource: str, amount: int) -> str:
+    """Return an amount as Kueue writes it in messages and statuses."""
+    if resource == "cpu":
+        return canonical(f"{amount}m")
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        power = 0
+        while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
+            amount, power = amount // 1024, power + 1
+        if power:
+            return f"{amount}{_BINARY[power]}"
+    return canonical(str(amount))
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one shape in a workload. ``requests`` are those of one pod, in base units."""
+
+    name: str
+    count: int
+    min_count: int | None
+    spec: PodSpec
+    requests: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What a pod set holds: so many pods, a flavor for each resource, and the quota in use."""
+
+    name: str
+    count: int
+    flavors: Mapping[str, str]
+    usage: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class ScanState:
+    """How far the search for flavors came: the next attempt goes on from there.
+
+    ``tried``  for each pod set and resource the index of the flavor tried last, -1 after the last one
+    """
+
+    tried: list[dict[str, int]]
+    generation: int
+    cycle: int
+    shape: str
+
+    @property
+    def pending(self) -> bool:
+        return any(index != -1 for indexes in self.tried for index in indexes.values())
+
+    def next_flavor(self, pod_set: int, resource: str) -> int:
+        if pod_set >= len(self.tried):
+            return 0
+        return self.tried[pod_set].get(resource, -1) + 1
+
+
+@dataclass(slots=True, eq=False)
+class Workload:
+    """One workload. Times are in seconds.
+
+    ``shape``       equal workloads have equal shapes: what one of them learns holds for all
+    ``reserved_at`` when it got its quota; None while it waits
+    ``order_time``  its place in the queue: creation, or the eviction that put it back
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    queue_name: str
+    priority: int
+    created: float
+    pod_sets: tuple[PodSet, ...]
+    shape: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    active: bool = True
+    cluster_queue: str = ""
+    admission: tuple[Assigned, ...] = ()
+    reserved_at: float | None = None
+    evicted: bool = False
+    order_time: float = 0.0
+    requeue_at: float | None = None
+    requeues: int = 0
+    scan: ScanState | None = None
+    nominated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    usage: Amounts = field(default_factory=dict)
+    uses: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def can_be_reduced(self) -> bool:
+        return any(one.count > (one.count if one.min_count is None else one.min_count) for one in self.pod_sets)
+
+    def hold(self, queue: str, admission: tuple[Assigned, ...], now: float) -> None:
+        """Take quota."""
+        self.cluster_queue, self.admission, self.reserved_at = queue, admission, now
+        self.usage = {}
+        for assigned in admission:
+            for resource, amount in assigned.usage.items():
+                key = (assigned.flavors[resource], resource)
+                self.usage[key] = self.usage.get(key, 0) + amount
+        self.uses = frozenset((flavor, resource) for one in admission for resource, flavor in one.flavors.items())
+        self.conditions["QuotaReserved"] = ("True", "QuotaReserved", f"Quota reserved in ClusterQueue {queue}")
+        self.evicted = False
+        for name in ("Evicted", "Preempted"):
+            status, _, message = self.conditions.get(name, ("", "", ""))
+            if status == "True":
+                self.conditions[name] = ("False", "QuotaReserved", f"Previously: {message}")
+
+    def wait(self, reason: str, message: str) -> None:
+        """Note why it has no quota."""
+        self.conditions["QuotaReserved"] = ("False", reason, message)
+
+    def let_go(self) -> None:
+        """Give the quota back."""
+        self.admission, self.reserved_at, self.usage, self.uses = (), None, {}, frozenset()
+
+
+def read_workload(data: Mapping[str, Any], created: float | None = None, where: str = "Workload") -> Workload:
+    """Read a Workload (v1beta1 or v1beta2) from plain data, with the quota that it holds. ``created`` stands for its own time.
+
+    Raises  InputError for fields of the wrong type, and for a pod set with a topology request, which is not modelled
+    """
+    meta, spec, status = data.get("metadata") or {}, data.get("spec") or {}, data.get("status") or {}
+    at = f"{where} {meta.get('namespace', 'default')}/{meta.get('name', '')}"
+    if created is None:
+        created = _seconds(meta.get("creationTimestamp"))
+    reclaimed = {one["name"]: int(one.get("count", 0)) for one in status.get("reclaimablePods") or ()}
+    sets: list[PodSet] = []
+    shapes: list[object] = []
+    for index, one in enumerate(spec.get("podSets", ())):
+        template = one.get("template", {}).get("spec", {})
+        path = f"{at}: spec.podSets[{index}]"
+        if one.get("topologyRequest"):
+            raise InputError(f"{path}.topologyRequest: placement in a topology is not supported")
+        pod = decode({"metadata": {"name": "pod"}, "spec": template}, Pod, path)
+        requests = {name: max(0, amount) for name, amount in pod_requests(pod, _SPEC_ONLY).requests.items()}
+        count, least = int(one.get("count", 1)) - reclaimed.get(one.get("name"), 0), one.get("minCount")
+        sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests))
+        containers = [
+            [[c.get("resources", {}).get("requests"), c.get("ports")] for c in template.get(kind, ())]
+            for kind in ("initContainers", "containers")
+        ]
+        shapes.append([one.get("name"), containers, [template.get(k) for k in _SHAPE], count, sorted(requests.items()), least])
+    priority = int(spec.get("priority") or 0)
+    workload = Workload(
+        namespace=str(meta.get("namespace", "default")),
+        name=str(meta.get("name", "")),
+        uid=str(meta.get("uid", "")),
+        queue_name=str(spec.get("queueName", "")),
+        priority=priority,
+        created=created,
+        order_time=created,
+        pod_sets=tuple(sets),
+        shape=json.dumps([priority, shapes], sort_keys=True, default=str),
+        labels=meta.get("labels") or {},
+        active=spec.get("active") is not False,
+    )
+    _read_status(workload, status)
+    return workload
+
+
+def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:
+    conditions = {str(one["type"]): one for one in status.get("conditions") or ()}
+    for name, one in conditions.items():
+        workload.conditions[name] = (str(one.get("status")), str(one.get("reason", "")), str(one.get("message", "")))
+    evicted = conditions.get("Evicted", {})
+    workload.evicted = evicted.get("status") == "True"
+    if workload.evicted and evicted.get("reason") in {"PodsReadyTimeout", "AdmissionCheck"}:
+        workload.order_time = _seconds(evicted.get("lastTransitionTime"))
+    state = status.get("requeueState") or {}
+    workload.requeues = int(state.get("count") or 0)
+    if state.get("requeueAt"):
+        workload.requeue_at = _seconds(state["requeueAt"])
+    admission = status.get("admission")
+    if admission and conditions.get("QuotaReserved", {}).get("status") == "True":
+        asked = {one.name: one.count for one in workload.pod_sets}
+        kept, was_evicted = dict(workload.conditions), workload.evicted
+        assigned = tuple(_assigned(one, asked) for one in admission.get("podSetAssignments") or ())
+        workload.hold(str(admission["clusterQueue"]), assigned, _seconds(conditions["QuotaReserved"].get("lastTransitionTime")))
+        workload.conditions, workload.evicted = kept, was_evicted
+
+
+def _assigned(data: Mapping[str, Any], asked: Mapping[str, int]) -> Assigned:
+    """Read what a pod set holds; pods that were given back no longer count."""
+    name, flavors = str(data["name"]), data.get("flavors") or {}
+    usage = {name: amount_of(name, quantity) for name, quantity in (data.get("resourceUsage") or {}).items() if name in flavors}
+    count = data.get("count")
+    count = asked.get(name, 0) if count is None else int(count)
+    left = min(count, asked.get(name, count))
+    if left < count:
+        usage = {resource: amount // count * left for resource, amount in usage.items()}
+    return Assigned(name, left, flavors, usage)
+
+
+def _seconds(timestamp: Any) -> float:
+    return datetime.fromisoformat(str(timestamp)).timestamp() if timestamp else 0.0

@@ -61,6 +61,7 @@ _STANDS_IN: Mapping[str, str] = {
     "engine": "moorage.core.engine",
     "gpu_sharing": "moorage.plugins.gpu_sharing",
     "inputs": "moorage.basis.inputs",
+    "kueue": "moorage.simulator.kueue",
     "learning": "moorage.laboratory.learning",
     "plots": "moorage.interfaces.plots",
     "printable": "moorage.basis.printable",

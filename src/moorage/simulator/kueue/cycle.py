@@ -179,7 +179,7 @@ class Admission:
         if not queue.namespaces.matches(labels):
             text = "workload namespace doesn't match ClusterQueue selector"
             return text, "Misconfigured", Requeue.NAMESPACE_MISMATCH
-        return None
+        return (workload.invalid, "Misconfigured", Requeue.GENERIC) if workload.invalid else None
 
     def _nominate(self, workload: Workload, queue: ClusterQueue, now: float) -> _Entry:
         assignment, targets = self._assign(workload, queue, now)

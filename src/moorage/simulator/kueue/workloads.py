@@ -6,7 +6,7 @@ Source  Kueue, pkg/workload
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -17,11 +17,9 @@ from moorage.api.decode import decode
 from moorage.api.quantity import canonical, milli_value, value
 from moorage.errors import InputError
 from moorage.simulator.kueue.quota import Amounts
-from moorage.state.pod_requests import RequestOptions, pod_requests
 
 __all__ = ["Assigned", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload", "text_of"]
 
-_SPEC_ONLY: Final = RequestOptions(use_status=False, pod_level_status=False)
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 #: Fields of a pod that tell one workload from another for the queue, beside its containers.
 _SHAPE: Final = (
@@ -113,6 +111,7 @@ class Workload:
     ``shape``       equal workloads have equal shapes: what one of them learns holds for all
     ``reserved_at`` when it got its quota; None while it waits
     ``order_time``  its place in the queue: creation, or the eviction that put it back
+    ``invalid``     why it can never be admitted
     """
 
     namespace: str
@@ -135,6 +134,7 @@ class Workload:
     scan: ScanState | None = None
     nominated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    invalid: str = ""
     usage: Amounts = field(default_factory=dict)
     uses: frozenset[tuple[str, str]] = frozenset()
 
@@ -183,13 +183,15 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
     reclaimed = {one["name"]: int(one.get("count", 0)) for one in status.get("reclaimablePods") or ()}
     sets: list[PodSet] = []
     shapes: list[object] = []
+    faults: list[str] = []
     for index, one in enumerate(spec.get("podSets", ())):
         template = one.get("template", {}).get("spec", {})
         path = f"{at}: spec.podSets[{index}]"
         if one.get("topologyRequest"):
             raise InputError(f"{path}.topologyRequest: placement in a topology is not supported")
         pod = decode({"metadata": {"name": "pod"}, "spec": template}, Pod, path)
-        requests = {name: max(0, amount) for name, amount in pod_requests(pod, _SPEC_ONLY).requests.items()}
+        requests = _pod_requests(pod.spec)
+        faults += _over_limits(pod.spec, f"spec.podSets[{index}].template.spec")
         count, least = int(one.get("count", 1)) - reclaimed.get(one.get("name"), 0), one.get("minCount")
         sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests))
         containers = [
@@ -211,8 +213,53 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         labels=meta.get("labels") or {},
         active=spec.get("active") is not False,
     )
+    if faults:
+        all_faults = faults[0] if len(faults) == 1 else f"[{', '.join(dict.fromkeys(faults))}]"
+        workload.invalid = f"resources validation failed: {all_faults}"
     _read_status(workload, status)
     return workload
+
+
+def _over_limits(spec: PodSpec, path: str) -> Iterator[str]:
+    """Yield the containers that request more than their limits."""
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, one in enumerate(containers):
+            limits = one.resources.limits
+            over = [
+                name
+                for name, quantity in sorted(one.resources.requests.items())
+                if name in limits and amount_of(name, quantity) > amount_of(name, limits[name])
+            ]
+            if over:
+                yield f"{path}.{kind}[{index}]: Invalid value: {json.dumps(over)}: requests must not exceed its limits"
+
+
+def _pod_requests(spec: PodSpec) -> dict[str, int]:
+    """Return what one pod requests of every resource; kube-scheduler leaves out resources that it does not count."""
+    total = _sum(one.resources.requests for one in spec.containers)
+    sidecars: dict[str, int] = {}
+    first: dict[str, int] = {}
+    for container in spec.init_containers:
+        if container.restart_policy == "Always":
+            sidecars = _sum([container.resources.requests], sidecars)
+            needed = sidecars
+        else:
+            needed = _sum([container.resources.requests], sidecars)
+        first = {name: max(first.get(name, 0), needed.get(name, 0)) for name in {**first, **needed}}
+    for name, amount in sidecars.items():
+        total[name] = total.get(name, 0) + amount
+    total = {name: max(total.get(name, 0), first.get(name, 0)) for name in {**total, **first}}
+    if spec.resources is not None:
+        total.update({name: amount_of(name, quantity) for name, quantity in spec.resources.requests.items()})
+    return {name: max(0, amount) for name, amount in _sum([spec.overhead], total).items()}
+
+
+def _sum(lists: Iterable[Mapping[str, str | int | float]], start: Mapping[str, int] | None = None) -> dict[str, int]:
+    total = dict(start or {})
+    for requests in lists:
+        for name, quantity in requests.items():
+            total[name] = total.get(name, 0) + amount_of(name, quantity)
+    return total
 
 
 def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:

@@ -1,0 +1,39 @@
+"""Decisions of Kueue's own scheduler, recorded: random trees of queues over many cycles, and its own tests' cases."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.kueue.replaying import differences, table_differences
+
+FOLDER = Path(__file__).parents[2] / "data" / "conformance" / "kueue"
+
+
+def cases(name):
+    with gzip.open(FOLDER / name, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_random_queues_decide_as_kueue_does():
+    recorded = cases("random.jsonl.gz")
+    found = [difference for case in recorded for difference in differences(case)]
+    assert not found, "\n".join(found[:5])
+    cycles = [cycle for case in recorded for cycle in case["cycles"]]
+    assert sum(len(cycle.get("admitted", ())) for cycle in cycles) > 2000
+    evictions = [one for cycle in cycles for one in cycle["changed"].values() if one.get("evicted", ["False"])[0] == "True"]
+    assert {one["preempted"][1] for one in evictions} == {
+        "InClusterQueue",
+        "InCohortReclamation",
+        "InCohortFairSharing",
+        "InCohortReclaimWhileBorrowing",
+    }
+
+
+@pytest.mark.parametrize("case", cases("tables.jsonl.gz"), ids=lambda case: case["name"])
+def test_cases_of_kueue_s_own_tests(case):
+    assert not list(table_differences(case))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from moorage.simulator.kueue import Admission, Workload, read_objects, read_workload
+from moorage.simulator.kueue import QueueAdmission, Workload, read_objects, read_workload
 from moorage.simulator.kueue.workloads import text_of
 
 KINDS = {
@@ -22,7 +22,7 @@ KINDS = {
 def differences(case: dict[str, Any]) -> Iterator[str]:
     """Replay one recording. Yield where the decisions differ, until the first cycle with a difference."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
-    admission = Admission(read_objects(documents), fair=case.get("fairSharing", False))
+    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False))
     workloads: dict[str, Workload] = {}
     last: dict[str, str] = {}
     for number, cycle in enumerate(case["cycles"]):
@@ -63,7 +63,7 @@ def differences(case: dict[str, Any]) -> Iterator[str]:
             return
 
 
-def _compare(where: str, cycle: dict[str, Any], changed: dict[str, Any], admission: Admission) -> Iterator[str]:
+def _compare(where: str, cycle: dict[str, Any], changed: dict[str, Any], admission: QueueAdmission) -> Iterator[str]:
     recorded = cycle.get("changed") or {}
     for key in sorted(recorded.keys() | changed.keys()):
         mine, theirs = changed.get(key), recorded.get(key)
@@ -97,7 +97,7 @@ def shown(workload: Workload) -> dict[str, Any]:
 def table_differences(case: dict[str, Any]) -> Iterator[str]:
     """Run one cycle over a case of Kueue's own tests. Yield where what it leaves differs."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
-    admission = Admission(read_objects(documents), fair=case.get("fairSharing", False))
+    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False))
     now = float(case["now"])
     workloads = [read_workload(data) for data in case["workloads"]]
     for workload in workloads:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.errors import InputError
-from moorage.simulator.kueue import Admission, read_objects, read_workload
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, Quota
+from moorage.simulator.kueue import QueueAdmission, read_objects, read_workload
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
 from moorage.simulator.kueue.workloads import text_of
 
 KEY = ("default", "cpu")
@@ -27,7 +27,7 @@ def setting(*queues):
         for one in queues
     ]
     flavor = {"kind": "ResourceFlavor", "metadata": {"name": "default"}}
-    return Admission(read_objects([flavor, {"kind": "Namespace", "metadata": {"name": "default"}}, *queues, *local]))
+    return QueueAdmission(read_objects([flavor, {"kind": "Namespace", "metadata": {"name": "default"}}, *queues, *local]))
 
 
 def job(name, to, cpu, pods=1, least=None, priority=0, at=0):
@@ -119,7 +119,7 @@ limits = st.none() | st.integers(0, 6)
 )
 def test_the_usage_of_cohorts_follows_from_that_of_queues(quotas, steps):
     root, middle, *leaves = (
-        kind(name, {KEY: Quota(*quota)}, 1.0)
+        kind(name, {KEY: QueueQuota(*quota)}, 1.0)
         for kind, name, quota in zip((CohortNode, CohortNode, ClusterQueueNode, ClusterQueueNode), "rmab", quotas, strict=True)
     )
     middle.parent, root.cohorts, middle.queues = root, [middle], leaves

@@ -4,12 +4,11 @@
 holds them and decides, one cycle at a time, which workloads get quota, with which flavors, and who is evicted for it.
 """
 
-from moorage.simulator.kueue.cycle import Admission, CycleResult, Eviction
+from moorage.simulator.kueue.cycle import CycleResult, Eviction, QueueAdmission
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, Objects, read_objects
 from moorage.simulator.kueue.workloads import Assigned, PodSet, Workload, read_workload
 
 __all__ = [
-    "Admission",
     "Assigned",
     "ClusterQueue",
     "CycleResult",
@@ -17,6 +16,7 @@ __all__ = [
     "Flavor",
     "Objects",
     "PodSet",
+    "QueueAdmission",
     "Workload",
     "read_objects",
     "read_workload",

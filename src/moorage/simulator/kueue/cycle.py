@@ -15,12 +15,12 @@ from typing import Final
 
 from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
-from moorage.simulator.kueue.preemption import Asking, Target, find_targets, possibility_of
-from moorage.simulator.kueue.quota import Amounts, ClusterQueueNode, CohortNode, Key, Share
+from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare
 from moorage.simulator.kueue.waiting import Requeue, Waiting
-from moorage.simulator.kueue.workloads import Workload
+from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["Admission", "CycleResult", "Eviction"]
+__all__ = ["CycleResult", "Eviction", "QueueAdmission"]
 
 _WAITING: Final = "WaitingForQuota"
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
@@ -56,7 +56,7 @@ class _Entry:
     workload: Workload
     queue: ClusterQueue
     assignment: Assignment
-    targets: list[Target]
+    targets: list[Victim]
     message: str
     reason: str = ""
     why: Requeue = Requeue.GENERIC
@@ -64,7 +64,7 @@ class _Entry:
     admitted: bool = False
 
 
-class Admission:
+class QueueAdmission:
     """Queues, quota and waiting workloads. Times are seconds, given by the caller."""
 
     def __init__(self, objects: Objects, *, fair: bool = False) -> None:
@@ -151,7 +151,7 @@ class Admission:
                 aside.append((head, *refusal))
                 continue
             entries.append(self._nominate(head, self.objects.queues[name], now))
-        victims: dict[str, Target] = {}
+        victims: dict[str, Victim] = {}
         order = self._fair_order(entries) if self.fair else iter(sorted(entries, key=_classical_order))
         for entry in order:
             self._process(entry, victims, now, result)
@@ -186,7 +186,7 @@ class Admission:
         workload.scan = assignment.scan
         return _Entry(workload, queue, assignment, targets, assignment.message())
 
-    def _assign(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Target]]:
+    def _assign(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Victim]]:
         scan = workload.scan
         if scan is not None and (
             scan.shape != workload.shape or (self.cycles - scan.cycle > 1 and queue.generation > scan.generation)
@@ -199,9 +199,9 @@ class Admission:
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
             return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)
 
-        def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Target], bool]:
+        def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim], bool]:
             found = assign_flavors(workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts)
-            targets: list[Target] = []
+            targets: list[Victim] = []
             if found.mode is Mode.PREEMPT:
                 targets = find_targets(asking(found.needing_preemption(), found.total_requests(workload)), fair=self.fair)
             return found, targets, found.mode is Mode.FIT or bool(targets)
@@ -225,7 +225,7 @@ class Admission:
             return last[1], last[2]
         return full, []
 
-    def _process(self, entry: _Entry, victims: dict[str, Target], now: float, result: CycleResult) -> None:
+    def _process(self, entry: _Entry, victims: dict[str, Victim], now: float, result: CycleResult) -> None:
         queue = entry.queue
         fits = self._fits(entry, victims)
         if _overlap(entry.targets, victims):
@@ -274,7 +274,7 @@ class Admission:
             victim.conditions["Preempted"] = ("True", target.reason, text)
             result.evicted.append(Eviction(victim, workload, target.reason))
 
-    def _reassign(self, entry: _Entry, victims: Mapping[str, Target], now: float) -> bool:
+    def _reassign(self, entry: _Entry, victims: Mapping[str, Victim], now: float) -> bool:
         """Look again, as if the victims of others were gone. Return whether the new assignment fits."""
         workload = entry.workload
         gone = list(victims.values())
@@ -292,7 +292,7 @@ class Admission:
             entry.assignment.defer()
         return self._fits(entry, victims)
 
-    def _fits(self, entry: _Entry, victims: Mapping[str, Target]) -> bool:
+    def _fits(self, entry: _Entry, victims: Mapping[str, Victim]) -> bool:
         gone = {**victims, **{target.workload.key: target for target in entry.targets}}.values()
         for target in gone:
             target.queue.remove(target.workload.usage)
@@ -336,9 +336,9 @@ class Admission:
             yield winner
 
 
-def _shares(root: CohortNode, left: Mapping[str, _Entry]) -> dict[tuple[str, str], Share]:
+def _shares(root: CohortNode, left: Mapping[str, _Entry]) -> dict[tuple[str, str], DominantShare]:
     """Return, for each Cohort above an entry, the share of its child on the entry's path, with the entry admitted."""
-    shares: dict[tuple[str, str], Share] = {}
+    shares: dict[tuple[str, str], DominantShare] = {}
     for queue in root.subtree_queues():
         entry = left.get(queue.name)
         if entry is None:
@@ -352,7 +352,9 @@ def _shares(root: CohortNode, left: Mapping[str, _Entry]) -> dict[tuple[str, str
     return shares
 
 
-def _tournament(cohort: CohortNode, left: Mapping[str, _Entry], shares: Mapping[tuple[str, str], Share]) -> _Entry | None:
+def _tournament(
+    cohort: CohortNode, left: Mapping[str, _Entry], shares: Mapping[tuple[str, str], DominantShare]
+) -> _Entry | None:  # fmt: skip
     candidates = [found for child in cohort.cohorts if (found := _tournament(child, left, shares)) is not None]
     candidates += [left[queue.name] for queue in cohort.active_queues() if queue.name in left]
 
@@ -375,7 +377,7 @@ def _all_queues(cohort: CohortNode) -> Iterator[ClusterQueue]:
         yield from _all_queues(child)
 
 
-def _overlap(targets: Sequence[Target], victims: Mapping[str, Target]) -> bool:
+def _overlap(targets: Sequence[Victim], victims: Mapping[str, Victim]) -> bool:
     return any(target.workload.key in victims for target in targets)
 
 

@@ -17,10 +17,10 @@ from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorT
 from moorage.api.node_selectors import compile_node_selector
 from moorage.api.taints import find_untolerated
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
-from moorage.simulator.kueue.quota import Amounts, Key, lowest_subtree
-from moorage.simulator.kueue.workloads import Assigned, ScanState, Workload, rank_of, text_of
+from moorage.simulator.kueue.quota import lowest_subtree
+from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, ScanState, Workload, rank_of, text_of
 
-__all__ = ["Assignment", "Chosen", "Mode", "Possibility", "Reason", "assign_flavors", "requested"]
+__all__ = ["Assignment", "ChosenFlavor", "Mode", "Possibility", "Reason", "assign_flavors", "requested"]
 
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -79,7 +79,7 @@ Oracle = Callable[[Key, int], tuple[Possibility, int]]
 
 
 @dataclass(slots=True)
-class Chosen:
+class ChosenFlavor:
     """The flavor of one resource."""
 
     flavor: str
@@ -93,7 +93,7 @@ class _PodSetChoice:
     name: str
     count: int
     requests: dict[str, int]
-    flavors: dict[str, Chosen]
+    flavors: dict[str, ChosenFlavor]
     reasons: list[str]
     attempts: dict[str, tuple[Mode, str]]
     override: Mode | None = None
@@ -247,11 +247,11 @@ class _Search:
 
     def _group(
         self, index: int, resource: str, requests: Mapping[str, int], group: ResourceGroup
-    ) -> tuple[dict[str, Chosen], list[str], dict[str, tuple[Mode, str]]]:
+    ) -> tuple[dict[str, ChosenFlavor], list[str], dict[str, tuple[Mode, str]]]:
         """Choose one flavor for the resources of a group. Return it, why not all is well, and what was tried."""
         reasons: list[str] = []
         attempts: dict[str, tuple[Mode, str]] = {}
-        best: dict[str, Chosen] = {}
+        best: dict[str, ChosenFlavor] = {}
         best_grade, tried = _WORST, -1
         asked = {name: requests[name] for name in sorted(requests, key=rank_of) if name in group.resources}
         scan = self.workload.scan
@@ -275,8 +275,8 @@ class _Search:
             chosen.tried = -1 if tried == len(group.flavors) - 1 else tried
         return best, [] if best_grade.possibility is Possibility.FIT else reasons, attempts
 
-    def _flavor(self, flavor: str, asked: Mapping[str, int]) -> tuple[dict[str, Chosen], _Grade, list[str], str]:
-        found: dict[str, Chosen] = {}
+    def _flavor(self, flavor: str, asked: Mapping[str, int]) -> tuple[dict[str, ChosenFlavor], _Grade, list[str], str]:
+        found: dict[str, ChosenFlavor] = {}
         texts: list[str] = []
         grade, why = _BEST, ""
         for resource, amount in asked.items():
@@ -287,7 +287,7 @@ class _Search:
             if self._is_better(grade, mine := _Grade(possibility, height)):
                 grade = mine
             if grade.possibility is not Possibility.NO_FIT:
-                found[resource] = Chosen(flavor, possibility.mode, height)
+                found[resource] = ChosenFlavor(flavor, possibility.mode, height)
         return found, grade, texts, why
 
     def _quota(self, key: Key, amount: int) -> tuple[Possibility, int, str, str]:

@@ -16,8 +16,8 @@ from moorage.api.meta import LabelSelector
 from moorage.api.quantity import parse
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.errors import InputError
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, Key, Quota
-from moorage.simulator.kueue.workloads import Workload, amount_of
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
+from moorage.simulator.kueue.workloads import Key, Workload, amount_of
 
 __all__ = ["ClusterQueue", "Flavor", "Objects", "Preemption", "ResourceGroup", "read_objects"]
 
@@ -149,15 +149,15 @@ def _flavor(name: str, spec: Mapping[str, Any]) -> Flavor:
     )
 
 
-def _quotas(spec: Mapping[str, Any], at: str) -> dict[Key, Quota]:
-    quotas: dict[Key, Quota] = {}
+def _quotas(spec: Mapping[str, Any], at: str) -> dict[Key, QueueQuota]:
+    quotas: dict[Key, QueueQuota] = {}
     for i, group in enumerate(spec.get("resourceGroups") or ()):
         for j, flavor in enumerate(group.get("flavors") or ()):
             for k, one in enumerate(flavor.get("resources") or ()):
                 path = f"{at}: spec.resourceGroups[{i}].flavors[{j}].resources[{k}]"
                 resource = str(one.get("name", ""))
                 amounts = [_amount(resource, one.get(field), f"{path}.{field}") for field in _LIMITS]
-                quotas[str(flavor["name"]), resource] = Quota(amounts[0] or 0, amounts[1], amounts[2])
+                quotas[str(flavor["name"]), resource] = QueueQuota(amounts[0] or 0, amounts[1], amounts[2])
     return quotas
 
 

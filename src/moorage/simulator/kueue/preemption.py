@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from moorage.simulator.kueue.flavors import Possibility
 from moorage.simulator.kueue.objects import ClusterQueue
-from moorage.simulator.kueue.quota import Amounts, ClusterQueueNode, CohortNode, Key, Node, Share, lowest_subtree
-from moorage.simulator.kueue.workloads import Workload
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare, QuotaNode, lowest_subtree
+from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["Asking", "Target", "find_targets", "possibility_of"]
+__all__ = ["Asking", "Victim", "find_targets", "possibility_of"]
 
 _IN_QUEUE = "InClusterQueue"
 _RECLAIM = "InCohortReclamation"
@@ -26,7 +26,7 @@ _FAIR = "InCohortFairSharing"
 _BORROWING = "InCohortReclaimWhileBorrowing"
 
 
-class Target(NamedTuple):
+class Victim(NamedTuple):
     """A workload to evict, and the rule that allows it."""
 
     workload: Workload
@@ -84,12 +84,12 @@ class Asking:
         queue.remove(candidate.usage)
         return queue
 
-    def put_back(self, targets: Iterable[Target]) -> None:
+    def put_back(self, targets: Iterable[Victim]) -> None:
         for target in targets:
             target.queue.workloads[target.workload.key] = target.workload
             target.queue.add(target.workload.usage)
 
-    def fill_back(self, targets: list[Target], *, borrowing: bool) -> list[Target]:
+    def fill_back(self, targets: list[Victim], *, borrowing: bool) -> list[Victim]:
         """Spare, from the last but one to the first, what the workload fits without."""
         for index in range(len(targets) - 2, -1, -1):
             spared = targets[index]
@@ -103,7 +103,7 @@ class Asking:
         return targets
 
 
-def find_targets(asking: Asking, *, fair: bool, two_strategies: bool = True) -> list[Target]:
+def find_targets(asking: Asking, *, fair: bool, two_strategies: bool = True) -> list[Victim]:
     """Return the workloads to evict so that the workload fits, or none. The tree is left as it was."""
     return _fair(asking, two_strategies=two_strategies) if fair else _classical(asking)
 
@@ -132,7 +132,7 @@ class _Candidate(NamedTuple):
     only_within_nominal: bool = False
 
 
-def _classical(asking: Asking) -> list[Target]:
+def _classical(asking: Asking) -> list[Victim]:
     above, beside, own = _candidates(asking)
     if not (above or beside or own):
         return []
@@ -145,11 +145,11 @@ def _classical(asking: Asking) -> list[Target]:
     else:
         attempts = (False, True) if forbidden and not above else (True, False)
     for borrowing in attempts:
-        targets: list[Target] = []
+        targets: list[Victim] = []
         for candidate in ordered:
             if not _is_valid(asking, candidate, borrowing):
                 continue
-            targets.append(Target(candidate.workload, asking.take(candidate.workload), candidate.reason))
+            targets.append(Victim(candidate.workload, asking.take(candidate.workload), candidate.reason))
             if asking.fits(borrowing=borrowing):
                 return asking.fill_back(targets, borrowing=borrowing)
         asking.put_back(targets)
@@ -222,12 +222,12 @@ def _over_quota(cohort: CohortNode, asking: Asking, done: CohortNode | None) -> 
 # -- fair sharing -------------------------------------------------------------------------------------------------------
 
 
-def _fair(asking: Asking, *, two_strategies: bool) -> list[Target]:
+def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
     candidates = sorted(_fair_candidates(asking), key=asking.order)
     if not candidates:
         return []
     asking.queue.add(asking.requests)  # shares are those after the admission
-    targets: list[Target] = []
+    targets: list[Victim] = []
     again: list[Workload] = []
     fits = _first_strategy(asking, candidates, targets, again)
     if not fits and two_strategies:
@@ -250,7 +250,7 @@ def _fair_candidates(asking: Asking) -> Iterator[Workload]:
             yield from (one for one in other.workloads.values() if asking.allows(one, rules.reclaim))
 
 
-def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Target], again: list[Workload]) -> bool:
+def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Victim], again: list[Workload]) -> bool:
     """LessThanOrEqualToFinalShare: the share after preemption must not exceed that of the queue that loses a workload."""
     order = _Order(asking, candidates)
     entitled = not any(asking.queue.borrowing_with(key) for key in asking.needed)
@@ -258,7 +258,7 @@ def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Ta
         waiting = order.waiting[queue.name]
         if queue is asking.queue or entitled:
             one = waiting.pop(0)
-            targets.append(Target(one, asking.take(one), _IN_QUEUE if queue is asking.queue else _RECLAIM))
+            targets.append(Victim(one, asking.take(one), _IN_QUEUE if queue is asking.queue else _RECLAIM))
             if asking.fits_apart():
                 return True
             continue
@@ -267,7 +267,7 @@ def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Ta
         while waiting:
             one = waiting.pop(0)
             if own.rank <= _share_without(queue, theirs, one).rank:
-                targets.append(Target(one, asking.take(one), _FAIR))
+                targets.append(Victim(one, asking.take(one), _FAIR))
                 if asking.fits_apart():
                     return True
                 break
@@ -275,34 +275,34 @@ def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Ta
     return False
 
 
-def _second_strategy(asking: Asking, again: list[Workload], targets: list[Target]) -> bool:
+def _second_strategy(asking: Asking, again: list[Workload], targets: list[Victim]) -> bool:
     """LessThanInitialShare: the share must be less than that of the other queue before it loses a workload."""
     order = _Order(asking, again)
     for queue in order:
         mine, theirs = _almost_common(asking.queue, queue)
         one = order.waiting[queue.name].pop(0)
         if mine.share().rank < theirs.share().rank:
-            targets.append(Target(one, asking.take(one), _FAIR))
+            targets.append(Victim(one, asking.take(one), _FAIR))
             if asking.fits_apart():
                 return True
         order.drop(queue)
     return False
 
 
-def _share_without(queue: ClusterQueueNode, node: Node, workload: Workload) -> Share:
+def _share_without(queue: ClusterQueueNode, node: QuotaNode, workload: Workload) -> DominantShare:
     queue.remove(workload.usage)
     share = node.share()
     queue.add(workload.usage)
     return share
 
 
-def _almost_common(a: ClusterQueueNode, b: ClusterQueueNode) -> tuple[Node, Node]:
+def _almost_common(a: ClusterQueueNode, b: ClusterQueueNode) -> tuple[QuotaNode, QuotaNode]:
     """Return the nodes of both just below their lowest common ancestor."""
     above = set(map(id, a.ancestors()))
     common = next(node for node in b.ancestors() if id(node) in above)
 
-    def below(queue: ClusterQueueNode) -> Node:
-        node: Node = queue
+    def below(queue: ClusterQueueNode) -> QuotaNode:
+        node: QuotaNode = queue
         for ancestor in queue.ancestors():
             if ancestor is common:
                 break

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from moorage.simulator.kueue.workloads import Workload
+from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["Amounts", "ClusterQueueNode", "CohortNode", "Key", "Node", "Quota", "Share", "lowest_subtree"]
-
-#: A flavor and a resource.
-Key = tuple[str, str]
-Amounts = dict[Key, int]
+__all__ = ["ClusterQueueNode", "CohortNode", "DominantShare", "QueueQuota", "QuotaNode", "lowest_subtree"]
 
 
-class Quota(NamedTuple):
+class QueueQuota(NamedTuple):
     """The quota of a node for one flavor and resource."""
 
     nominal: int = 0
@@ -31,10 +26,10 @@ class Quota(NamedTuple):
     lending_limit: int | None = None
 
 
-_NO_QUOTA: Final = Quota()
+_NO_QUOTA: Final = QueueQuota()
 
 
-class Share(NamedTuple):
+class DominantShare(NamedTuple):
     """The dominant resource share of a node: how much of what others could lend it borrows.
 
     ``ratio``  thousandths of what can be lent, of the resource with the largest ratio, before the weight divides it
@@ -62,10 +57,10 @@ class Share(NamedTuple):
         return any(requests.get(key, 0) > 0 for key in self.borrowed)
 
 
-class Node:
+class QuotaNode:
     """A ClusterQueue or a Cohort in the tree."""
 
-    def __init__(self, name: str, quotas: dict[Key, Quota], weight: float) -> None:
+    def __init__(self, name: str, quotas: dict[Key, QueueQuota], weight: float) -> None:
         self.name = name
         self.quotas = quotas
         self.weight = weight
@@ -83,7 +78,7 @@ class Node:
         self._local.clear()
         self._potential.clear()
 
-    def quota(self, key: Key) -> Quota:
+    def quota(self, key: Key) -> QueueQuota:
         return self.quotas.get(key, _NO_QUOTA)
 
     def local_quota(self, key: Key) -> int:
@@ -126,7 +121,7 @@ class Node:
 
     def add(self, amounts: Mapping[Key, int]) -> None:
         for key, amount in amounts.items():
-            node: Node | None = self
+            node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
                 over = rest - node.local_available(key)
@@ -137,7 +132,7 @@ class Node:
 
     def remove(self, amounts: Mapping[Key, int]) -> None:
         for key, amount in amounts.items():
-            node: Node | None = self
+            node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
                 stored = node.usage.get(key, 0) - node.local_quota(key)
@@ -164,14 +159,14 @@ class Node:
             yield node
             node = node.parent
 
-    def share(self) -> Share:
+    def share(self) -> DominantShare:
         """Return the dominant resource share."""
         if self.parent is None:
-            return Share(self.weight)
+            return DominantShare(self.weight)
         over = {key: self.usage.get(key, 0) - quota for key, quota in self.subtree.items()}
         borrowed = tuple(key for key, amount in over.items() if amount > 0)
         if not borrowed:
-            return Share(self.weight)
+            return DominantShare(self.weight)
         totals: dict[str, int] = {}
         for key in borrowed:
             totals[key[1]] = totals.get(key[1], 0) + over[key]
@@ -180,13 +175,13 @@ class Node:
         for resource in sorted(totals):
             if (there := lendable.get(resource, 0)) > 0 and (of_it := totals[resource] * 1000.0 / there) > ratio:
                 ratio, dominant = of_it, resource
-        return Share(self.weight, ratio, dominant, borrowed)
+        return DominantShare(self.weight, ratio, dominant, borrowed)
 
 
-class CohortNode(Node):
+class CohortNode(QuotaNode):
     """A Cohort: it shares what its children lend."""
 
-    def __init__(self, name: str, quotas: dict[Key, Quota] | None = None, weight: float = 1.0) -> None:
+    def __init__(self, name: str, quotas: dict[Key, QueueQuota] | None = None, weight: float = 1.0) -> None:
         super().__init__(name, quotas or {}, weight)
         self.cohorts: list[CohortNode] = []
         self.queues: list[ClusterQueueNode] = []
@@ -229,10 +224,10 @@ class CohortNode(Node):
         return max((own, *(cohort.height() + 1 for cohort in self.cohorts)))
 
 
-class ClusterQueueNode(Node):
+class ClusterQueueNode(QuotaNode):
     """The place of a ClusterQueue in the tree, with the workloads that hold its quota."""
 
-    def __init__(self, name: str, quotas: dict[Key, Quota], weight: float) -> None:
+    def __init__(self, name: str, quotas: dict[Key, QueueQuota], weight: float) -> None:
         super().__init__(name, quotas, weight)
         self.active = True
         self.workloads: dict[str, Workload] = {}

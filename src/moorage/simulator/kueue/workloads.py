@@ -16,9 +16,12 @@ from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.api.quantity import canonical, milli_value, value
 from moorage.errors import InputError
-from moorage.simulator.kueue.quota import Amounts
 
-__all__ = ["Assigned", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload", "text_of"]
+__all__ = ["Amounts", "Assigned", "Key", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload", "text_of"]
+
+#: A flavor and a resource.
+Key = tuple[str, str]
+Amounts = dict[Key, int]
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 #: Fields of a pod that tell one workload from another for the queue, beside its containers.
@@ -136,7 +139,7 @@ class Workload:
     conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     invalid: str = ""
     usage: Amounts = field(default_factory=dict)
-    uses: frozenset[tuple[str, str]] = frozenset()
+    uses: frozenset[Key] = frozenset()
 
     @property
     def key(self) -> str:

@@ -32,6 +32,7 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, gate_options
 from moorage.interfaces.cli.questions.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
 from moorage.interfaces.cli.questions.question_options import what_if_options
+from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, with_queues
 from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.interfaces.cli.terminal import collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.report.comparison import gates_text
@@ -105,6 +106,10 @@ All that is printed, and what it means: moorage help simulate
 @click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
 @click.option("--from", "since", metavar="TIME", help="Replay a log from this moment on, until --to, with all that changed.")
 @click.option("--to", "until_moment", metavar="TIME", help="The end of --from.  [the end of the log]")
+@click.option(
+    "--kueue", default="auto", show_default=True, metavar="auto|off|FILE",
+    help="Let Jobs wait in Kueue's queues: those of the input, none, or those of a file.",
+)  # fmt: skip
 @click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
 @click.option(
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
@@ -150,7 +155,7 @@ def simulate(**given: Any) -> int:
         print_explanations(whole.explanations, "wide" if given["output"] == "wide" else "text")
     if run.measures is not None and run.measures.gates:
         return OK if all(gate.passed for gate in run.measures.gates) else PENDING
-    return PENDING if run.in_state("Pending") or run.refused else OK
+    return PENDING if run.in_state("Pending") or run.refused or whole.waits else OK
 
 
 def _measure(given: dict[str, Any]) -> SimulationGates | None:
@@ -175,11 +180,15 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
 
 
 class _Simulated(NamedTuple):
-    """A run; with --explain an explanation of each pending pod, with --autoscale a table of the autoscaler's actions."""
+    """A run; with --explain an explanation of each pending pod, and tables of the autoscaler's actions or of queues.
+
+    ``waits``  whether a workload waits for quota
+    """
 
     run: Run
     explanations: list[Explanation] | None = None
     scaled: str = ""
+    waits: bool = False
 
 
 _OnAttempt = Callable[[SimulatedAttempt], None] | None
@@ -221,7 +230,8 @@ def _run(
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
             )
-        cluster = read_cluster(paths_of(given), given["recursive"], kinds_named(options), rules_of(given), progress)
+        kinds = (*kinds_named(options), *kinds_of_queues(given))
+        cluster = read_cluster(paths_of(given), given["recursive"], kinds, rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
         leave_memory_at_exit()
@@ -229,7 +239,14 @@ def _run(
             return _Simulated(_replayed(given, cluster, emulating(options, given, cluster), on_attempt))
         if given["autoscale"]:
             return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
-        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
+        jobs = queued(given, cluster)
+        whole = _simulated(
+            given, cluster if jobs is None else jobs.cluster, emulating(options, given, cluster), on_attempt, measure
+        )
+        if jobs is None:
+            return whole
+        run, tables = with_queues(whole.run, jobs, text=given["output"] in {"table", "wide"})
+        return _Simulated(run, scaled=tables, waits=bool(jobs.waiting or jobs.nowhere))
     return _run_trace(given, options, on_attempt, measure)
 
 

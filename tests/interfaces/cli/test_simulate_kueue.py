@@ -1,0 +1,102 @@
+"""``moorage simulate`` with Kueue's queues: Jobs wait for quota before their pods are scheduled."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+TEAMS = Path(__file__).parents[3] / "examples" / "batch-queues"
+
+
+@pytest.fixture
+def teams(tmp_path):
+    """The example, with its queues in a folder of their own."""
+    for name in ("nodes", "jobs", "queues"):
+        folder = tmp_path / ("queues" if name == "queues" else "cluster")
+        folder.mkdir(exist_ok=True)
+        shutil.copy(TEAMS / f"{name}.yaml", folder)
+    return tmp_path
+
+
+def states(text):
+    _, _, rest = text.partition("STATE\n")
+    rows = [line.split(maxsplit=4) for line in rest.split("\n\n")[0].splitlines()]
+    return {f"{row[0]}/{row[1]}": row[4] for row in rows}
+
+
+def test_jobs_get_quota_before_nodes(moorage):
+    ran = moorage("simulate", "-f", TEAMS, "-q")
+    assert ran.status == 2, ran.err
+    assert states(ran.out) == {
+        "research/Job/train": "admitted, 1 without a node",
+        "vision/Job/label": "admitted",
+        "speech/Job/transcribe": "admitted",
+        "vision/Job/sweep": "waiting",
+    }
+    assert "nvidia.com/gpu in flavor a100, 12 more needed" in ran.out
+
+
+def test_queues_of_a_file_are_those_of_the_cluster(moorage, teams):
+    whole = moorage("simulate", "-f", TEAMS, "-q")
+    apart = moorage("simulate", "-f", teams / "cluster", "--kueue", teams / "queues" / "queues.yaml", "-q")
+    assert (apart.status, apart.out) == (whole.status, whole.out)
+
+
+def test_without_queues_nothing_waits_in_one(moorage, teams):
+    for more in (("-f", TEAMS, "--kueue", "off"), ("-f", teams / "cluster")):
+        ran = moorage("simulate", *more, "-q")
+        assert "CLUSTERQUEUE" not in ran.out
+        assert "Waiting for quota" not in ran.out
+
+
+def test_documents_have_a_note_for_each_job_that_waits(moorage):
+    notes = json.loads(moorage("simulate", "-f", TEAMS, "-q", "-o", "json").out)["notes"]
+    [note] = [note["text"] for note in notes if note["kind"] == "Kueue"]
+    assert note.startswith(
+        "vision/Job/sweep waits for quota: couldn't assign flavors to pod set main: insufficient unused quota"
+    )
+
+
+def test_an_evicted_job_loses_its_pods(moorage, teams):
+    """``vision`` takes its GPUs back from a Job of ``research`` that runs on them."""
+    docs = (teams / "cluster" / "jobs.yaml").read_text()
+    condition = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    held = {"name": "main", "count": 3, "flavors": {"cpu": "a100", "nvidia.com/gpu": "a100"}}
+    held["resourceUsage"] = {"cpu": "24", "nvidia.com/gpu": "12"}
+    pods = [{"name": "main", "count": 3, "template": {"spec": {"containers": []}}}]
+    workload = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "job-train-1", "namespace": "research", "ownerReferences": [{"kind": "Job", "name": "train"}]},
+        "spec": {"queueName": "jobs", "podSets": pods},
+        "status": {"admission": {"clusterQueue": "research", "podSetAssignments": [held]}, "conditions": [condition]},
+    }
+    (teams / "cluster" / "jobs.yaml").write_text(docs.replace("parallelism: 12", "parallelism: 2"))
+    (teams / "cluster" / "workload.json").write_text(json.dumps(workload))
+    ran = moorage("simulate", "-f", teams / "cluster", "--kueue", teams / "queues" / "queues.yaml", "-q")
+    assert states(ran.out)["research/Job/train"] == "evicted, waiting"
+    assert states(ran.out)["vision/Job/label"] == "admitted"
+
+
+REFUSED = {
+    "no queue in the file": ("nodes.yaml", (), "no ClusterQueue found"),
+    "no file": ("nothing.yaml", (), "nothing.yaml"),
+    "an explanation": ("queues.yaml", ("--explain",), "--kueue excludes"),
+}
+
+
+@pytest.mark.parametrize(("file", "more", "says"), REFUSED.values(), ids=REFUSED)
+def test_refuses(moorage, file, more, says):
+    ran = moorage("simulate", "-f", TEAMS, "--kueue", TEAMS / file, *more)
+    assert ran.status != 0
+    assert says in ran.err
+
+
+def test_quotas_that_cannot_be_are_named_with_their_place(moorage, teams):
+    file = teams / "queues" / "queues.yaml"
+    file.write_text(file.read_text().replace("nominalQuota: 10", "nominalQuota: -1"))
+    ran = moorage("simulate", "-f", teams / "cluster", "--kueue", file)
+    assert ran.status == 1
+    where = "ClusterQueue research: spec.resourceGroups[0].flavors[0].resources[1].nominalQuota"
+    assert f'{where}: Invalid value: "-1": must be greater than or equal to 0' in ran.err

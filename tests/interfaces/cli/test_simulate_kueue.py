@@ -64,7 +64,8 @@ def test_an_evicted_job_loses_its_pods(moorage, teams):
     condition = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
     held = {"name": "main", "count": 3, "flavors": {"cpu": "a100", "nvidia.com/gpu": "a100"}}
     held["resourceUsage"] = {"cpu": "24", "nvidia.com/gpu": "12"}
-    pods = [{"name": "main", "count": 3, "template": {"spec": {"containers": []}}}]
+    container = {"name": "main", "resources": {"requests": {"cpu": "8", "nvidia.com/gpu": "4"}}}
+    pods = [{"name": "main", "count": 3, "template": {"spec": {"containers": [container]}}}]
     workload = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",

@@ -25,6 +25,7 @@ def states(text):
     return {f"{row[0]}/{row[1]}": row[4] for row in rows}
 
 
+@pytest.mark.slow
 def test_jobs_get_quota_before_nodes(moorage):
     ran = moorage("simulate", "-f", TEAMS, "-q")
     assert ran.status == 2, ran.err
@@ -37,6 +38,7 @@ def test_jobs_get_quota_before_nodes(moorage):
     assert "nvidia.com/gpu in flavor a100, 12 more needed" in ran.out
 
 
+@pytest.mark.slow
 def test_queues_of_a_file_are_those_of_the_cluster(moorage, teams):
     whole = moorage("simulate", "-f", TEAMS, "-q")
     apart = moorage("simulate", "-f", teams / "cluster", "--kueue", teams / "queues" / "queues.yaml", "-q")

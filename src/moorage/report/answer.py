@@ -16,7 +16,7 @@ from msgspec import Struct
 from moorage.api.releases import CURRENT, RELEASES
 from moorage.basis.printable import escape_json, one_line
 from moorage.report.run_document import API_VERSION
-from moorage.report.style import WIDTH, Style, lines_of, paragraph, shared_end, without_end
+from moorage.report.style import Style, lines_of, paragraph, shared_end, without_end
 
 __all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
 
@@ -172,18 +172,18 @@ class Answer(Struct, frozen=True, kw_only=True):
         pages: Any = importlib.import_module(_PAGES)
         return {"text/plain": self.text(), "text/html": pages.framed_page([self.to_dict()])}
 
-    def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False, width: int = WIDTH) -> str:
-        """Return the text that the command prints, in lines of this width: the summary first, the proof last.
+    def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False, width: int | None = None) -> str:
+        """Return the text that the command prints, the summary first, the proof last; ``width``: that of a terminal.
 
         The end that the names of all nodes share is written once, below the summary.
         """
         end = shared_end(self._node_names())
         short = without_end(self, end)
-        with lines_of(width):
+        with lines_of(width, end):
             first, gap, rest = short._text(wide=wide).partition("\n\n")
             below = [paragraph(f"nodes …{end}", indent="  ")] if end else []
             whole = "\n".join([first.rstrip("\n"), *below, *short._before_and_after()]) + (gap + rest if gap else "\n")
-        return Style(ascii_only=ascii_only, colour=colour, width=width).finished(whole)
+        return Style(ascii_only=ascii_only, colour=colour).finished(whole)
 
     def _node_names(self) -> Collection[str]:
         """Return the names of the cluster's nodes, as far as the answer has them."""

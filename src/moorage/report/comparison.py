@@ -390,7 +390,7 @@ def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str
         return
     for name in _OTHERS:
         one = metrics.get(name)
-        if one is not None and one.difference and not one.may_be_zero:
+        if one is not None and one.difference and not one.may_be_zero and not _reads_equal(one):
             better = one.difference * kind_of(name).better > 0
             yield _GOOD if better else _BAD, _changed(one)
             return
@@ -406,6 +406,11 @@ def _counted(name: str, difference: float) -> str:
         what = f"{amount} {word} {noun if amount == '1' else noun + 's'}"
         template = template.replace(f"{{}} {word}", "{}")
     return template.format(what)
+
+
+def _reads_equal(one: MetricComparison) -> bool:
+    """Return whether the figures of both sides are written alike, so that their difference says nothing to a reader."""
+    return one.a is not None and amount_text(one.name, one.a) == amount_text(one.name, one.b)
 
 
 def _changed(one: MetricComparison) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from msgspec import Struct
 from moorage.basis.printable import one_line
 from moorage.basis.wording import counted
 from moorage.report.answer import Answer, Assumption, Proof, plain
-from moorage.report.style import columns, paragraph
+from moorage.report.style import columns, paragraph, some_pods
 
 __all__ = ["DrainReport", "DrainedNode", "DrainedPod", "LossInstead", "RefusedPod", "cordon_summary", "drain_summary"]
 
@@ -190,7 +190,7 @@ def _rows(report: DrainValues) -> Iterator[str]:
             yield paragraph(one_line(_about(outcome, pods)), indent=head, hanging=" " * len(head))
     if report.preempted:
         head = f"  ! {'preempts':<9}{len(report.preempted):>3}   "
-        yield paragraph(one_line(_some(report.preempted)), indent=head, hanging=" " * len(head))
+        yield paragraph(one_line(some_pods(report.preempted, _SHOWN)), indent=head, hanging=" " * len(head))
 
 
 def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
@@ -205,8 +205,9 @@ def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
             named = [(name, why.rstrip(".")) for name, why in named]
         return _some([f"{name}: {why}" if why else name for name, why in named], most=2)
     if outcome in {"refused", "stays", "finished"}:
-        return "; ".join(f"{why}: {_some(names)}" if why else _some(names) for why, names in _by_why(pods).items())
-    return _some([pod.pod for pod in pods])
+        held = {why: some_pods(names, _SHOWN) for why, names in _by_why(pods).items()}
+        return "; ".join(f"{why}: {names}" if why else names for why, names in held.items())
+    return some_pods([pod.pod for pod in pods], _SHOWN)
 
 
 def _short(why: str) -> str:
@@ -230,6 +231,12 @@ def _places(pods: Sequence[DrainedPod]) -> str:
 def _some(names: Sequence[str], most: int = _SHOWN) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def _names_of(report: DrainValues) -> set[str]:
+    """Return the names of the nodes that the text may have."""
+    places = {place for pod in report.pods for place in (pod.node, pod.origin) if place}
+    return places | {node.name for node in report.nodes}
 
 
 def _course(report: DrainValues) -> Iterator[str]:
@@ -327,6 +334,9 @@ class DrainReport(Answer, frozen=True, kw_only=True):
     """
 
     KIND: ClassVar[str] = "DrainReport"
+
+    def _node_names(self) -> Collection[str]:
+        return _names_of(self)
 
     possible: bool
     refused: tuple[RefusedPod, ...] = ()

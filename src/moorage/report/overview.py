@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from moorage.basis.printable import one_line
-from moorage.basis.wording import counted, some
+from moorage.basis.wording import counted
 from moorage.report.answer import Answer
-from moorage.report.style import columns, human, paragraph
+from moorage.report.style import columns, human, paragraph, some_pods
 
 __all__ = [
     "OverviewValues", "PendingCause", "PlaceUse", "ResourceUse", "ShapeRoom", "overview_csv", "overview_summary",
@@ -193,7 +193,7 @@ def _indented(table: str) -> str:
 
 def _pending(found: OverviewValues, *, wide: bool) -> Iterator[str]:
     for cause in found.pending:
-        names = one_line(", ".join(cause.pods) if wide else some(cause.pods))
+        names = one_line(", ".join(cause.pods) if wide else some_pods(cause.pods))
         yield paragraph(f"✗ {names}", indent="  ", hanging="    ")
         plugins = ", ".join(f"{name} {count}" for name, count in cause.plugins.items())
         yield paragraph(f"nodes refused by {plugins}" if plugins else one_line(cause.message), indent="    ", hanging="      ")
@@ -209,8 +209,8 @@ def _resources(resources: Sequence[ResourceUse]) -> str:
         ]
         for one in resources
     ]  # fmt: skip
-    header = ["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED", "BALANCE σ", "FREE", "STRANDED", "FRAGMENTED"]  # noqa: RUF001
-    return _indented(columns(header, rows, right=range(1, 8)))
+    header = ["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED", "BALANCE σ", "FREE", "STRANDED", "FRAGM."]  # noqa: RUF001
+    return _indented(columns(header, rows, right=range(1, 8), indent=2))
 
 
 def _places_text(title: str, places: Sequence[PlaceUse], mix: Sequence[ShapeRoom]) -> str:
@@ -224,9 +224,9 @@ def _places_text(title: str, places: Sequence[PlaceUse], mix: Sequence[ShapeRoom
         for place in places
     ]  # fmt: skip
     header = [
-        title, "NODES", "PODS", "CPU", "MEMORY", "DOMINANT", "CPU STRANDED", "MEMORY STR.", "FRAGM.", "FIT" if mix else "",
+        title, "NODES", "PODS", "CPU", "MEMORY", "DOMINANT", "CPU STR.", "MEM. STR.", "FRAGM.", "FIT" if mix else "",
     ]  # fmt: skip
-    return _indented(columns(header, rows, right=range(1, 10), gap="  "))
+    return _indented(columns(header, rows, right=range(1, 10), gap="  ", indent=2))
 
 
 def _mix(mix: Sequence[ShapeRoom], *, wide: bool) -> str:
@@ -238,7 +238,7 @@ def _mix(mix: Sequence[ShapeRoom], *, wide: bool) -> str:
         ]
         for one in shown
     ]  # fmt: skip
-    table = columns(["LIKE", "REQUESTS", "OF PODS", "FRAGM.", "FIT", "BY ENGINE"], rows, right=(2, 3, 4, 5))
+    table = columns(["LIKE", "REQUESTS", "OF PODS", "FRAGM.", "FIT", "BY ENGINE"], rows, right=(2, 3, 4, 5), indent=2)
     more = f"\nand {counted(len(mix) - len(shown), 'more shape')}" if len(mix) > len(shown) else ""
     return _indented(table + more)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from moorage.basis.printable import one_line
 from moorage.basis.wording import counted, some
 from moorage.report.answer import Answer, plain
-from moorage.report.style import WIDTH, cells, human, paragraph
+from moorage.report.style import WIDTH, cells, human, paragraph, some_pods
 
 __all__ = ["BlockingPod", "LeftPods", "MovedPod", "NodePlan", "NodeSet", "UnplaceablePods", "WhyNot"]
 
@@ -222,14 +222,14 @@ def plan_text(plan: NodePlanValues, *, wide: bool = False) -> str:
 
 def _missing(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
     for one in plan.unplaceable if wide else plan.unplaceable[:_LISTED]:
-        yield paragraph(one_line(f"✗ {some(one.pods)} ({_requests(one)})"), indent="  ", hanging="    ")
+        yield paragraph(one_line(f"✗ {some_pods(one.pods)} ({_requests(one)})"), indent="  ", hanging="    ")
         by_reason: dict[str, list[str]] = {}
         for why in one.why:
             by_reason.setdefault(f"{why.plugin}: {why.reason}", []).append(why.type)
         for reason, types in by_reason.items():
             yield paragraph(one_line(f"{reason} on {some(types)}"), indent="      ", hanging="        ")
     for left in plan.left if wide else plan.left[:_LISTED]:
-        yield paragraph(one_line(f"✗ {some(left.pods)}"), indent="  ", hanging="    ")
+        yield paragraph(one_line(f"✗ {some_pods(left.pods)}"), indent="  ", hanging="    ")
         for line in (*left.why, left.message) if left.message else left.why:
             yield paragraph(one_line(line), indent="      ", hanging="        ")
 
@@ -271,7 +271,7 @@ def _line(row: list[str], widths: list[int]) -> str:
 
 def _endings(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
     if plan.preempted:
-        text = f"! pods of higher priority evict {some(plan.preempted)}; no controller replaces them."
+        text = f"! pods of higher priority evict {some_pods(plan.preempted)}; no controller replaces them."
         yield paragraph(one_line(text), indent="  ", hanging="    ")
     said = [f"{name} {used / there:.0%} used" for name, (used, there) in plan.used.items() if there]
     text = f"New nodes: {', '.join(said)}." if said else ""
@@ -331,7 +331,7 @@ def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
         )
     yield cells(rows, (1, 34, WIDTH))
     if plan.lost:
-        yield paragraph(one_line(f"! no controller replaces {some(plan.lost)}"), indent="  ", hanging="    ")
+        yield paragraph(one_line(f"! no controller replaces {some_pods(plan.lost)}"), indent="  ", hanging="    ")
     left = len(by_node) + len(plan.blocked) - len(rows) + 1
     if left > 0:
         yield f"  and {left} more nodes: -o wide"

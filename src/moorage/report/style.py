@@ -22,14 +22,20 @@ from msgspec.structs import replace
 from moorage.basis.printable import is_printable, one_line
 
 __all__ = [
-    "COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "human", "lines_of", "paragraph",
-    "shared_end", "text_width", "together", "without_end",
+    "COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "fitted", "human", "lines_of", "paragraph",
+    "shared_end", "some_pods", "text_width", "together", "without_end",
 ]  # fmt: skip
 
 
 #: The width of texts for files and pipes, and in a wider terminal.
 WIDTH: Final = 100
 _width: Final = ContextVar("width", default=WIDTH)
+#: Whether tables are made as narrow as the lines, and the end that all names of nodes share, which tables leave out.
+_fits: Final = ContextVar("fits", default=False)
+_end: Final = ContextVar("end", default="")
+#: A cell is not cut shorter than this, and the gaps between the columns of a narrow table: the first with which it fits.
+_LEAST_CELL: Final = 12
+_NARROW_GAPS: Final = ("  ", " ")
 #: The least width of the last column.
 _LEAST: Final = 24
 #: Sign → how it is written in ASCII. Each is one character in both, so columns stay aligned; "→" and "…" are free text.
@@ -46,11 +52,12 @@ _SIGN: Final = re.compile(r"(?<!\S)[✗✓→!](?!\S)")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Whether to use ASCII alone, whether to colour, and the width of lines of text."""
+    """Whether to use ASCII alone, whether to colour, the width of lines of text, and whether tables have to fit into it."""
 
     ascii_only: bool = False
     colour: bool = False
     width: int = WIDTH
+    fits: bool = False
 
     def bold(self, text: str) -> str:
         return self._painted(_BOLD, text)
@@ -93,13 +100,26 @@ def text_width() -> int:
 
 
 @contextmanager
-def lines_of(width: int) -> Iterator[None]:
-    """Lay out texts in lines of this width while the block runs."""
-    before = _width.set(width)
+def lines_of(width: int | None, end: str = "") -> Iterator[None]:
+    """Lay out texts in lines of this width while the block runs, and tables without the ``end`` that names of nodes share.
+
+    None is for files and pipes, where tables are as wide as they need.
+    """
+    before = [(held, held.set(value)) for held, value in _layout(width, end)]
     try:
         yield
     finally:
-        _width.reset(before)
+        for held, token in before:
+            held.reset(token)
+
+
+def _layout(width: int | None, end: str) -> tuple[tuple[ContextVar[Any], Any], ...]:
+    return (_width, WIDTH if width is None else width), (_fits, width is not None), (_end, end)
+
+
+def fitted(text: str, *, indent: str = "", hanging: str | None = None) -> str:
+    """Return a text wrapped at words if it is for a terminal, or else in one line."""
+    return paragraph(text, indent=indent, hanging=hanging) if _fits.get() else f"{indent}{text}"
 
 
 def paragraph(text: str, *, indent: str = "", hanging: str | None = None, width: int | None = None) -> str:
@@ -158,14 +178,22 @@ def columns(
     gap: str = "   ",
     style: Style = PLAIN,
     paint: Mapping[int, Callable[[str], str]] | None = None,
+    indent: int = 0,
 ) -> str:
     """Lay out rows under a header, each column as wide as it needs; ``right`` names the columns aligned to the right.
 
     ``paint`` colours the padded cells of a column. Line breaks in a cell are escaped.
     """
-    table = [list(header), *([one_line(cell) for cell in row] for row in rows)]
+    end = _end.get()
+    table = [list(header), *([one_line(cell).replace(end, "") if end else one_line(cell) for cell in row] for row in rows)]
     to_right = set(right)
     widths = [max(len(row[at]) for row in table) for at in range(len(header))]
+    room = text_width() - indent
+    if _fits.get() and sum(widths) + len(gap) * (len(widths) - 1) > room:
+        gaps = (one for one in _NARROW_GAPS if sum(_narrowed(widths, to_right, 0)) + len(one) * (len(widths) - 1) <= room)
+        gap = next(gaps, _NARROW_GAPS[-1])
+        widths = _narrowed(widths, to_right, room - len(gap) * (len(widths) - 1))
+        table = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in table]
     first, *lines = (
         [
             cell.rjust(width) if at in to_right else cell.ljust(width)
@@ -175,6 +203,25 @@ def columns(
     )
     painted = (_painted(line, paint or {}) for line in lines)
     return "\n".join([style.dim(gap.join(first).rstrip()), *(gap.join(line).rstrip() for line in painted)])
+
+
+def _narrowed(widths: list[int], fixed: set[int], room: int) -> list[int]:
+    """Return widths that fit into the room, if they can: the widest columns are cut, but not those aligned to the right."""
+    found = list(widths)
+    while sum(found) > room:
+        at = max((at for at in range(len(found)) if at not in fixed), key=found.__getitem__, default=None)
+        if at is None or found[at] <= _LEAST_CELL:
+            return found
+        found[at] -= 1
+    return found
+
+
+def _cut(cell: str, width: int) -> str:
+    """Return a cell without its middle, if it is too wide."""
+    if len(cell) <= width:
+        return cell
+    last = (width - 1) // 2
+    return f"{cell[: width - 1 - last]}…{cell[len(cell) - last :]}"
 
 
 def _painted(line: list[str], paint: Mapping[int, Callable[[str], str]]) -> list[str]:
@@ -256,7 +303,20 @@ _OWN: Final = re.compile(r"(?:-[0-9a-f]{8,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]
 
 def together(names: Iterable[str]) -> list[str]:
     """Return the names of pods, those of one workload as one name with their number. A pod alone keeps its name."""
+    return [name for name, _ in _groups(names)]
+
+
+def some_pods(names: Sequence[str], most: int = _FEW) -> str:
+    """Return the first few names of pods, and how many more there are; if there are more, pods of one workload are one name."""
+    if len(names) <= most:
+        return ", ".join(names)
+    groups = _groups(names)
+    left = sum(number for _, number in groups[most:])
+    return ", ".join(name for name, _ in groups[:most]) + (f" and {left} more" if left else "")
+
+
+def _groups(names: Iterable[str]) -> list[tuple[str, int]]:
     held: dict[str, list[str]] = {}
     for name in names:
         held.setdefault(_OWN.sub("", name), []).append(name)
-    return [some[0] if len(some) == 1 else f"{base} ×{len(some)}" for base, some in held.items()]  # noqa: RUF001
+    return [(some[0] if len(some) == 1 else f"{base} ×{len(some)}", len(some)) for base, some in held.items()]  # noqa: RUF001

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from moorage.basis.printable import one_line
 from moorage.basis.wording import counted, some
 from moorage.report.answer import Answer, plain
 from moorage.report.plan import MovedPod
-from moorage.report.style import cells, human, paragraph
+from moorage.report.style import cells, human, paragraph, some_pods
 
 __all__ = ["FailureReport", "NodeLoss", "SpareReport", "Survival", "SurvivalFix", "failure_summary", "survival_summary"]
 
@@ -153,9 +153,7 @@ def _table(report: Any, *, wide: bool) -> str:
 
 
 def _pods(names: Sequence[str], *, wide: bool) -> str:
-    few = len(names) if wide else 1 if len(names) > _PODS else _PODS
-    more = f" and {len(names) - few} more" if len(names) > few else ""
-    return one_line(", ".join(names[:few]) + more)
+    return one_line(", ".join(names) if wide else some_pods(names, 1 if len(names) > _PODS else _PODS))
 
 
 def _remarks(report: Any) -> Iterator[str]:
@@ -172,7 +170,9 @@ def _remarks(report: Any) -> Iterator[str]:
         yield paragraph(one_line("   ".join(parts)), indent="  ", hanging="    ")
     preempted = sorted({pod for loss in report.failures for pod in loss.preempted})
     if preempted:
-        yield paragraph(one_line(f"Preempted by pods that lose their node: {some(preempted)}"), indent="  ", hanging="    ")
+        yield paragraph(
+            one_line(f"Preempted by pods that lose their node: {some_pods(preempted)}"), indent="  ", hanging="    "
+        )
     if report.without:
         text = (
             f"! {counted(len(report.without), 'node')} without the label {report.over}: {some(report.without)}; never lost here"
@@ -249,7 +249,7 @@ def failure_text(report: Any, *, wide: bool = False) -> str:
     lines = [f"  ✓ {'moves':<10}{loss.moves:>3}"]
     for sign, word, names in rows:
         if names:
-            shown = ", ".join(names) if wide else some(names)
+            shown = ", ".join(names) if wide else some_pods(names)
             head = f"  {sign} {word:<10}{len(names):>3}   "
             lines.append(paragraph(one_line(shown), indent=head, hanging=" " * len(head)))
     if loss.why:
@@ -301,6 +301,9 @@ class Survival(Answer, frozen=True, kw_only=True):
     fix: SurvivalFix | None = None
     fix_searched: bool = False
     spare: SpareReport | None = None
+
+    def _node_names(self) -> Collection[str]:
+        return {name for loss in self.failures for name in loss.nodes}
 
     @property
     def holds(self) -> bool | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from moorage.basis.printable import one_line
+from moorage.basis.wording import some
 from moorage.report.claims_and_groups import claim_tables, group_table
 from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import refused_lines
-from moorage.report.style import PLAIN, Style, columns, human, paragraph
+from moorage.report.style import PLAIN, Style, columns, fitted, human, lines_of, paragraph, shared_end, some_pods
 
 __all__ = ["FEW_PODS", "headline", "render"]
 
@@ -27,9 +28,17 @@ def render(run: Run, *, wide: bool = False, style: Style = PLAIN, narrowing: Nar
 
     ``narrowing`` says which pods are listed; counts and the use of the cluster are those of the whole run.
     """
+    end = shared_end([node.name for node in run.nodes])
+    with lines_of(style.width if style.fits else None, end):
+        return _rendered(run, style, narrowing, end, wide=wide)
+
+
+def _rendered(run: Run, style: Style, narrowing: Narrowing, end: str, *, wide: bool) -> str:
     listed = narrowing.narrowed(run)
     parts = [
-        "\n".join([_styled_headline(run, style), *_changes(run), *_waits(run), *_narrowed(run, listed, narrowing)]),
+        "\n".join(
+            [_styled_headline(run, style), *_changes(run), *_waits(run), *_narrowed(run, listed, narrowing), *_ending(end)]
+        ),
         *_first(listed, style, wide=wide),
     ]
     placed = listed.in_state("Placed", "Finished")
@@ -44,7 +53,8 @@ def render(run: Run, *, wide: bool = False, style: Style = PLAIN, narrowing: Nar
     if wide and run.nodes:
         parts.append(_nodes(run, style))
     if run.notes:
-        parts.append(_section("About the input:", "\n".join(f"  {note.text}" for note in run.notes), style))
+        notes = "\n".join(fitted(note.text, indent="  ", hanging="    ") for note in run.notes)
+        parts.append(_section("About the input:", notes, style))
     return "\n\n".join(parts) + "\n"
 
 
@@ -72,7 +82,9 @@ def headline(run: Run) -> str:
 
 
 def _styled_headline(run: Run, style: Style) -> str:
-    return f"{_counts(run, style)} {style.dim(f'(kube-scheduler {run.release} semantics, seed {run.seed})')}"
+    semantics = f"(kube-scheduler {run.release} semantics, seed {run.seed})"
+    is_long = style.fits and len(_counts(run, PLAIN)) + len(semantics) >= style.width
+    return f"{_counts(run, style)}{f'{chr(10)}  ' if is_long else ' '}{style.dim(semantics)}"
 
 
 def _changes(run: Run) -> Iterator[str]:
@@ -85,6 +97,12 @@ def _changes(run: Run) -> Iterator[str]:
 def _narrowed(run: Run, listed: Run, narrowing: Narrowing) -> Iterator[str]:
     if narrowing:
         yield f"{len(listed.pods)} of {len(run.pods)} pods are listed: {narrowing}"
+
+
+def _ending(end: str) -> Iterator[str]:
+    """Yield the end that the names of all nodes share, which tables leave out."""
+    if end:
+        yield f"nodes …{end}"
 
 
 def _counts(run: Run, style: Style) -> str:
@@ -174,10 +192,16 @@ def _why(pods: Iterable[PodOutcome], style: Style, *, wide: bool) -> Iterator[st
         groups.setdefault(pod.message, []).append(pod)
     for message, group in sorted(groups.items(), key=lambda item: -len(item[1])):
         names = [f"{p.namespace}/{p.name}" + (f" (nominated to {p.nominated})" if p.nominated else "") for p in group]
-        shown = names if wide else names[:_NAMES]
-        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield f"  {style.red(one_line(', '.join(shown)) + more)}"
+        shown = fitted(one_line(_listed(names, group, wide=wide)), indent="  ", hanging="    ")
+        yield "\n".join(map(style.red, shown.split("\n")))
         yield from obstacle_lines(message or "not tried", style=style)
+
+
+def _listed(names: list[str], pods: list[PodOutcome], *, wide: bool) -> str:
+    """Return names of pods, the first few without ``wide``; pods of one workload may be one name."""
+    if wide:
+        return ", ".join(names)
+    return some_pods(names) if all(pod.workload for pod in pods) else some(names)
 
 
 def _preempted(pods: Iterable[PodOutcome], style: Style) -> str:

@@ -136,7 +136,7 @@ def output_style(*, ascii_only: bool = False) -> Style:
     """Return the style for standard output: coloured, and as wide as the terminal within limits; for files of one width."""
     stream = bare(sys.stdout)
     width = min(_MOST_WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if stream.isatty() else WIDTH
-    return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width)
+    return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width, fits=stream.isatty())
 
 
 def print_styled(text: str) -> None:

@@ -290,7 +290,8 @@ def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
 
 def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> None:
     style = output_style(ascii_only=ascii_only)
-    texts = [one.text(wide=wide, ascii_only=ascii_only, colour=style.colour, width=style.width) for one in found]
+    width = style.width if style.fits else None
+    texts = [one.text(wide=wide, ascii_only=ascii_only, colour=style.colour, width=width) for one in found]
     print_styled("\n".join([*texts, *_source(found[0].request)]))
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.core import Taint, Toleration
-from moorage.api.taints import find_untolerated, tolerates
+from moorage.api.taints import find_untolerated, tolerance, tolerates
 
 
 def toleration(key="", operator="", value="", effect=""):
@@ -104,3 +104,10 @@ def test_more_tolerations_never_leave_more_taints(taints, tolerations, more):
     before = find_untolerated(taints, tolerations)
     after = find_untolerated(taints, [*tolerations, more])
     assert after is None or taints.index(after) >= taints.index(before)
+
+
+@given(taints, st.lists(tolerations, max_size=5), st.booleans())
+def test_many_tolerations_are_looked_up_with_the_same_result(taint, tolerations, numeric):
+    others = (Toleration(key="other", value=str(at), effect="NoExecute") for at in range(40))
+    plain = any(tolerates(one, taint, numeric=numeric) for one in tolerations)
+    assert tolerance((*tolerations, *others), numeric)(taint) is plain

@@ -9,12 +9,17 @@ Source  api/core/v1/toleration.go, ToleratesTaint; component-helpers, scheduling
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from itertools import product
+from typing import Final
 
 from moorage.api.core import Taint, Toleration
 from moorage.api.quantity import is_decimal_integer, parse_int64
 
-__all__ = ["find_untolerated", "tolerates"]
+__all__ = ["find_untolerated", "tolerance", "tolerates"]
+
+#: Pods with more tolerations look them up.
+_MANY: Final = 32
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, numeric: bool = False) -> bool:
@@ -51,10 +56,27 @@ def find_untolerated(
     numeric: bool = False,
 ) -> Taint | None:
     """Return the first taint that no toleration tolerates, among taints with one of ``effects`` (None: all)."""
-    held = tuple(tolerations)
+    is_tolerated = tolerance(tuple(tolerations), numeric)
     for taint in taints:
         if effects is not None and taint.effect not in effects:
             continue
-        if not any(tolerates(toleration, taint, numeric=numeric) for toleration in held):
+        if not is_tolerated(taint):
             return taint
     return None
+
+
+def tolerance(held: tuple[Toleration, ...], numeric: bool) -> Callable[[Taint], bool]:
+    """Return a function that says whether one of the tolerations tolerates a taint."""
+    if len(held) <= _MANY:
+        return lambda taint: any(tolerates(toleration, taint, numeric=numeric) for toleration in held)
+    exact = {(one.key, one.effect, None if one.operator == "Exists" else one.value) for one in held if one.operator in _EXACT}
+    others = [one for one in held if numeric and one.operator not in _EXACT]
+
+    def is_tolerated(taint: Taint) -> bool:
+        forms = product((taint.key, ""), (taint.effect, ""), (taint.value, None))
+        return not exact.isdisjoint(forms) or any(tolerates(one, taint, numeric=True) for one in others)
+
+    return is_tolerated
+
+
+_EXACT: Final = frozenset(["", "Equal", "Exists"])

@@ -18,7 +18,7 @@ import numpy as np
 
 from moorage.api.core import Node, NodeSelector, Taint, Toleration
 from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement, compile_node_selector
-from moorage.api.taints import find_untolerated, tolerates
+from moorage.api.taints import find_untolerated, tolerance
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -160,12 +160,9 @@ def rows_tolerated(pod: PodInfo, nodes: NodeView, effects: Container[str] | None
 
 def count_untolerated(tolerations: Iterable[Toleration], nodes: NodeView, effect: str, numeric: bool) -> IntArray:
     """Count each row's taints with this effect that no toleration tolerates; shape (rows,)."""
-    held = tuple(tolerations)
+    is_tolerated = tolerance(tuple(tolerations), numeric)
 
     def untolerated(taints: tuple[Taint, ...]) -> int:
-        return sum(
-            taint.effect == effect and not any(tolerates(toleration, taint, numeric=numeric) for toleration in held)
-            for taint in taints
-        )
+        return sum([taint.effect == effect and not is_tolerated(taint) for taint in taints])
 
     return nodes.taints.spread(nodes.ids(nodes.taints), untolerated, np.int64)

@@ -17,10 +17,10 @@ from time import process_time
 from typing import Any
 
 import pytest
-from moorage.cluster.apiserver.admission.rule_values import declared_type
 
 from moorage.cluster.apiserver.admission.custom_rules import _compile, custom_rule_faults
 from moorage.cluster.apiserver.admission.custom_strategy import _list_faults
+from moorage.cluster.apiserver.admission.rule_costs import declared_type
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck
 from moorage.cluster.apiserver.admission.structural_schemas import open_schema_faults, structural_faults
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults, drop_unknown_fields

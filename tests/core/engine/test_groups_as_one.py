@@ -203,7 +203,7 @@ def test_disruption_budgets_come_before_priorities():
 
 
 def test_the_nodes_of_the_first_try_decide_who_is_spared():
-    """In 1.36 each victim's return tries the group again, on any node; 1.37 asks only whether its pods still fit their nodes."""
+    """In 1.36 each victim's return tries the group again, on any node; 1.37 asks whether its pods still fit their nodes."""
     chosen = {}
     for emulate in ("1.36", "1.37"):
         run = driven(GATES if emulate == "1.37" else OF_1_36, emulate)

@@ -1,7 +1,8 @@
 """How long does each question take, on the demo and on dumps as of production clusters? Each is a command in a new process.
 
 Times are CPU time of the process and its children, from its start; ``scaled_s`` is the time on a machine on which
-``sum(range(1000))`` takes 9 µs. Searches end by the clock (``--time-limit``), so they do less on a machine under load.
+``sum(range(1000))`` takes 9 µs. Searches end by the clock (``--time-limit``), so they do less on a machine under load:
+``stopped`` says which did.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Timer
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +30,8 @@ _LOOP_US: Final = 9.0
 #: Seconds by the clock after which a question is stopped, and has no figure.
 _MOST_S: Final = 400.0
 _DEMO: Final = Path(__file__).resolve().parents[1] / "examples" / "demo"
+#: What a command prints whose search ended at its limit.
+_STOPPED: Final = b"stopped at the time limit"
 #: The statuses of an answer: yes, no, undecided.
 _ANSWERED: Final = frozenset({0, 2, 3})
 
@@ -140,14 +144,17 @@ def _sweep(source: Path, folder: Path) -> list[str]:
 
 def _measured(of: Subject, words: Sequence[str]) -> dict[str, Any]:
     before = loop_us()
-    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    stopping = Timer(_MOST_S, process.kill)
-    stopping.start()
-    _, status, used = os.wait4(process.pid, 0)
-    stopping.cancel()
+    with TemporaryFile() as printed:
+        process = subprocess.Popen([sys.executable, *words], stdout=printed, stderr=subprocess.DEVNULL)
+        stopping = Timer(_MOST_S, process.kill)
+        stopping.start()
+        _, status, used = os.wait4(process.pid, 0)
+        stopping.cancel()
+        printed.seek(0)
+        stopped = _STOPPED in printed.read()
     process.returncode = os.waitstatus_to_exitcode(status)
     figures = _figures(of, used.ru_utime + used.ru_stime, before, process.returncode)
-    return {**figures, "peak_mib": round(used.ru_maxrss / 1024)}
+    return {**figures, "stopped": stopped, "peak_mib": round(used.ru_maxrss / 1024)}
 
 
 def _figures(of: Subject, cpu_s: float, before: float, status: int) -> dict[str, Any]:

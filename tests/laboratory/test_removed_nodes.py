@@ -166,7 +166,7 @@ def test_decisions_without_nodes_equal_decisions_that_ask_about_every_node(seed,
         if not pick(range(4)):
             act(cluster, pick, f"{serial}-kept")
             compare(cluster)
-    assert sum(used) > len(used) // 2 > 20, "classes are derived too rarely for this test to mean anything"
+    assert sum(used) > len(used) // 3 > 20, "classes are derived too rarely for this test to mean anything"
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_decisions_by_topology_volumes_and_devices_equal_those_of_a_fresh_cluste
         if not pick(range(3)):
             act(cluster, pick, f"{serial}-kept", adds=3)
     compare_with_fresh(cluster, shapes)
-    assert sum(used) > len(used) // 2 > 20, "classes are derived too rarely for this test to mean anything"
+    assert sum(used) > len(used) // 3 > 20, "classes are derived too rarely for this test to mean anything"
 
 
 def taken(name, user):

@@ -31,7 +31,7 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Depends", "Domains", "EnqueueExtensions", "FilterNodePlugin",
-    "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementGeneratePlugin",
+    "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementFeasiblePlugin", "PlacementGeneratePlugin",
     "PlacementScoreExtensions", "PlacementScorePlugin", "Plugin", "PodGroupPostFilterPlugin", "PostBindPlugin",
     "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin", "PreFilterExtensions", "PreFilterPlugin",
     "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "Reusable", "Reuse", "Scope", "ScoreExtensions", "ScoreNodePlugin",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from moorage.laboratory.cluster import Cluster
     from moorage.laboratory.comparison import compare
     from moorage.laboratory.dynamics.simulation import Simulation
-    from moorage.laboratory.node_types import NodeType
-    from moorage.laboratory.redaction import redact
+    from moorage.laboratory.plan.node_types import NodeType
+    from moorage.laboratory.redact.redaction import redact
     from moorage.laboratory.sweeps.sweep import sweep
     from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
@@ -35,14 +35,14 @@ __all__ = [
 
 _FOUND_IN: Mapping[str, str] = {
     "Cluster": "moorage.laboratory.cluster",
-    "NodeType": "moorage.laboratory.node_types",
+    "NodeType": "moorage.laboratory.plan.node_types",
     "Options": "moorage.simulator.simulate",
     "Simulation": "moorage.laboratory.dynamics.simulation",
     "compare": "moorage.laboratory.comparison",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",
     "read_trace": "moorage.simulator.traces.formats",
-    "redact": "moorage.laboratory.redaction",
+    "redact": "moorage.laboratory.redact.redaction",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",
     "sweep": "moorage.laboratory.sweeps.sweep",

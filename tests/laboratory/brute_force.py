@@ -13,10 +13,10 @@ import moorage
 from moorage.api.core import Node, Pod
 from moorage.framework.change_values import port_text, taint_text, term_text
 from moorage.framework.changes import Change
-from moorage.laboratory.change_sets import covers
-from moorage.laboratory.least_change import ChangeSearch
-from moorage.laboratory.pod_changes import request_of
-from moorage.laboratory.trials import FreshTrials, Trial
+from moorage.laboratory.change.change_sets import covers
+from moorage.laboratory.change.least_change import ChangeSearch
+from moorage.laboratory.edit.pod_changes import request_of
+from moorage.laboratory.trial.trials import FreshTrials, Trial
 from moorage.testing.builders import a_node, a_pod
 
 NEW = "default/new"

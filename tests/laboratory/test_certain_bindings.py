@@ -7,7 +7,7 @@ import random
 import pytest
 
 import moorage
-from moorage.laboratory import dry_run
+from moorage.laboratory.trial import dry_run
 from tests.laboratory.test_pod_states import node, obj, pod
 
 DEVICES = "resource.k8s.io/v1"

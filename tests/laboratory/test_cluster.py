@@ -9,7 +9,7 @@ import pytest
 import moorage
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory import object_edits
+from moorage.laboratory.edit import object_edits
 from moorage.laboratory.objects import key_of
 from moorage.testing.builders import a_node, a_pod
 

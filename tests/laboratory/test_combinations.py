@@ -6,10 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.changes import Change
-from moorage.laboratory.change_sets import combined, is_numeric
-from moorage.laboratory.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
+from moorage.laboratory.change.change_sets import combined, is_numeric
+from moorage.laboratory.change.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
+from moorage.laboratory.change.offers import NodeOffers
 from moorage.laboratory.costs import BASE_COSTS, Costs
-from moorage.laboratory.offers import NodeOffers
 
 OFFERED = [
     *(Change("pod", "request", "pod/default/p", f"requests.{name}", 9, new) for name in ("cpu", "memory") for new in (1, 2)),

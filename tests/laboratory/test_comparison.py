@@ -12,10 +12,10 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
+from moorage.laboratory.compare.moved_pods import NodePlaces, count_moves, new_pending
+from moorage.laboratory.compare.run_inputs import input_of_runs, with_pods_to_place_again
+from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.comparison import CompareSetting
-from moorage.laboratory.moved_pods import NodePlaces, count_moves, new_pending
-from moorage.laboratory.run_inputs import input_of_runs, with_pods_to_place_again
-from moorage.laboratory.typical_mix import typical_mix
 from moorage.report.gates import UnplacedPod
 from moorage.report.stored_runs import read_stored
 from moorage.testing.builders import a_node, a_pod

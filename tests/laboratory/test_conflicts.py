@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import moorage
-from moorage.laboratory.refusals import all_conflicts, conflicts, correction_sets
-from moorage.laboratory.verdicts import Constraint, verdicts_of_all
+from moorage.laboratory.explain.refusals import all_conflicts, conflicts, correction_sets
+from moorage.laboratory.explain.verdicts import Constraint, verdicts_of_all
 from moorage.state.pod_info import PodInfo
 from tests.laboratory.brute_force import NEW, random_cluster
 

@@ -9,8 +9,8 @@ import pytest
 import moorage
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory import cluster_trials
-from moorage.laboratory.dry_run import Nominated, quick_decision
+from moorage.laboratory.trial import cluster_trials
+from moorage.laboratory.trial.dry_run import Nominated, quick_decision
 from tests.laboratory.random_world import HOST, ZONE
 
 

@@ -16,11 +16,11 @@ import moorage
 from moorage.basis.printable import escape_json
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.preemption.candidates import HARMS
-from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
-from moorage.laboratory.explained_changes import ChangeLimits
-from moorage.laboratory.placement_report import choice_of, score_report
-from moorage.laboratory.preemption_report import preemption_of
-from moorage.laboratory.verdicts import verdicts_of_all
+from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster
+from moorage.laboratory.explain.explained_changes import ChangeLimits
+from moorage.laboratory.explain.placement_report import choice_of, score_report
+from moorage.laboratory.explain.preemption_report import preemption_of
+from moorage.laboratory.explain.verdicts import verdicts_of_all
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.report.answer import plain
 from moorage.state.pod_info import PodInfo

@@ -7,7 +7,7 @@ import pytest
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import SearchScope
 from moorage.framework.verdicts import Code
-from moorage.laboratory.history import scope_of
+from moorage.laboratory.trial.history import scope_of
 from moorage.state.pod_info import PodInfo
 from tests.laboratory.random_world import World
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.laboratory.paired_metrics import bca_interval, draw_rows, mean_difference, sign_flip_p
+from moorage.laboratory.compare.paired_metrics import bca_interval, draw_rows, mean_difference, sign_flip_p
 
 ROWS = draw_rows(8, 7)
 

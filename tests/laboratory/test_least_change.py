@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import moorage
-from moorage.laboratory.change_sets import combined, covers, weakened
+from moorage.laboratory.change.change_sets import combined, covers, weakened
+from moorage.laboratory.change.least_change import find_least_change
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.edits import parse_edit
-from moorage.laboratory.least_change import find_least_change
-from moorage.laboratory.trials import FreshTrials
+from moorage.laboratory.edit.edits import parse_edit
+from moorage.laboratory.trial.trials import FreshTrials
 from moorage.testing.builders import a_node, a_pod
 
 AMOUNTS = {"cpu": "2", "memory": "4Gi", "pods": 10}

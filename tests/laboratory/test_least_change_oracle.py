@@ -14,12 +14,12 @@ from msgspec.structs import replace
 import moorage
 from moorage.api.core import Node, Pod
 from moorage.framework.changes import RemedyingPlugin
-from moorage.laboratory.change_sets import combined
-from moorage.laboratory.changes import apply_all
-from moorage.laboratory.cluster_trials import ClusterTrials
-from moorage.laboratory.least_change import ChangeSearch, find_least_change
-from moorage.laboratory.offers import refusals_of
-from moorage.laboratory.trials import FreshTrials
+from moorage.laboratory.change.change_sets import combined
+from moorage.laboratory.change.least_change import ChangeSearch, find_least_change
+from moorage.laboratory.change.offers import refusals_of
+from moorage.laboratory.edit.changes import apply_all
+from moorage.laboratory.trial.cluster_trials import ClusterTrials
+from moorage.laboratory.trial.trials import FreshTrials
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node
 from tests.laboratory.brute_force import NEW, compare, random_cluster

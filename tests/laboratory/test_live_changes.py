@@ -8,9 +8,9 @@ from itertools import count
 import pytest
 
 import moorage
-from moorage.laboratory import live_changes
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.live_changes import LiveCopy
+from moorage.laboratory.explain import live_changes
+from moorage.laboratory.explain.live_changes import LiveCopy
 from tests.laboratory.brute_force import random_cluster
 from tests.laboratory.random_world import World
 

@@ -11,11 +11,11 @@ import moorage
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
-from moorage.laboratory.changes import apply_all
-from moorage.laboratory.cluster_trials import ClusterTrials
-from moorage.laboratory.least_change import find_least_change
-from moorage.laboratory.moves import PodMoves, off_its_node, unplaced
-from moorage.laboratory.trials import FreshTrials
+from moorage.laboratory.change.least_change import find_least_change
+from moorage.laboratory.edit.changes import apply_all
+from moorage.laboratory.trial.cluster_trials import ClusterTrials
+from moorage.laboratory.trial.moves import PodMoves, off_its_node, unplaced
+from moorage.laboratory.trial.trials import FreshTrials
 from moorage.plugins.evictions import evict
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod

@@ -8,10 +8,10 @@ import io
 import pytest
 
 import moorage
-from moorage.laboratory.measured_run import measure_run
+from moorage.laboratory.compare.measured_run import measure_run
+from moorage.laboratory.compare.run_frames import frames_of_run
+from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
-from moorage.laboratory.run_frames import frames_of_run
-from moorage.laboratory.run_inputs import input_of_runs
 from moorage.report.answer import AnswerRequest
 from moorage.report.overview import overview_csv
 from moorage.testing.builders import a_node, a_pod

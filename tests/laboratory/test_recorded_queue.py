@@ -5,8 +5,8 @@ from __future__ import annotations
 import moorage
 from moorage.core.queue import QueuePlace
 from moorage.framework.changes import Change
-from moorage.laboratory.cluster_trials import ClusterTrials
-from moorage.laboratory.recorded_queue import RecordedQueue
+from moorage.laboratory.trial.cluster_trials import ClusterTrials
+from moorage.laboratory.trial.recorded_queue import RecordedQueue
 from tests.laboratory.test_explanations import node, pod
 
 

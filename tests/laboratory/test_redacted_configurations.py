@@ -11,8 +11,8 @@ import moorage
 from moorage.errors import ConfigError
 from moorage.interfaces.cli.main import main
 from moorage.laboratory.objects import read_given
-from moorage.laboratory.redaction import redact
-from moorage.laboratory.redaction_check import check_redacted
+from moorage.laboratory.redact.redaction import redact
+from moorage.laboratory.redact.redaction_check import check_redacted
 from moorage.simulator.simulate import Options
 
 KEY = b"0123456789abcdef"

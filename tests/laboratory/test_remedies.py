@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 import moorage
-from moorage.laboratory.change_sets import combined
+from moorage.laboratory.change.change_sets import combined
 from tests.laboratory.test_least_change_oracle import lifts, offers_by_term, refused
 
 CLUSTERS = int(os.environ.get("CLUSTERS", "9"))

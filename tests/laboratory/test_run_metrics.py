@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES
 from moorage.basis.inputs.files import InputFile
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.measured_run import RunSeries
-from moorage.laboratory.run_inputs import input_of_runs
-from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
-from moorage.laboratory.typical_mix import is_bound_to_its_node, typical_mix
+from moorage.laboratory.compare.measured_run import RunSeries
+from moorage.laboratory.compare.run_inputs import input_of_runs
+from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, prepare

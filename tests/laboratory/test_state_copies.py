@@ -12,9 +12,9 @@ import pytest
 import moorage
 from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdicts import Hold
-from moorage.laboratory import played_histories
-from moorage.laboratory.history import play
-from moorage.laboratory.state_copies import StateCopy, is_shared
+from moorage.laboratory.trial import played_histories
+from moorage.laboratory.trial.history import play
+from moorage.laboratory.trial.state_copies import StateCopy, is_shared
 from tests.laboratory.random_world import OTHERS, World
 from tests.laboratory.test_pod_states import node, obj, pod
 from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions

@@ -7,10 +7,10 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
-from moorage.laboratory import survival
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.survival import worst_of
-from moorage.laboratory.survival_question import SurvivalAsked, survival_report
+from moorage.laboratory.survive import survival
+from moorage.laboratory.survive.survival import worst_of
+from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
 from moorage.report.survival_report import NodeLoss
 from tests.laboratory.random_world import OTHERS, World

@@ -15,8 +15,8 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.framework.explaining import TermsPlugin
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold
-from moorage.laboratory.refusals import funnel, groups
-from moorage.laboratory.verdicts import Stage, engine_view, is_accepted, verdicts_of_all
+from moorage.laboratory.explain.refusals import funnel, groups
+from moorage.laboratory.explain.verdicts import Stage, engine_view, is_accepted, verdicts_of_all
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.conformance.test_recorded import BUNDLED, FAMILIES, by_reason, documents
 from tests.core.cycle.test_pod_classes import default_profile

@@ -6,7 +6,7 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
-from moorage.laboratory.object_edits import is_workload_edit, parse_workload_edit
+from moorage.laboratory.edit.object_edits import is_workload_edit, parse_workload_edit
 
 LABELS = {"app": "web"}
 TEMPLATE = {

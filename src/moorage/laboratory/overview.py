@@ -11,8 +11,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.capacity_count import InstanceCounter, Placed
-from moorage.laboratory.feasibility import feasibility_of
+from moorage.laboratory.capacity.capacity_count import InstanceCounter, Placed
+from moorage.laboratory.compare.typical_mix import PodShape, eligible_shapes, typical_mix, unplaced_copy
 from moorage.laboratory.metrics import (
     PODS,
     NodeUse,
@@ -27,7 +27,7 @@ from moorage.laboratory.metrics import (
     stranded,
 )
 from moorage.laboratory.node_use import use_of_nodes
-from moorage.laboratory.typical_mix import PodShape, eligible_shapes, typical_mix, unplaced_copy
+from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.overview import (

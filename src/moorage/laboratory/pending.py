@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from moorage.errors import MoorageError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.change_sets import field_of
-from moorage.laboratory.change_text import command_of, describe
+from moorage.laboratory.change.change_sets import field_of
+from moorage.laboratory.change.change_text import command_of, describe
+from moorage.laboratory.change.least_change import Remedy, find_least_change
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.explained_changes import ChangeLimits
-from moorage.laboratory.least_change import Remedy, find_least_change
-from moorage.laboratory.pod_changes import request_of
+from moorage.laboratory.edit.pod_changes import request_of
+from moorage.laboratory.explain.explained_changes import ChangeLimits
+from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.report.explanation import Explanation
 from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay

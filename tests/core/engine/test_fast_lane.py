@@ -20,9 +20,9 @@ from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Decided, Revoked
 from moorage.core.engine.pod_run import PodRun
 from moorage.errors import MoorageError
-from moorage.laboratory.recorded_queue import RecordedQueue
-from moorage.laboratory.recorded_simulation import RecordedSimulation
-from moorage.laboratory.recorded_state import RecordedClusterState
+from moorage.laboratory.trial.recorded_queue import RecordedQueue
+from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
+from moorage.laboratory.trial.recorded_state import RecordedClusterState
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.state import distinct_rooms

@@ -7,7 +7,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.framework.changes import Change
 from moorage.interfaces.cli.main import cli
-from moorage.laboratory.change_text import command_of
+from moorage.laboratory.change.change_text import command_of
 from tests.interfaces.web.test_site import ADMIN, NODES, PODS, a_store, bind, browse
 
 EVICT = (

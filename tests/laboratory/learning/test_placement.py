@@ -12,10 +12,10 @@ from gymnasium.utils.env_checker import check_env
 
 import moorage
 from moorage.errors import InputError
-from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.learning import PlacementEnv
 from moorage.laboratory.learning.chosen_placements import ChosenPlacements
 from moorage.laboratory.learning.observations import require_gymnasium
+from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod

@@ -24,8 +24,8 @@ from moorage.laboratory.dynamics.consolidation import can_move, delete_node, emp
 from moorage.laboratory.dynamics.distributions import distribution_of
 from moorage.laboratory.dynamics.node_pools import NodePool, PoolState, pool_states
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.feasibility import fitting_rows
-from moorage.laboratory.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.trial.feasibility import fitting_rows
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo

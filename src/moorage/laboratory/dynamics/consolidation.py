@@ -19,11 +19,11 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, unplaced_copy
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.feasibility import fitting_rows
-from moorage.laboratory.node_types import NodeType
+from moorage.laboratory.plan.node_types import NodeType
 from moorage.laboratory.present import cluster_input
-from moorage.laboratory.typical_mix import is_bound_to_its_node, unplaced_copy
+from moorage.laboratory.trial.feasibility import fitting_rows
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo

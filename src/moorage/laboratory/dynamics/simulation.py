@@ -25,12 +25,12 @@ from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options
+from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
-from moorage.laboratory.history import Step, Told, take
 from moorage.laboratory.inventory import Inventory
-from moorage.laboratory.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.objects import ObjectLike, flat_objects, read_given
 from moorage.laboratory.present import aside_of, present_objects
+from moorage.laboratory.trial.history import Step, Told, take
 from moorage.report.outcome import Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read

@@ -18,8 +18,8 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.errors import InputError
-from moorage.laboratory.redaction import redact_cluster
-from moorage.laboratory.redaction_tokens import Tokens
+from moorage.laboratory.redact.redaction import redact_cluster
+from moorage.laboratory.redact.redaction_tokens import Tokens
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 
 __all__ = ["RedactingEncoder"]

@@ -17,12 +17,12 @@ from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.measured_run import RunInput, measure_run
-from moorage.laboratory.run_inputs import input_of_runs, priced
-from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.compare.measured_run import RunInput, measure_run
+from moorage.laboratory.compare.run_inputs import input_of_runs, priced
+from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
 from moorage.laboratory.sweeps.trace_sources import TraceSource
-from moorage.laboratory.typical_mix import typical_mix
 from moorage.simulator.simulate import Options, kinds_named, load_options
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace

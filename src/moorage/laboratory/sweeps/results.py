@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.errors import InputError
+from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
 from moorage.laboratory.frames import ColumnFrame, frame_of
-from moorage.laboratory.paired_metrics import Draws, compare_pairs
 from moorage.laboratory.sweeps.grid import SEED, Label, SweepGrid
 from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun
 from moorage.report.answer import Stopped

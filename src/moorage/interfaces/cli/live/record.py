@@ -31,8 +31,8 @@ from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.questions.redact import read_key
 from moorage.interfaces.cli.release_options import AUTO, emulated_cluster_option
 from moorage.interfaces.cli.terminal import collect_seldom
-from moorage.laboratory.live_dump import endpoint_of
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
+from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.gathering import gathering_loop
 from moorage.live.client.resources import server_version

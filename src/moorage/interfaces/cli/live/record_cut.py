@@ -25,7 +25,7 @@ from moorage.interfaces.cli.terminal import collect_seldom, say
 from moorage.laboratory.objects import read_given
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.decisions import decision_moment
-from moorage.laboratory.redaction import redact
+from moorage.laboratory.redact.redaction import redact
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options, kinds_named
 

@@ -4,8 +4,8 @@ The event loop computes what an answer needs of the scheduler's state, between t
 small part of its time, they run one at a time, and the next one starts only after ten times as long as the loop was held up.
 Another thread does the rest: it imports modules, puts the answer into words and encodes it. It also searches for the least
 change, for a limited time, in a copy of the cluster that it makes for the first search and then keeps up to date
-(``moorage.laboratory.live_changes``); the next answer waits as long as that took. With ``changes=0`` the search is left out.
-Answers whose search was left out or cut say so.
+(``moorage.laboratory.explain.live_changes``); the next answer waits as long as that took. With ``changes=0`` the search is
+left out. Answers whose search was left out or cut say so.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from moorage.laboratory.budget import TimeBudget
 
 if TYPE_CHECKING:
-    from moorage.laboratory.explanation import Findings
-    from moorage.laboratory.live_changes import LiveCopy
+    from moorage.laboratory.explain.explanation import Findings
+    from moorage.laboratory.explain.live_changes import LiveCopy
     from moorage.report.explanation import Explanation
 
     #: What explains a pod, what returns whether changes may be searched for and what notes that none were, and the copy of the
@@ -156,8 +156,8 @@ def _fault(query: Mapping[str, str]) -> str:
 
 def _loaded() -> _Laboratory:
     """Load the laboratory, which scheduling does without."""
-    from moorage.laboratory.live_changes import LiveCopy
-    from moorage.laboratory.live_explanation import explain_live, may_change, unsearched
+    from moorage.laboratory.explain.live_changes import LiveCopy
+    from moorage.laboratory.explain.live_explanation import explain_live, may_change, unsearched
 
     return explain_live, may_change, unsearched, LiveCopy
 

@@ -11,7 +11,7 @@ import msgspec
 from moorage.errors import ClusterError, InputError
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.terminal import say
-from moorage.laboratory.live_dump import endpoint_of
+from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.rest import Rest
 

@@ -15,8 +15,8 @@ from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
-from moorage.laboratory.policy import check_policy, read_policy
-from moorage.laboratory.replaced_objects import replaced
+from moorage.laboratory.compare.policy import check_policy, read_policy
+from moorage.laboratory.edit.replaced_objects import replaced
 from moorage.report.gate_outputs import GateReport
 from moorage.report.policy_report import PolicyReport
 from moorage.simulator.cluster_input import ClusterInput

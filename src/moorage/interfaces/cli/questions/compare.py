@@ -29,9 +29,9 @@ from moorage.interfaces.cli.questions.question import Asked, exit_status, open_q
 from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
 from moorage.interfaces.cli.release_options import EmulatedRelease
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.compare.moved_pods import new_pending
 from moorage.laboratory.comparison import CompareSetting, Comparison, load_side
 from moorage.laboratory.comparison import compare as compare_runs
-from moorage.laboratory.moved_pods import new_pending
 from moorage.report.answer import AnswerRequest
 from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.stored_runs import StoredReport

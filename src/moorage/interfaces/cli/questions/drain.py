@@ -18,10 +18,10 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import named_nodes, node_selector_option, seldom
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.drain_question import drain_report
-from moorage.laboratory.drain_rules import DrainFlags, leaving_for
-from moorage.laboratory.drain_run import DrainPlan
-from moorage.laboratory.draining import EvictionRules
+from moorage.laboratory.drain.drain_question import drain_report
+from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
+from moorage.laboratory.drain.drain_run import DrainPlan
+from moorage.laboratory.drain.draining import EvictionRules
 from moorage.report.drain_report import DrainReport
 
 __all__ = ["drain"]

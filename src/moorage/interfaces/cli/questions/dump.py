@@ -20,8 +20,8 @@ from moorage.basis.wording import counted
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.terminal import bare, collect_seldom, say
-from moorage.laboratory.dump_file import DumpWriter
-from moorage.laboratory.live_dump import Unread, endpoint_of, fetch, naming_the_server, version_of
+from moorage.laboratory.redact.dump_file import DumpWriter
+from moorage.laboratory.redact.live_dump import Unread, endpoint_of, fetch, naming_the_server, version_of
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.rest import Rest
 

@@ -20,10 +20,10 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.narrowing_options import selector_of
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.interfaces.cli.terminal import say
+from moorage.laboratory.change.least_change import OWNERS
 from moorage.laboratory.costs import read_costs
-from moorage.laboratory.explain_run import ExplainOptions, explain_cluster, explain_together
-from moorage.laboratory.explained_changes import ChangeLimits
-from moorage.laboratory.least_change import OWNERS
+from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
+from moorage.laboratory.explain.explained_changes import ChangeLimits
 from moorage.laboratory.recording.decisions import history_of
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation

@@ -12,8 +12,8 @@ from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import named_nodes, node_selector_option
-from moorage.laboratory.survival import failure_domains
-from moorage.laboratory.survival_question import failure_report
+from moorage.laboratory.survive.survival import failure_domains
+from moorage.laboratory.survive.survival_question import failure_report
 
 __all__ = ["fail"]
 

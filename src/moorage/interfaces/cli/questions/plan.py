@@ -15,11 +15,11 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.cluster_plan import planned_pods
-from moorage.laboratory.consolidation import ConsolidationQuestion, consolidation_of
-from moorage.laboratory.drain_rules import DrainFlags
-from moorage.laboratory.node_types import read_types
-from moorage.laboratory.plan import PlanQuestion, plan_of
+from moorage.laboratory.drain.drain_rules import DrainFlags
+from moorage.laboratory.plan.cluster_plan import planned_pods
+from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of
+from moorage.laboratory.plan.node_types import read_types
+from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 from moorage.report.plan import NodePlan
 
 __all__ = ["plan"]

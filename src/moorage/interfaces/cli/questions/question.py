@@ -48,11 +48,11 @@ from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import bare, collect_seldom, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.input_digest import input_digest
-from moorage.laboratory.live_dump import endpoint_of, take_dump
-from moorage.laboratory.replaced_objects import replaced
-from moorage.laboratory.scaling import parse_scaled
-from moorage.laboratory.what_if import InputChanges, Replacement, parse_added_nodes
+from moorage.laboratory.compare.input_digest import input_digest
+from moorage.laboratory.edit.replaced_objects import replaced
+from moorage.laboratory.edit.scaling import parse_scaled
+from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
+from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.report.answer import Answer, AnswerRequest
 from moorage.report.style import PrintableDumper, paragraph
 from moorage.simulator.cluster_input import ClusterInput

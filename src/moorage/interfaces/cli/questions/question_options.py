@@ -13,8 +13,8 @@ import click
 from moorage.interfaces.cli.cluster_files import reading_options
 from moorage.interfaces.cli.release_options import emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.edit.what_if import selected_nodes
 from moorage.laboratory.sweeps.executors import dask_executor, process_pool
-from moorage.laboratory.what_if import selected_nodes
 
 __all__ = [
     "dask_option", "executor_of", "named_nodes", "node_selector_option", "progress_option", "question_options",

@@ -31,9 +31,9 @@ from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.release_options import emulated_cluster_options
 from moorage.interfaces.cli.terminal import collect_seldom, say
 from moorage.laboratory.objects import read_given
-from moorage.laboratory.redaction import Redacted, redact_cluster
-from moorage.laboratory.redaction_check import RedactionCheck, check_redacted
-from moorage.laboratory.redaction_config import read_configuration
+from moorage.laboratory.redact.redaction import Redacted, redact_cluster
+from moorage.laboratory.redact.redaction_check import RedactionCheck, check_redacted
+from moorage.laboratory.redact.redaction_config import read_configuration
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["read_key", "redact"]

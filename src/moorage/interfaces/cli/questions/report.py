@@ -15,9 +15,9 @@ from moorage.interfaces.cli.cluster_files import keeping_what_is_read
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer, question_options
+from moorage.laboratory.compare.run_frames import frames_of_run
+from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
-from moorage.laboratory.run_frames import frames_of_run
-from moorage.laboratory.run_inputs import input_of_runs
 from moorage.report.overview import overview_csv
 
 __all__ = ["report"]

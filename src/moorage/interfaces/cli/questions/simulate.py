@@ -199,7 +199,7 @@ def _simulated(
 ) -> _Simulated:
     if not given["explains"]:
         return _Simulated(_run_cluster(cluster, options, on_attempt, measure))
-    from moorage.laboratory.explain_run import simulate_and_explain
+    from moorage.laboratory.explain.explain_run import simulate_and_explain
 
     if measure is None:
         return _Simulated(*simulate_and_explain(cluster, options, on_attempt=on_attempt))

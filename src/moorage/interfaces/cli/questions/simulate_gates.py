@@ -13,11 +13,11 @@ from moorage.api.core import PodCondition
 from moorage.basis.wording import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.gate_options import ManifestLines, pending_findings, print_gate_report, read_baseline
-from moorage.laboratory.input_digest import input_digest
-from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
-from moorage.laboratory.paired_metrics import Draws, compare_pairs, paired_metrics
-from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
-from moorage.laboratory.typical_mix import typical_mix
+from moorage.laboratory.compare.input_digest import input_digest
+from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
+from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs, paired_metrics
+from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate, parse_gate
 from moorage.report.outcome import Run

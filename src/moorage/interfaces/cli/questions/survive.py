@@ -15,7 +15,7 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import dask_option, executor_of, seldom
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.survival_question import SurvivalAsked, survival_report
+from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.laboratory.sweeps.executors import usable_cpus
 from moorage.report.survival_report import NodeLoss, Survival
 

@@ -1,0 +1,492 @@
+"""Count how many instances of a pod fit, and find why the next one does not and which changes would help.
+
+The count is a run of the engine: pods are created one after the other, each when the one before is bound, as cluster-capacity
+does. Pending pods are placed first. All of this happens in transactions that are rolled back. The upper bound is arithmetic and
+needs no run; if the two are equal, no other order fits more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.api.core import Node, Pod
+from moorage.api.meta import Object
+from moorage.basis.wording import counted as in_words
+from moorage.core.engine.facts import Seen
+from moorage.errors import InputError
+from moorage.laboratory.budget import BudgetSpentError, TimeBudget
+from moorage.laboratory.capacity.capacity_bound import FIT, Room, room_for
+from moorage.laboratory.capacity.capacity_count import LIMIT_REACHED, STOPPED, UNSCHEDULABLE, InstanceCounter, Placed, Stop
+from moorage.laboratory.capacity.capacity_gains import GainSearch
+from moorage.laboratory.capacity.capacity_templates import CapacityTemplate
+from moorage.laboratory.explain.refusals import phrase
+from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
+from moorage.laboratory.node_groups import groups_by_node
+from moorage.laboratory.plan.new_nodes import admitted, policies_of
+from moorage.laboratory.present import cluster_input
+from moorage.report.answer import AnswerRequest, Assumption, Proof
+from moorage.report.capacity import Capacity, CapacityGroup, CapacityPart, StopReason
+from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
+from moorage.simulator.simulation import SimulatedCluster, State
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["CapacityQuestion", "capacity_of"]
+
+
+# -- capacity quota ----------------------------------------------------------------------------------------------------
+# Resource quotas while instances are counted: whether the API server would create one more.
+
+
+class InstanceQuotas:
+    """The quotas of a cluster with their usage. Instances of one template are counted, not charged one by one."""
+
+    def __init__(self, ledger: QuotaLedger, *, alike: bool) -> None:
+        self._ledger = ledger
+        self._alike = alike
+        self._room: QuotaRoom | None = None
+        self._created = 0
+
+    def refusal(self, pod: Pod, needs: Sequence[Object] = ()) -> str:
+        """Return why the API server would not create a pod, or an object that it needs; "" if it would."""
+        if self._alike and not needs:
+            if self._room is None:
+                self._room = self._ledger.room(pod)
+            room = self._room
+            if room.count is None or self._created < room.count or room.refused is None:
+                return ""
+            return replace(room.refused, name=pod.metadata.name).message
+        trial = self._ledger.copy()
+        refused = next((found for obj in (*needs, pod) if (found := trial.charge(obj)) is not None), None)
+        return "" if refused is None else refused.message
+
+    def take(self, pod: Pod, needs: Sequence[Object] = ()) -> None:
+        """Count a pod that was created, with the objects that it needs."""
+        self._created += 1
+        if not self._alike or needs:
+            for obj in (*needs, pod):
+                self._ledger.charge(obj)
+
+
+def quotas_of(objects: Iterable[Object], *, alike: bool) -> InstanceQuotas | None:
+    """Return the quotas of a cluster, charged with its pending pods too; None without quotas. ``alike``: one template only."""
+    given = cluster_input(objects)
+    ledger = QuotaLedger.of(given)
+    if not ledger:
+        return None
+    for pod in given.pods:
+        if is_new(pod):
+            ledger.charge(pod)
+    return InstanceQuotas(ledger, alike=alike)
+
+
+# -- capacity groups ---------------------------------------------------------------------------------------------------
+# The result of a count by group of nodes: instances, free amounts, and why the next instance does not fit.
+
+#: Resource → the free amount on each row.
+Free: TypeAlias = Mapping[str, IntArray]
+_INSUFFICIENT = "Insufficient "
+_TOO_MANY = "Too many pods"
+
+
+def groups_of(
+    nodes: Sequence[Node],
+    room: Room,
+    after: Free,
+    per_node: Mapping[str, int],
+    last: EveryVerdict | None,
+) -> Iterator[CapacityGroup]:
+    """Yield the groups of nodes, those that take instances first. Other nodes are grouped by the plugins that refuse them.
+
+    ``room`` is the room for the first instance, ``after`` the free amounts now, and ``last`` are the verdicts for the instance
+    that found no node.
+    """
+    first = room.judged
+    group = groups_by_node(nodes)
+    rows: dict[Hashable, list[int]] = {}
+    for row, node in enumerate(nodes):
+        takes = bool(room.open_rows[row]) or node.name in per_node
+        why: Hashable = () if takes else tuple((status.plugin, status.reasons) for status in first.statuses(row))
+        rows.setdefault((not takes, group[node.name], why), []).append(row)
+    found = [_group(str(key[1]), members, nodes, after, per_node, first if key[0] else last, eligible=not key[0])
+             for key, members in rows.items() if isinstance(key, tuple)]  # fmt: skip
+    yield from sorted(found, key=lambda one: (not one.eligible, -one.instances))
+
+
+def _group(
+    name: str,
+    rows: list[int],
+    nodes: Sequence[Node],
+    after: Free,
+    per_node: Mapping[str, int],
+    judged: EveryVerdict | None,
+    *,
+    eligible: bool,
+) -> CapacityGroup:
+    each = sorted((per_node.get(nodes[row].name, 0) for row in rows), reverse=True)
+    left = {resource: (int(free[rows].min()), int(free[rows].max())) for resource, free in after.items()}
+    stops = () if judged is None else tuple(_stops(judged, rows))
+    return CapacityGroup(name, tuple(nodes[row].name for row in rows), sum(each), tuple(each), left, stops, eligible)
+
+
+def binding_of(room: Room, last: EveryVerdict | None) -> list[StopReason]:
+    """Return why nodes that accepted the first instance refuse the next one, the most frequent reason first."""
+    if last is None:
+        return []
+    rows = np.flatnonzero(room.open_rows & (room.per_row > 0)).tolist()
+    return _stops(last, rows)
+
+
+def _stops(judged: EveryVerdict, rows: Sequence[int]) -> list[StopReason]:
+    """Return the reasons for which plugins refuse these rows, the most frequent first."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        for status in judged.statuses(row):
+            for reason in status.reasons or ("",):
+                counts.setdefault((status.plugin or "", reason), []).append(row)
+    found = [
+        StopReason(plugin, reason, len(held), _resource(plugin, reason), _detail(judged, plugin, held[0]))
+        for (plugin, reason), held in counts.items()
+    ]
+    return sorted(found, key=lambda one: -one.nodes)
+
+
+def _resource(plugin: str, reason: str) -> str:
+    if plugin != FIT:
+        return ""
+    return "pods" if reason == _TOO_MANY else reason.removeprefix(_INSUFFICIENT)
+
+
+def _detail(judged: EveryVerdict, plugin: str, row: int) -> str:
+    if plugin == FIT:
+        return ""
+    for one in judged.refusing:
+        if one.name == plugin:
+            why: Any = judged.why(one, row)
+            return "" if why is None else phrase(why)
+    return ""
+
+
+def exhausted_of(room: Room, after: Free, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    """Return, for each node that accepted the first instance, the resources that are too short for one more."""
+    found: dict[str, tuple[str, ...]] = {}
+    for row in np.flatnonzero(room.open_rows & (room.per_row > 0)).tolist():
+        short = tuple(name for name, need in room.needs.items() if need and after[name][row] < need)
+        if short:
+            found[nodes[row].name] = short
+    return found
+
+
+def stranded_of(room: Room, after: Free, per_node: Mapping[str, int], nodes: Sequence[Node]) -> dict[str, int]:
+    """Return the free amount of each resource on the nodes that take instances."""
+    takes = room.open_rows | np.array([node.name in per_node for node in nodes], dtype=bool)
+    return {name: int(np.clip(free[takes], 0, None).sum()) for name, free in after.items() if name != "pods"}
+
+
+# -- capacity ----------------------------------------------------------------------------------------------------------
+
+#: Maximum number of pods in a unit; a larger number is taken for a typing error.
+MOST_PER_UNIT: Final = 100_000
+
+
+class CountedCluster(Protocol):
+    """The methods of a cluster that a question of capacity needs."""
+
+    @property
+    def simulation(self) -> SimulatedCluster: ...
+    def objects(self) -> list[Object]: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def run(self, until_s: float | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityQuestion:
+    """What to count.
+
+    ``parts``    the templates, each with the number of its pods in a unit; a single template counts pods
+    ``replicas`` the question is whether these numbers of pods fit, once
+    ``limit``    stop after so many instances; 0: no limit
+    ``pending``  place pending pods first; otherwise leave them out
+    ``preempt``  let instances evict pods of lower priority
+    ``quota``    respect resource quotas
+    ``gains``    compute how many more instances some changes would give
+    ``budget``   ends the count, the counts with other seeds, or the search for gains, when it is spent
+    """
+
+    parts: tuple[tuple[CapacityTemplate, int], ...]
+    replicas: bool = False
+    limit: int = 0
+    seeds: tuple[int, ...] = (0,)
+    pending: bool = True
+    preempt: bool = False
+    gains: bool = True
+    quota: bool = True
+    progress: Callable[[str], None] = field(default=lambda text: None)
+    budget: TimeBudget = field(default_factory=TimeBudget)
+
+
+def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
+    """Return how many instances fit. The cluster is unchanged afterwards.
+
+    Raises  InputError
+    """
+    names = [(template.pod.namespace, template.name) for template, _ in question.parts]
+    if len(set(names)) < len(names):
+        raise InputError("two templates of a mix have the same name; give each another one")
+    found: Capacity | None = None
+    counts: dict[str, int] = {}
+    budget = question.budget.part()
+    for seed in question.seeds:
+        if found is not None and budget.is_over():
+            budget.leave(f"the numbers with {in_words(len(question.seeds) - len(counts), 'more seed')}")
+            break
+        with cluster.transaction():
+            cycle = cluster.simulation.scheduler.cycle
+            before, cycle.seed = cycle.seed, seed
+            try:
+                study = _Study(cluster, question, seed, budget)
+                if found is None:
+                    found = study.answer(request)
+                    counts[str(seed)] = found.instances
+                else:
+                    question.progress(f"seed {seed} …")
+                    again = study.count()
+                    if again.stop.kind == STOPPED:
+                        budget.leave(f"the numbers with {in_words(len(question.seeds) - len(counts), 'more seed')}")
+                        break
+                    counts[str(seed)] = again.instances
+            finally:
+                cycle.seed = before
+    assert found is not None
+    return replace(found, per_seed=counts, stopped=budget.stopped).summed_up()
+
+
+@dataclass
+class _Counted:
+    """The result of a count: whole units, the pods of the last, incomplete one, and why the count ended."""
+
+    placed: list[tuple[int, Placed]]
+    stop: Stop
+    instances: int = 0
+    partial: list[tuple[int, Placed]] = field(default_factory=list)
+    left_over: dict[int, int] = field(default_factory=dict)
+
+
+class _Study:
+    """One count and all values of its answer, in a transaction of the cluster."""
+
+    def __init__(self, cluster: CountedCluster, question: CapacityQuestion, seed: int, budget: TimeBudget) -> None:
+        self.cluster = cluster
+        self.question = question
+        self.seed = seed
+        self.budget = budget
+        self.pending: tuple[str, ...] = ()
+        if question.pending:
+            question.progress("placing pending pods …")
+            cluster.run()
+            records = cluster.simulation.records.values()
+            self.pending = tuple(one.pod.key for one in records if one.state == State.PENDING)
+        self.objects = cluster.objects()
+        self.policies = policies_of(self.objects)
+        self.notes: list[str] = []
+        self.templates = [self._admitted(template) for template, _ in question.parts]
+        self.units = [count for _, count in question.parts]
+
+    def _admitted(self, template: CapacityTemplate) -> CapacityTemplate:
+        """Return the template after admission. Its scheduler must be one of the profiles."""
+        around, _ = admitted(template.around, self.policies)
+        (pod,), notes = admitted([template.pod], [*self.policies, *policies_of(around)])
+        assert isinstance(pod, Pod)
+        self.notes += notes
+        profiles = self.cluster.simulation.scheduler.profiles
+        if pod.spec.scheduler_name not in profiles:
+            name = "default-scheduler" if "default-scheduler" in profiles else next(iter(profiles))
+            self.notes.append(f"no profile has the name {pod.spec.scheduler_name}: {name} places {template.name}")
+            pod = replace(pod, spec=replace(pod.spec, scheduler_name=name))
+        return CapacityTemplate(template.name, pod, template.kind, tuple(around), template.numbered)
+
+    # -- counting --------------------------------------------------------------------------------------------------------
+
+    def count(self, limit: int | None = None) -> _Counted:
+        """Place instances in the present state, until one finds no node."""
+        simulation = self.cluster.simulation
+        simulation.scheduler.cycle.seed = self.seed  # a rollback may have replaced the simulation
+        names = {pod.key for pod in simulation.pods.values()}
+        simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
+        quota = quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
+        counter = InstanceCounter(simulation, quota=quota, preempt=self.question.preempt)
+        streams = [template.instances(names.__contains__) for template in self.templates]
+        place = [_placing(counter, stream) for stream in streams]
+        return self._replicas(place) if self.question.replicas else self._until_full(place, limit or self.question.limit)
+
+    def _until_full(self, place: list[Callable[[], Placed | Stop]], limit: int) -> _Counted:
+        counted = _Counted([], Stop(LIMIT_REACHED, f"Maximum number of pods simulated: {limit}"))
+        while not limit or counted.instances < limit:
+            if counted.instances and self.budget.is_over():
+                counted.stop = Stop(STOPPED, "")
+                return counted
+            unit: list[tuple[int, Placed]] = []
+            for at, count in enumerate(self.units):
+                for _ in range(count):
+                    placed = place[at]()
+                    if isinstance(placed, Stop):
+                        counted.stop, counted.partial = placed, unit
+                        return counted
+                    unit.append((at, placed))
+            counted.placed += unit
+            counted.instances += 1
+        return counted
+
+    def _replicas(self, place: list[Callable[[], Placed | Stop]]) -> _Counted:
+        """Place the number of pods of each template; retry those that found no node as long as others are placed."""
+        counted = _Counted([], Stop(LIMIT_REACHED, "all pods fit"), left_over=dict(enumerate(self.units)))
+        progress = True
+        while progress:
+            progress = False
+            for at in counted.left_over:
+                while counted.left_over[at]:
+                    if counted.placed and self.budget.is_over():
+                        counted.stop, counted.instances = Stop(STOPPED, ""), len(counted.placed)
+                        return counted
+                    placed = place[at]()
+                    if isinstance(placed, Stop):
+                        counted.stop = placed
+                        break
+                    counted.placed.append((at, placed))
+                    counted.left_over[at] -= 1
+                    progress = True
+            progress = progress and any(counted.left_over.values())
+        if not any(counted.left_over.values()):
+            counted.stop = Stop(LIMIT_REACHED, "all pods fit")
+        counted.instances = len(counted.placed)
+        return counted
+
+    # -- the answer ------------------------------------------------------------------------------------------------------
+
+    def answer(self, request: AnswerRequest) -> Capacity:
+        self.question.progress("counting …")
+        rooms = [self._room(template) for template in self.templates]
+        with self.cluster.transaction():
+            counted = self.count()
+            values = self._described(counted, rooms)
+        assumptions = [Assumption("input", note) for note in dict.fromkeys(self.notes)]
+        if counted.stop.kind == STOPPED:
+            self.budget.leave("how many more fit" if not self.question.replicas else "whether the other pods fit")
+        elif not self.question.replicas and self.question.gains:
+            search = GainSearch(
+                self.cluster, self.policies, self._recount, self._bound_now, self.question.progress, self.budget
+            )
+            values["gains"], values["skipped_gains"] = search.find(values["per_group"], rooms, counted.instances, self.units)
+        return Capacity(request=request, summary="", assumptions=tuple(assumptions), pending=self.pending, **values).summed_up()
+
+    def _recount(self) -> int:
+        again = self.count()
+        if again.stop.kind == STOPPED:
+            raise BudgetSpentError
+        return again.instances
+
+    def _bound_now(self) -> int | None:
+        return self._room(self.templates[0]).bound if len(self.templates) == 1 else None
+
+    def _judged(self, pod: Pod) -> EveryVerdict:
+        scheduler = self.cluster.simulation.scheduler
+        now = self.cluster.simulation.pods.get(pod.metadata.uid, pod)
+        profile = scheduler.profiles[now.spec.scheduler_name]
+        return verdicts_of_all(profile, PodInfo(now), scheduler.snapshot, scheduler.queue.nominated)
+
+    def _room(self, template: CapacityTemplate) -> Room:
+        """Return the room for the first instance in the present state."""
+        why = ""
+        if self.question.preempt:
+            why = "instances may evict pods"
+        elif template.numbered is not None:
+            why = "each instance has claims of its own"
+        elif self.cluster.simulation.scheduler.cycle.extenders:
+            why = "extenders decide as well"
+        elif len(self.templates) > 1 or self.units != [1]:
+            why = "a mix of templates is counted"
+        names = {pod.key for pod in self.cluster.simulation.pods.values()}
+        pod, needs = next(template.instances(names.__contains__))
+        if not (template.around or needs or pod.spec.volumes or pod.spec.resource_claims):
+            return room_for(self._judged(pod), why)
+        with self.cluster.transaction():  # claims have to exist before the plugins run
+            self.cluster.simulation.tell(map(Seen, (*template.around, *needs, pod)))
+            return room_for(self._judged(pod), why)
+
+    def _described(self, counted: _Counted, rooms: list[Room]) -> dict[str, Any]:
+        """Return the fields of the answer that depend on the state in which no further instance fits."""
+        blocked = counted.stop.pod
+        subject = self._part_of(blocked)
+        last = self._judged(blocked) if blocked is not None and counted.stop.kind == UNSCHEDULABLE else None
+        self._roll_back(counted.partial)
+        room = rooms[subject]
+        after = room.free_in(self.cluster.simulation.scheduler.snapshot)
+        per_node = Counter(placed.node for _, placed in counted.placed)
+        table = self.cluster.simulation.scheduler.snapshot.table
+        parts = tuple(self._part(at, counted, rooms[at]) for at in range(len(self.templates)))
+        bound = None if self.question.replicas else room.bound
+        return {
+            "parts": parts,
+            "instances": counted.instances,
+            "per_node": {node.name: per_node[node.name] for node in table.nodes if per_node[node.name]},
+            "fail_type": counted.stop.kind,
+            "message": counted.stop.message,
+            "upper_bound": bound,
+            "no_bound": "" if bound is not None else room.why_none,
+            "per_group": tuple(groups_of(table.nodes, room, after, per_node, last)),
+            "binding": tuple(binding_of(room, last)),
+            "exhausted": exhausted_of(room, after, table.nodes) if last is not None else {},
+            "stranded": stranded_of(room, after, per_node, table.nodes) if last is not None else {},
+            "blocked_by": "" if blocked is None else blocked.key,
+            "unplaced": tuple(placed.pod.key for _, placed in counted.partial),
+            "preempted": tuple(key for _, placed in counted.placed for key in placed.victims),
+            "proof": Proof("bound" if bound == counted.instances else "run", runs=len(self.question.seeds)),
+        }
+
+    def _part_of(self, pod: Pod | None) -> int:
+        if pod is None:
+            return 0
+        specs = [template.name for template in self.templates]
+        return next((at for at, name in enumerate(specs) if pod.name.rpartition("-")[0] == name), 0)
+
+    def _part(self, at: int, counted: _Counted, room: Room) -> CapacityPart:
+        template, replicas = self.templates[at], self.question.replicas
+        return CapacityPart(
+            template=template.name,
+            kind=template.kind,
+            requests={name: amount for name, amount in room.needs.items() if name != "pods"},
+            placed=sum(part == at for part, _ in counted.placed),
+            per_unit=1 if replicas else self.units[at],
+            asked=self.units[at] if replicas else None,
+            left_over=counted.left_over.get(at) if replicas else None,
+        )
+
+    def _roll_back(self, partial: Iterable[tuple[int, Placed]]) -> None:
+        """Remove the pods of an incomplete unit."""
+        simulation = self.cluster.simulation
+        for _, placed in reversed(list(partial)):
+            if simulation.scheduler.cluster.is_assumed(placed.pod.uid):
+                simulation.scheduler.cluster.forget(placed.pod.uid)
+            else:
+                simulation.delete(placed.pod.uid)
+
+
+def _placing(counter: InstanceCounter, stream: Iterator[tuple[Pod, tuple[Object, ...]]]) -> Callable[[], Placed | Stop]:
+    """Return a function that places the next instance of a template; an instance that found no node is tried again."""
+    waiting: list[tuple[Pod, tuple[Object, ...]]] = []
+
+    def place() -> Placed | Stop:
+        pod, needs = waiting.pop() if waiting else next(stream)
+        placed = counter.place(pod, needs)
+        if isinstance(placed, Stop):
+            waiting.append((pod, needs))
+        return placed
+
+    return place

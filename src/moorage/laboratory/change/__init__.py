@@ -1,0 +1,1 @@
+"""The least change that would place a pod, and other advice."""

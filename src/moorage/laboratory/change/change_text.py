@@ -1,0 +1,265 @@
+"""Changes in words, and as kubectl commands to paste.
+
+A change of a pod is made where the pod comes from: ``kubectl patch`` of its workload. Its patch is the difference between the
+pod before and after, so it names exactly the fields that change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Pod, PodSpec, ReplicationController
+from moorage.api.meta import Object
+from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from moorage.basis.printable import one_line
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.laboratory.amount_text import people_quantity
+from moorage.laboratory.edit.pod_changes import POD_CHANGES
+from moorage.laboratory.surroundings import NOTHING_AROUND, Surroundings
+from moorage.simulator.owners import controller_of
+
+__all__ = ["command_of", "describe", "workload_of"]
+
+#: Workloads whose template can be changed.
+_PATCHED: Final[Mapping[str, type[Object]]] = {
+    kind.__name__: kind for kind in (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController)
+}
+#: Fields of an existing pod that the API server lets clients change.
+_MUTABLE: Final = frozenset(["tolerate", "ungate"])
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def describe(change: Change) -> str:
+    """Return the change in a few words: its kubectl command if that is clear enough, or else the field and its new value."""
+    words = _WORDS.get(change.verb)
+    text = words(change) if words is not None else node_command(change) or f"{change.verb} {change.target} {change.path}"
+    return one_line(text)
+
+
+def _name(change: Change) -> str:
+    return change.target.partition("/")[2]
+
+
+def _moves(change: Change, field: str) -> str:
+    kind, _, resource = field.partition(".")
+    old, new = (
+        people_quantity(resource, value) if kind in {"requests", "allocatable"} and isinstance(value, int) else value
+        for value in (change.old, change.new)
+    )
+    return f"{field} := {new}" if change.old is None else f"{field} {old} → {new}"
+
+
+def _corrected(change: Change) -> str:
+    """Return a correction; of two terms, only the words that differ."""
+    old, new = str(change.old), str(change.new)
+    if change.path.startswith("affinity."):
+        some, others = (set(re.findall(r'"([^"]*)"', text)) for text in (old, new))
+        gone, come = (" ".join(sorted(one)) for one in (some - others, others - some))
+        return f"{change.path.split('.')[1].split('[')[0]} {gone} → {come}"
+    where = f"claim {_name(change)}: " if change.target.startswith("persistentvolumeclaim/") else ""
+    field = {"resources": "resource"}.get(change.path, change.path)
+    return f"{where}{field} {old or '(none)'} → {new}"
+
+
+def _waiting(change: Change) -> str:
+    """Return what is waited for."""
+    kind, _, name = change.target.partition("/")
+    if kind == "node":
+        return (
+            f"wait until {name} {'is back from its drain' if change.path == 'unschedulable' else f'has started ({change.old})'}"
+        )
+    if change.path == "terminating":
+        return f"wait until {name} is gone from {change.old}"
+    what, _, until = change.path.partition(" until ")
+    return f"wait until {what} ends{f' (at {until} at the latest)' if until else ''}: {name} leaves {change.old}"
+
+
+def _preferred(change: Change) -> str:
+    key = json.loads(str(change.old)).get("topologyKey", "")
+    rule = "anti-affinity" if "Anti" in change.path else "affinity"
+    per = "" if key == "kubernetes.io/hostname" else f" of {key}"
+    return f"{rule}{per} required → preferred"
+
+
+def _expression(change: Change) -> str:
+    asked = json.loads(str(change.old))
+    values = ", ".join(asked.get("values", ()))
+    return f"drop node affinity {asked.get('key')} {asked.get('operator')}{f' [{values}]' if values else ''}"
+
+
+def _argument(change: Change) -> str:
+    profile, _, plugin = _name(change).rpartition("/")
+    if change.new is None:
+        what = f"drop {change.path}"
+    elif change.old is None:
+        what = f"{change.path} + {change.new}"
+    else:
+        what = f"{change.path} {change.old} → {change.new}"
+    return f"{plugin} of profile {profile}: {what}"
+
+
+_WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
+    "request": lambda change: _moves(change, change.path),
+    "tolerate": lambda change: f"tolerate {change.new}",
+    "drop-selector": lambda change: f"drop nodeSelector {change.path.removeprefix('nodeSelector.')}",
+    "drop-expression": _expression,
+    "node-name": lambda change: "drop nodeName",
+    "max-skew": lambda change: _moves(change, change.path),
+    "schedule-anyway": lambda change: f"{change.path} DoNotSchedule → ScheduleAnyway",
+    "prefer": _preferred,
+    "drop-port": lambda change: f"drop hostPort {change.old}",
+    "priority": lambda change: _moves(change, "priority"),
+    "preemption-policy": lambda change: _moves(change, "preemptionPolicy"),
+    "ungate": lambda change: f"remove scheduling gate {change.path.removeprefix('schedulingGates.')}",
+    "scheduler-name": lambda change: _moves(change, "schedulerName"),
+    "tolerate-own": lambda change: f"tolerate {change.new}",
+    "correct": _corrected,
+    "create": lambda change: f"create claim {_name(change)}{f' of class {change.new}' if change.new else ''}",
+    "match-label-keys": lambda change: f"{change.path} + {change.new}",
+    "wait": _waiting,
+    "repair": lambda change: f"repair {_name(change)} ({change.old})",
+    "surge": lambda change: f"{change.path}: maxSurge 0, maxUnavailable 1: {_name(change)} leaves {change.old} first",
+    "scale": lambda change: f"scale {change.path} {change.old} → {change.new}: {_name(change)} leaves",
+    "claim": lambda change: f"volume {change.path.removeprefix('volumes.')}: claim {change.old} → {change.new}",
+    "allocatable": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
+    "pods": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
+    "feature": lambda change: f"{_name(change)}: kubelet with feature {change.new}",
+    "volume": lambda change: f"make a volume for claim {_name(change)} on {change.new}",
+    "evict": lambda change: f"evict {_name(change)} from {change.old}",
+    "move": lambda change: f"move {_name(change)} to {change.new}",
+    "add-node": lambda change: f"add a node {change.new}",
+    "profile": lambda change: f"add a profile for scheduler {change.new}",
+    "plugin-argument": _argument,
+    "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),
+}
+
+
+# -- commands -----------------------------------------------------------------------------------------------------------
+
+
+def command_of(change: Change, around: Surroundings = NOTHING_AROUND) -> str:
+    """Return the kubectl command that makes the change; "" if there is none. ``around`` finds the owners of pods."""
+    if change.verb in {"evict", "move"}:
+        return _delete(change)
+    if change.verb in {"scale", "surge"}:
+        return _workload_command(change)
+    if change.target.startswith("pod/"):
+        namespace, _, name = _name(change).partition("/")
+        pod = around.find(Pod, namespace, name)
+        return _patch(pod, change, around) if isinstance(pod, Pod) and change.verb in POD_CHANGES else ""
+    return node_command(change)
+
+
+def node_command(change: Change) -> str:
+    """Return the kubectl command for a change of a node; "" if there is none."""
+    name = shlex.quote(_name(change))
+    match change.verb:
+        case "uncordon" | "cordon":
+            return f"kubectl {change.verb} {name}"
+        case "label" | "relabel":
+            key = change.path.removeprefix("labels.")
+            if change.new is None:
+                return f"kubectl label node {name} {shlex.quote(f'{key}-')}"
+            return (
+                f"kubectl label node {name} {shlex.quote(f'{key}={change.new}')}{'' if change.old is None else ' --overwrite'}"
+            )
+        case "untaint":
+            return f"kubectl taint nodes {name} {shlex.quote(_without_value(str(change.old)))}-"
+        case "taint":
+            return f"kubectl taint nodes {name} {shlex.quote(str(change.new))}"
+    return ""
+
+
+def _without_value(taint: str) -> str:
+    named, _, effect = taint.rpartition(":")
+    return f"{named.partition('=')[0]}:{effect}"
+
+
+def _workload_command(change: Change) -> str:
+    """Return the command that scales a workload so that this pod leaves, or that lets its rollouts remove a pod first."""
+    namespace, _, pod = _name(change).partition("/")
+    if change.verb == "surge":
+        patch = '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'
+        return f"kubectl patch {shlex.quote(change.path)}{_in(namespace)} -p={shlex.quote(patch)}"
+    scale = f"kubectl scale {shlex.quote(change.path)}{_in(namespace)} --replicas={change.new}"
+    if change.path.startswith("statefulset/"):
+        return scale
+    return f"kubectl annotate pod {shlex.quote(pod)}{_in(namespace)} controller.kubernetes.io/pod-deletion-cost=-1 && {scale}"
+
+
+def _delete(change: Change) -> str:
+    namespace, _, name = _name(change).partition("/")
+    return f"kubectl delete pod {shlex.quote(name)}{_in(namespace)}"
+
+
+def _in(namespace: str) -> str:
+    return "" if namespace in {"", "default"} else f" -n {shlex.quote(namespace)}"
+
+
+def workload_of(pod: Pod, around: Surroundings) -> tuple[str, str] | None:
+    """Return the kind and name of the workload that creates the pod from its template; None for a pod without one."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return None
+    if owner.kind == "ReplicaSet":
+        replica_set = around.find(ReplicaSet, pod.namespace, owner.name)
+        owner = (controller_of(replica_set.metadata) if replica_set is not None else None) or owner
+    return owner.kind, owner.name
+
+
+def _patch(pod: Pod, change: Change, around: Surroundings) -> str:
+    workload = workload_of(pod, around)
+    kind, name = workload or ("Pod", pod.name)
+    if kind not in _PATCHED and not (kind == "Pod" and change.verb in _MUTABLE):
+        return ""
+    made_from = pod if kind == "Pod" else replace(pod, spec=_template(kind, name, pod, around))
+    try:
+        changed = POD_CHANGES[change.verb](made_from, change)
+    except InputError:  # the template does not have the fields that admission added to the pod
+        return ""
+    before, after = (msgspec.to_builtins(one.spec) for one in (made_from, changed))
+    patch = list(_difference(before, after, "/spec" if kind == "Pod" else "/spec/template/spec"))
+    text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
+    return f"kubectl patch {kind.lower()} {shlex.quote(name)}{_in(pod.namespace)} --type=json -p={shlex.quote(text)}"
+
+
+def _template(kind: str, name: str, pod: Pod, around: Surroundings) -> PodSpec:
+    """Return the pod spec in a workload's template; the pod's own spec if the workload is not in the input."""
+    workload = around.find(_PATCHED[kind], pod.namespace, name)
+    template = getattr(getattr(workload, "spec", None), "template", None)
+    if template is not None and template.spec.containers:
+        return template.spec  # type: ignore[no-any-return]
+    return pod.spec
+
+
+def _difference(before: Any, after: Any, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the operations of a JSON patch. Lists are compared element by element, unless they become shorter."""
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+            if key not in after and isinstance(before[key], dict) and path.endswith("/spec"):
+                yield from _difference(before[key], {}, at)
+            elif key not in after:
+                yield {"op": "remove", "path": at}
+            elif key not in before:
+                yield {"op": "add", "path": at, "value": after[key]}
+            else:
+                yield from _difference(before[key], after[key], at)
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) <= len(after):
+        for i, (one, other) in enumerate(zip(before, after, strict=False)):
+            yield from _difference(one, other, f"{path}/{i}")
+        yield from ({"op": "add", "path": f"{path}/-", "value": one} for one in after[len(before) :])
+    else:
+        yield {"op": "replace", "path": path, "value": after}

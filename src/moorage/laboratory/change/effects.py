@@ -1,0 +1,91 @@
+"""Who makes a change, and what else happens then, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from moorage.api.core import Node, Pod
+from moorage.api.workloads import DaemonSet
+from moorage.basis.wording import counted, some
+from moorage.framework.changes import Change
+from moorage.laboratory.change.change_text import workload_of
+from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.trial.trials import Trial
+
+__all__ = ["effects_of", "who_makes"]
+
+_TEAMS: Final = {"node": "the node team", "cluster": "the cluster team", "config": "the owner of the scheduler"}
+#: Changes of a pod that need no new pod.
+_IN_PLACE: Final = frozenset(["ungate", "tolerate", "tolerate-own"])
+
+
+def who_makes(change: Change, around: Surroundings) -> str:
+    """Return who makes a change."""
+    if change.verb == "wait":
+        return "no one"
+    if change.verb == "scale":
+        return f"the owner of {change.path}"
+    if change.target.startswith("persistentvolumeclaim/"):
+        return f"the owner of claim {change.target.rpartition('/')[2]}"
+    if change.owner == "pod":
+        return f"the owner of {_subject(change.target, around)}"
+    return _TEAMS[change.owner]
+
+
+def _pod(target: str, around: Surroundings) -> Pod | None:
+    namespace, _, name = target.removeprefix("pod/").partition("/")
+    found = around.find(Pod, namespace, name)
+    return found if isinstance(found, Pod) else None
+
+
+def _subject(target: str, around: Surroundings) -> str:
+    pod = _pod(target, around)
+    workload = None if pod is None else workload_of(pod, around)
+    return target.rpartition("/")[2] if workload is None else f"{workload[0].lower()}/{workload[1]}"
+
+
+def effects_of(changes: Sequence[Change], trial: Trial, around: Surroundings) -> Iterator[str]:
+    """Yield what happens to other pods, and what else comes with the changes."""
+    yield from _rollouts(changes, around)
+    gone = Counter(_subject(one.target, around) for one in changes if one.verb in {"evict", "move"})
+    homes = some([*dict.fromkeys((*trial.homes, *(str(one.new) for one in changes if one.verb == "move")))])
+    for name, count in gone.items():
+        kind, _, workload = name.rpartition("/")
+        if kind:
+            yield f"{counted(count, 'pod')} of {workload} {'moves' if count == 1 else 'move'}{f' to {homes}' if homes else ''}"
+        else:
+            yield f"{name} is lost: nothing creates it again"
+    if trial.displaced and not gone:
+        yield f"{counted(len(trial.displaced), 'pod')} of lower priority {'is' if len(trial.displaced) == 1 else 'are'} evicted"
+    if trial.stranded:
+        yield f"{some(trial.stranded)} then {'stays' if len(trial.stranded) == 1 else 'stay'} pending"
+    yield from _daemons(changes, around)
+
+
+def _rollouts(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:
+    """Yield the workloads whose pods are created again, because their template changes."""
+    edited = [one for one in changes if one.owner == "pod" and one.verb != "surge"]
+    pod = _pod(edited[0].target, around) if edited else None
+    if pod is None or all(one.verb in _IN_PLACE for one in edited):
+        return
+    workload = workload_of(pod, around)
+    if workload is None:
+        yield "the pod is created again"
+        return
+    mine = [
+        one for one in around.all_of(Pod)
+        if isinstance(one, Pod) and one.namespace == pod.namespace and workload_of(one, around) == workload
+    ]  # fmt: skip
+    yield f"rolls out {'the' if len(mine) == 1 else 'all'} {counted(len(mine), 'pod')} of {workload[0].lower()}/{workload[1]}"
+
+
+def _daemons(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:
+    added = [one for one in changes if one.verb == "add-node"]
+    daemons = list(around.all_of(DaemonSet)) if added else []
+    patterns = [around.find(Node, "", str(one.new).removeprefix("like ")) for one in added]
+    started = len(daemon_pods([one for one in patterns if isinstance(one, Node)], policies_of(daemons))) if daemons else 0
+    if started:
+        yield f"{counted(started, 'DaemonSet pod')} {'starts' if started == 1 else 'start'} there"

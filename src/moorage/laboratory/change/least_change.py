@@ -1,0 +1,436 @@
+"""The least change that places a pod: the cheapest sets of changes, each verified by a run of the engine.
+
+The search is a shortest-path search over sets of changes. It starts with the empty set. For a set that does not place the pod,
+the plugins list for each node the changes that would lift their refusals, and every combination is queued by its cost. Sets are
+tried in the order of their cost, so the first one that works is the cheapest of all sets of changes that the plugins know.
+
+The search returns separate answers for each owner. An answer that needs several owners is returned only if it costs less than
+the answer of any one of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from operator import attrgetter
+from typing import Final, TypeAlias, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.meta import Object
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.errors import InputError
+from moorage.framework.changes import Change, Owner
+from moorage.laboratory.amount_text import round_amount
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.change.advice import KINDS, Advice, kind_of
+from moorage.laboratory.change.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
+from moorage.laboratory.change.change_text import command_of, describe
+from moorage.laboratory.change.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
+from moorage.laboratory.change.effects import effects_of, who_makes
+from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
+from moorage.laboratory.costs import Costs
+from moorage.laboratory.surroundings import ListedObjects, Surroundings
+from moorage.laboratory.trial.trials import Trial, Trials
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["OWNERS", "ChangeAnswers", "Remedy", "find_least_change"]
+
+OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
+#: More than the rounding of a sum of costs.
+_ROUNDING: Final = 0.001
+#: An answer that costs this much more than the cheapest one is not advice.
+_DEARER: Final = 12.0
+#: How many sets of changes of several owners are tried in search of one that costs less than those of one owner.
+_MOST_JOINT: Final = 300
+_NONE: Final[ChangeSet] = frozenset()
+_verb_of = attrgetter("verb")
+#: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
+_Queued: TypeAlias = tuple[float, tuple[int, tuple[tuple[str, int], ...]], int, ChangeSet]
+
+
+class Remedy(Struct, frozen=True):
+    """One answer: changes that together place the pod.
+
+    ``kind``       what people call it: one of ``KINDS`` in ``moorage.laboratory.change.advice``
+    ``owner``      who can make them; several owners are joined by ``+``; ``who``: the same in words
+    ``texts``      the changes in words, and ``commands`` as kubectl commands, where one exists
+    ``nodes``      the nodes that accept the pod after the changes
+    ``displaced``  pods that are moved or preempted; ``stranded``: replacements of evicted pods that stay pending
+    ``effects``    what else happens, in words
+    ``minimal``    no proper subset of the changes works, and no number could be one unit weaker
+    ``alike``      the same change of other nodes or pods, at the same cost
+    """
+
+    owner: str
+    cost: float
+    changes: tuple[Change, ...]
+    texts: tuple[str, ...]
+    commands: tuple[str, ...]
+    nodes: tuple[str, ...]
+    displaced: tuple[str, ...] = ()
+    stranded: tuple[str, ...] = ()
+    minimal: bool = True
+    alike: tuple[str, ...] = ()
+    kind: str = ""
+    who: str = ""
+    effects: tuple[str, ...] = ()
+
+
+class ChangeAnswers(Struct, frozen=True):
+    """All answers, and how complete the search was.
+
+    ``proof``       ``exhaustive``: no cheaper set of the known changes works; ``bounded``: the search ended early
+    ``runs``        the number of engine runs; ``considered``: the number of different changes
+    ``is_placed``   the pod is placed without any change
+    ``left_out``    how many changes were left out, by the reason
+    """
+
+    remedies: tuple[Remedy, ...]
+    proof: str
+    runs: int
+    considered: int
+    is_placed: bool = False
+    left_out: Mapping[str, int] = {}
+
+
+@dataclass
+class _Found:
+    """An answer in the form of the search."""
+
+    changes: ChangeSet
+    cost: float
+    trial: Trial
+    minimal: bool
+    alike: list[ChangeSet] = field(default_factory=list)
+
+
+class ChangeSearch:
+    """Trials with cached results, a limit on their number, and the costs of changes."""
+
+    def __init__(self, trials: Trials, costs: Costs, probes: int, around: Surroundings) -> None:
+        self.trials = trials
+        self.costs = costs
+        self.probes = probes
+        self.verbs: Collection[str] | None = None
+        self.advice: Advice | None = None
+        self.budget = TimeBudget()
+        self.known: dict[ChangeSet, Trial] = {}
+        self.considered: set[Change] = set()
+        self.is_complete = True
+        self.runs = 0
+        self.around = around
+        self._choices: dict[Offers, Sequence[NodeChoices]] = {}
+
+    @classmethod
+    def over(
+        cls, trials: Trials, objects: Iterable[Object] | Surroundings, *, probes: int, costs: Costs | None = None,
+        verbs: Collection[str] | None = None,
+    ) -> ChangeSearch:  # fmt: skip
+        """Return a search over a cluster's objects; ``verbs`` limits it to some kinds of changes."""
+        search = cls(trials, costs or Costs(), probes, ListedObjects(objects) if isinstance(objects, Iterable) else objects)
+        search.verbs = verbs
+        return search
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        return Budgets([obj for obj in self.around.all_of(PodDisruptionBudget) if isinstance(obj, PodDisruptionBudget)])
+
+    def cheapest(self, owners: Collection[Owner]) -> tuple[float, list[ChangeSet]]:
+        """Return the cost of the cheapest answers, and all of that cost; infinite if there is none."""
+        front = SearchFront(self, owners)
+        front.find(1)
+        if not front.found:
+            return float("inf"), []
+        cost = min(one.cost for one in front.answers)
+        front.find_all(cost)
+        return cost, [some for one in front.answers for some in (one.changes, *one.alike)]
+
+    @property
+    def is_spent(self) -> bool:
+        return self.runs >= self.probes or self.budget.is_over()
+
+    def attempt(self, changes: ChangeSet, *, look: bool = False) -> Trial:
+        """Return the outcome for the pod with these changes; with ``look``, also further changes that help if it fails."""
+        trial = self.known.get(changes)
+        if trial is None or (look and trial.offers is None and not trial.node):
+            self.runs += 1
+            trial = self.known[changes] = self.trials.attempt(changes, look=look)
+            self.is_complete &= trial.offers is None or trial.offers.is_complete
+        return trial
+
+    def cost_of(self, changes: Iterable[Change], trial: Trial | None = None) -> float:
+        """Return the cost of a set, with extra costs for violated budgets and, with a trial, for pods that stay pending."""
+        held = list(changes)
+        broken = self.broken_by(held)
+        stranded = len(trial.stranded) if trial is not None else 0
+        extra = broken * self.costs.table["evict-budget"] + stranded * self.costs.table["evict-stranded"]
+        return round(self.costs.sum_of(held) + extra, 6)
+
+    def broken_by(self, changes: Iterable[Change]) -> int:
+        """Return how many evictions violate disruption budgets."""
+        evicted = [pod for one in changes if one.verb == "evict" and isinstance(pod := self._pod(one), Pod)]
+        return len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
+
+    def _pod(self, change: Change) -> Object | None:
+        namespace, _, name = change.target.removeprefix("pod/").partition("/")
+        return self.around.find(Pod, namespace, name)
+
+    def following(
+        self, changes: ChangeSet, offers: Offers, owners: Collection[Owner], below: float = float("inf")
+    ) -> Iterator[ChangeSet]:
+        """Yield the sets that extend one that does not work, for each node; some that cost ``below`` or more are left out."""
+        allowed, bound = frozenset(owners), LeastCosts(self.costs, changes) if below < float("inf") else None
+        for node in self._choices_of(offers):
+            self.is_complete &= node.is_complete
+            choices = node.of(allowed)
+            if bound is not None and bound.of(choices) >= below + _ROUNDING and all_are_minimal(choices):
+                self.considered.update(change for sets in choices for one in sets for change in one)
+                continue
+            for offered in combinations(choices):
+                self.considered.update(offered)
+                more = combined(changes, offered) if changes else offered
+                if more is None or more == changes:
+                    continue
+                yield more
+                if "evict" in map(_verb_of, more):
+                    # Once pods are evicted, smaller numbers may be enough: offer the numbers again for the set without them.
+                    bare = frozenset(change for change in more if not is_numeric(change))
+                    if bare not in {more, changes}:
+                        yield bare
+
+    def _choices_of(self, offers: Offers) -> Sequence[NodeChoices]:
+        """Return the choices for each node; the searches of all owners begin with the same offers."""
+        choices = self._choices.get(offers)
+        if choices is None:
+            nodes = offers.nodes if self.advice is None else map(self.advice.revised, offers.nodes)
+            choices = self._choices[offers] = [NodeChoices(node, self.verbs) for node in nodes]
+        return choices
+
+
+class SearchFront:
+    """The search through changes of some owners: the queue of sets to try, and the answers so far.
+
+    ``below``  ignore answers that cost this much or more
+    """
+
+    def __init__(self, search: ChangeSearch, owners: Collection[Owner], below: float = float("inf")) -> None:
+        self.search = search
+        self.owners = owners
+        self.below = below
+        self.found: dict[tuple[tuple[str, ...], ...], _Found] = {}
+        self._serial = count()
+        self._heap: list[_Queued] = []
+        self._seen: set[ChangeSet] = set()
+        self._go_on(_NONE, search.attempt(_NONE, look=True))
+
+    @property
+    def answers(self) -> list[_Found]:
+        """The answers in the order they were found; of answers that differ only in nodes and pods, one."""
+        return list(self.found.values())
+
+    @property
+    def bound(self) -> float:
+        """The lower bound of the cost of the next answer; infinite if there is none."""
+        return self._heap[0][0] if self._heap and self._heap[0][0] < self.below else float("inf")
+
+    def find(self, wanted: int, most: float = float("inf")) -> None:
+        """Search until there are ``wanted`` answers, or until ``most`` sets were tried."""
+        tried = count()
+        while len(self.found) < wanted and self.bound < float("inf"):
+            if next(tried) >= most:
+                self.search.is_complete = False
+                return
+            self.step()
+
+    def find_all(self, cost: float) -> None:
+        """Search until all answers up to a cost are found."""
+        while self.bound <= cost:
+            self.step()
+
+    def step(self) -> None:
+        """Try the cheapest set in the queue."""
+        search, (cost, key, _, changes) = self.search, heapq.heappop(self._heap)
+        if any(covers(changes, one) for held in self.found.values() for one in (held.changes, *held.alike)):
+            return
+        if search.is_spent:
+            search.is_complete = False
+            self._heap.clear()
+            return
+        trial = search.attempt(changes, look=True)
+        if not trial.node:
+            self._go_on(changes, trial)
+            return
+        if search.advice is None or search.advice.everything:
+            self._push_moved(changes)
+        if search.advice is not None and self._is_refused(changes, trial, search.advice):
+            return
+        due = search.cost_of(changes, trial)
+        if due > cost:
+            heapq.heappush(self._heap, (due, key, next(self._serial), changes))
+            return
+        self._keep(_Found(changes, cost, trial, minimal=True))
+
+    def _go_on(self, changes: ChangeSet, trial: Trial) -> None:
+        """Queue the sets that extend one that does not place the pod."""
+        for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners, self.below):
+            self._push(more)
+
+    def _push(self, changes: ChangeSet) -> None:
+        """Queue a set at the lower bound of its cost; the extra costs of its evictions are added when it is tried."""
+        if changes in self._seen:
+            return
+        self._seen.add(changes)
+        least = self.search.costs.least_of(changes)
+        if least < self.below:
+            heapq.heappush(self._heap, (least, sort_key(changes), next(self._serial), changes))
+
+    def _is_refused(self, changes: ChangeSet, trial: Trial, advice: Advice) -> bool:
+        """Return whether an answer is left out. If evicted pods find no place, queue the set that scales down instead."""
+        if trial.stranded and (scaled := advice.scaled(changes)) is not None:
+            self._push(scaled)
+        return advice.refuses(changes, self.search.broken_by(changes), trial)
+
+    def _push_moved(self, changes: ChangeSet) -> None:
+        """Queue the set that moves pods instead of evicting them, if moves are allowed."""
+        verbs = self.search.verbs
+        if any(change.verb == "evict" for change in changes) and (verbs is None or "move" in verbs):
+            moved = self.search.trials.moved(changes)
+            self.search.considered.update(moved)
+            self._push(moved)
+
+    def _keep(self, one: _Found) -> None:
+        """Keep an answer of which no part works; otherwise queue the parts. Try weaker numbers once for each shape."""
+        search = self.search
+        smaller = [some for some in subsets(one.changes) if not search.is_spent and search.attempt(some).node]
+        for some in smaller:
+            self._push(some)
+        if smaller:
+            return
+        alike = self.found.get(shape := shape_of(one.changes))
+        if alike is not None:
+            alike.alike.append(one.changes)
+            return
+        self.found[shape] = one
+        one.minimal = not search.is_spent and not any(search.attempt(some).node for some in weakened(one.changes))
+
+
+def find_least_change(
+    trials: Trials,
+    objects: Iterable[Object] | Surroundings = (),
+    *,
+    may: Collection[Owner] = OWNERS,
+    alternatives: int = 3,
+    probes: int = 2000,
+    costs: Costs | None = None,
+    budget: TimeBudget | None = None,
+    all_changes: bool = False,
+    verbs: Collection[str] | None = None,
+) -> ChangeAnswers:
+    """Return the cheapest answer of each owner, and ``alternatives`` more.
+
+    ``objects``  the cluster's objects, for disruption budgets and for commands
+    ``probes``   the maximum number of engine runs
+    ``budget``   ends the search when it is spent
+    ``all_changes``  also changes that no one should make; ``left_out`` of the answer counts them
+    ``verbs``        only these kinds of changes
+
+    Raises  InputError for an owner that does not exist, and for negative numbers
+    """
+    _check(may, alternatives, probes)
+    search = ChangeSearch.over(trials, objects, probes=probes, costs=costs, verbs=verbs)
+    search.budget = budget or search.budget
+    advice = search.advice = Advice(search.around, trials.key, everything=all_changes)
+    search.costs = search.costs.with_nodes(search.around)
+    if search.attempt(_NONE, look=True).node:
+        return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
+    fronts: list[SearchFront] = []
+    best = float("inf")
+    for owner in (one for one in OWNERS if one in may):
+        fronts.append(SearchFront(search, [owner], best + _DEARER if not all_changes else float("inf")))
+        fronts[-1].find(1)
+        best = min([best, *(one.cost for one in fronts[-1].answers)])
+    if not all_changes:
+        for front in fronts:
+            front.below = min(front.below, best + _DEARER)
+    _find_more(fronts, alternatives)
+    joint = SearchFront(search, may, best)
+    if len(may) > 1:
+        joint.find(1, float("inf") if all_changes else _MOST_JOINT)
+    chosen = _chosen([front.answers for front in fronts], joint.answers, alternatives)
+    remedies = tuple(_remedy(one, search) for one in chosen)
+    proof = "exhaustive" if search.is_complete else "bounded"
+    left_out = {} if all_changes else {reason: len(some) for reason, some in sorted(advice.left_out.items())}
+    return ChangeAnswers(remedies, proof, search.runs, len(search.considered), left_out=left_out)
+
+
+def _check(may: Collection[Owner], alternatives: int, probes: int) -> None:
+    unknown = sorted(set(may) - set(OWNERS))
+    if isinstance(may, str) or unknown or not may:
+        raise InputError(f"may: {', '.join(unknown) if unknown else 'no owner'}; use any of {', '.join(OWNERS)}")
+    for name, number in (("alternatives", alternatives), ("probes", probes)):
+        if number < 0:
+            raise InputError(f"{name}: {number} is negative")
+
+
+def _find_more(fronts: Sequence[SearchFront], alternatives: int) -> None:
+    """Continue the searches, the one with the lowest bound first, until they have ``alternatives`` further answers."""
+    while sum(max(0, len(front.found) - 1) for front in fronts) < alternatives:
+        front = min(fronts, key=lambda one: one.bound, default=None)
+        if front is None or front.bound == float("inf"):
+            break
+        front.step()
+    for front in fronts:
+        if front.found:
+            front.find_all(max(one.cost for one in front.answers))
+
+
+def _chosen(single: Iterable[Sequence[_Found]], joint: Sequence[_Found], alternatives: int) -> list[_Found]:
+    """Return the best answer of each owner and the next cheapest answers of any owner, by cost."""
+    best = [*joint, *(found[0] for found in single if found)]
+    others = sorted((one for found in single for one in found[1:]), key=_order)
+    return sorted([*best, *others[:alternatives]], key=_order)
+
+
+def _order(one: _Found) -> tuple[float, int, tuple[int, tuple[tuple[str, int], ...]]]:
+    return one.cost, list(KINDS).index(kind_of(one.changes)), sort_key(one.changes)
+
+
+def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
+    made, trial = _rounded(one, search)
+    changes = sorted(map(search.costs.price, made), key=lambda change: (OWNERS.index(change.owner), describe(change)))
+    owners = dict.fromkeys(change.owner for change in changes)
+    return Remedy(
+        kind=kind_of(changes),
+        owner="+".join(owners),
+        who=", ".join(dict.fromkeys(who_makes(change, search.around) for change in changes)),
+        cost=one.cost,
+        changes=tuple(changes),
+        texts=tuple(map(describe, changes)),
+        commands=tuple(dict.fromkeys(text for text in (command_of(change, search.around) for change in changes) if text)),
+        nodes=search.trials.fits(made) or (trial.node,),
+        displaced=trial.displaced,
+        stranded=trial.stranded,
+        effects=tuple(effects_of(changes, trial, search.around)),
+        minimal=one.minimal,
+        alike=tuple(" and ".join(sorted(map(describe, changes))) for changes in one.alike),
+    )
+
+
+def _rounded(one: _Found, search: ChangeSearch) -> tuple[ChangeSet, Trial]:
+    """Return an answer with requests in round numbers, if it still works then."""
+    made = frozenset(
+        replace(change, new=round_amount(change.path.removeprefix("requests."), change.new))
+        if change.verb == "request" and isinstance(change.new, int)
+        else change
+        for change in one.changes
+    )
+    if made == one.changes or not (trial := search.attempt(made)).node:
+        return one.changes, one.trial
+    return made, trial

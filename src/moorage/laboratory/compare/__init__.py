@@ -1,0 +1,1 @@
+"""Runs of a cluster beside each other: their inputs, measurements and differences, and policies."""

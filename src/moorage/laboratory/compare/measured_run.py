@@ -1,0 +1,139 @@
+"""One run of a cluster with one configuration and one seed, and its measurements.
+
+A ``RunInput`` and ``Options`` go in and a ``MeasuredRun`` comes out. All three can be pickled, so runs may be spread over
+processes. A ``RunSeries`` makes several runs that differ only in their seed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from typing import Any, Final, cast
+
+from moorage.api.core import Node, Pod
+from moorage.api.gc_pause import collector_paused
+from moorage.api.meta import Object
+from moorage.core.engine.dropped_fields import ignored_fields_note
+from moorage.framework.changes import Change
+from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.compare.typical_mix import PodShape
+from moorage.laboratory.edit.config_changes import reconfigure
+from moorage.laboratory.trial.packing import Packed, pack, unpack
+from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
+from moorage.laboratory.trial.undo_log import UndoLog
+from moorage.report.gates import MeasuredRun
+from moorage.report.outcome import InputNote
+from moorage.simulator.outcome import collect
+from moorage.simulator.simulate import Options, load_options, prepare
+from moorage.simulator.simulation import SimulatedCluster
+
+__all__ = ["RunInput", "RunSeries", "measure_run"]
+
+_MEASURES: Final = MeasureSetting()
+
+
+@dataclass(frozen=True)
+class RunInput:
+    """The input of a run: objects in order, notes on them, and the metrics to measure.
+
+    ``config``  changes of the configuration
+    """
+
+    objects: tuple[Object, ...]
+    notes: tuple[InputNote, ...] = ()
+    workloads: Mapping[str, str] = field(default_factory=dict)
+    setting: MeasureSetting = _MEASURES
+    config: tuple[Change, ...] = ()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes among the objects."""
+        return [obj for obj in self.objects if isinstance(obj, Node)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        setting = self.setting
+        shapes = [(shape.requests, shape.weight, pack(shape.pod), shape.pods) for shape in setting.shapes]
+        measures = (dict(setting.prices), setting.all_nodes, setting.not_created)
+        objects = [pack(obj) for obj in self.objects]
+        return _run_input, (objects, self.notes, dict(self.workloads), shapes, measures, self.config)
+
+
+def _run_input(
+    objects: list[Packed], notes: tuple[InputNote, ...], workloads: dict[str, str], shapes: list[tuple[Any, ...]],
+    measures: tuple[Any, ...], config: tuple[Change, ...],
+) -> RunInput:  # fmt: skip
+    typical = tuple(PodShape(requests, weight, cast(Pod, unpack(pod)), pods) for requests, weight, pod, pods in shapes)
+    with collector_paused():
+        return RunInput(tuple([unpack(obj) for obj in objects]), notes, workloads, MeasureSetting(typical, *measures), config)
+
+
+class RunSeries:
+    """Runs of one input and one configuration with several seeds. The objects are loaded once, and each run is rolled back.
+
+    Raises  ConfigError, InputError
+    """
+
+    def __init__(self, given: RunInput, options: Options) -> None:
+        self.given, self.options = given, with_fields(options, seed=0)
+        self._simulation: RecordedSimulation | None = None
+        self._notes: list[InputNote] = []
+        self._release = ""
+
+    def suits(self, given: RunInput, options: Options) -> bool:
+        """Return whether this is the series of a run, whatever its seed."""
+        return self.given is given and self.options == with_fields(options, seed=0)
+
+    def measure(self, seed: int) -> MeasuredRun:
+        """Run the cluster to its end and return the measurements."""
+        simulation, self._simulation = self._simulation or self._loaded(), None
+        simulation.scheduler.cycle.seed = seed
+        simulation.begin()
+        measured = self._measured(simulation)
+        if simulation.roll_back():
+            self._simulation = simulation
+        return measured
+
+    def _loaded(self) -> RecordedSimulation:
+        loaded = load_options(self.options)
+        for change in self.given.config:
+            loaded = reconfigure(loaded, change)
+        simulation, self._notes = prepare(self.options, parts=RECORDED_PARTS, simulation=RecordedSimulation, loaded=loaded)
+        assert isinstance(simulation, RecordedSimulation)
+        self._release = loaded.release
+        simulation.load(self.given.objects)
+        simulation.record(UndoLog())
+        return simulation
+
+    def _measured(self, simulation: RecordedSimulation) -> MeasuredRun:
+        meter = RunMeter()
+        simulation.on_result = meter.count
+        begun = time.thread_time()
+        simulation.run()
+        seconds = time.thread_time() - begun
+        notes = (*self.given.notes, *self._notes)
+        run = collect(simulation, self._release, notes=notes, workloads=self.given.workloads)
+        speed = meter.decisions / seconds if seconds > 0 else 0.0
+        return meter.measured(simulation, run, self.given.setting, _left_out(self.given.objects, simulation), speed)
+
+
+_last: Final = threading.local()
+
+
+def measure_run(given: RunInput, options: Options) -> MeasuredRun:
+    """Run the cluster to its end and return the measurements. The next run of the same input in this thread is faster.
+
+    Raises  ConfigError, InputError
+    """
+    series: RunSeries | None = getattr(_last, "series", None)
+    if series is None or not series.suits(given, options):
+        series = _last.series = RunSeries(given, options)
+    return series.measure(options.seed)
+
+
+def _left_out(objects: Iterable[Object], simulation: SimulatedCluster) -> Iterator[str]:
+    """Yield a note if pods have fields that the release does not know, or whose feature gates are off."""
+    if note := ignored_fields_note((obj for obj in objects if isinstance(obj, Pod)), simulation.scheduler.gates):
+        yield note

@@ -1,0 +1,339 @@
+"""Policies: rules over questions, such as "no pod pending" or "survives any zone", checked for a change of a cluster.
+
+A rule looks at the cluster after the change, and some also at the cluster before it. Every verdict comes from a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.reading.manifests import read_first_yaml
+from moorage.api.selectors import Selector, SelectorError, parse_selector
+from moorage.basis.wording import counted, some
+from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.compare.measured_run import measure_run
+from moorage.laboratory.compare.moved_pods import new_pending
+from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
+from moorage.laboratory.compare.run_inputs import input_of_runs
+from moorage.laboratory.plan.cluster_plan import planned_pods
+from moorage.laboratory.plan.consolidation import types_of_nodes
+from moorage.laboratory.plan.node_types import NodeType, offers_of_types, read_types
+from moorage.laboratory.plan.plan import PlanQuestion, plan_of
+from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
+from moorage.report.answer import AnswerRequest
+from moorage.report.gates import MeasuredRun, UnplacedPod, evaluate, parse_gate
+from moorage.report.policy_report import PolicyReport, RuleResult, policy_summary
+from moorage.report.survival_report import Survival
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import workload_names
+from moorage.simulator.simulate import Options
+
+__all__ = ["CheckPolicy", "check_policy", "read_policy"]
+
+API_VERSION: Final = "moorage.dev/v1"
+#: The share of the time that is left which one question may take.
+_SHARE: Final = 0.5
+#: What people call the values of a label.
+_DOMAINS: Final = {"topology.kubernetes.io/zone": "zones", "kubernetes.io/hostname": "nodes"}
+#: More than the rounding of a sum of prices.
+_ROUNDING: Final = 1e-9
+_AT_MOST: Final = re.compile(r"\+(\d+(?:\.\d+)?)%")
+
+
+class NoPendingRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """No pod stays pending; with ``new_only``, none that was not pending before. ``selector`` limits the pods."""
+
+    new_only: bool = False
+    selector: str = ""
+
+
+class SurvivesRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Every loss over ``node``, ``zone`` or a label is survived; with ``new_only``, every one that was survived before."""
+
+    over: str = "node"
+    new_only: bool = False
+
+
+class SpreadRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The pods of each workload with pods that ``selector`` matches stand in at least so many values of a node label."""
+
+    at_least: int
+    over: str = "topology.kubernetes.io/zone"
+    selector: str = ""
+    kind: str = ""
+
+
+class CostLimit(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What the nodes cost, with those to buy for pending pods: ``+5%`` of the cost before, or an amount."""
+
+    at_most: str | float
+
+
+class _Rule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One rule: exactly one of its kinds is set."""
+
+    name: str = ""
+    level: Literal["error", "warning"] = "error"
+    no_pending: NoPendingRule | None = None
+    survives: SurvivesRule | None = None
+    spread: SpreadRule | None = None
+    cost: CostLimit | None = None
+    metric: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind, as the policy names it.
+
+        Raises  InputError unless there is exactly one
+        """
+        set_ = [name for name in _KINDS if getattr(self, name) is not None]
+        if len(set_) != 1:
+            known = ", ".join(map(_camel, _KINDS))
+            raise InputError(f"a rule has one of {known}; found {', '.join(map(_camel, set_)) or 'none'}")
+        return set_[0]
+
+    @property
+    def asked(self) -> Any:
+        """What the rule asks, in the form of its kind."""
+        return getattr(self, self.kind)
+
+
+_KINDS: Final = ("no_pending", "survives", "spread", "cost", "metric")
+_Check: TypeAlias = Callable[["_Checks", Any], tuple[bool | None, str, Sequence[str]]]
+
+
+class CheckPolicy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A policy file. ``types``: node types with prices, or the file that has them; only rules on cost need them."""
+
+    api_version: Literal["moorage.dev/v1"]
+    kind: Literal["CheckPolicy"]
+    rules: tuple[_Rule, ...]
+    types: str | list[dict[str, Any]] = ""
+
+
+def read_policy(text: bytes, where: str) -> CheckPolicy:
+    """Read a policy, a YAML document. The file of its types is relative to it.
+
+    Raises  InputError that names the field
+    """
+    try:
+        policy = msgspec.convert(read_first_yaml(text, where), CheckPolicy)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {error}") from None
+    if not policy.rules:
+        raise InputError(f"{where}: rules: a policy needs at least one rule")
+    for at, rule in enumerate(policy.rules):
+        try:
+            _check_rule(rule, policy)
+        except (InputError, SelectorError) as error:
+            raise InputError(f"{where}: rules[{at}]: {error}") from None
+    if isinstance(policy.types, str) and policy.types:
+        return replace(policy, types=str(Path(where).parent / policy.types))
+    return policy
+
+
+def _check_rule(rule: _Rule, policy: CheckPolicy) -> None:
+    asked = rule.asked
+    parse_selector(getattr(asked, "selector", ""))
+    if isinstance(asked, str):
+        parse_gate(asked)
+    if isinstance(asked, SpreadRule) and asked.at_least < 1:
+        raise InputError(f"spread.atLeast: {asked.at_least} is less than 1")
+    if isinstance(asked, CostLimit):
+        if not policy.types:
+            raise InputError("cost needs types: the node types with their prices")
+        if isinstance(asked.at_most, str) and not _AT_MOST.fullmatch(asked.at_most):
+            raise InputError(f"cost.atMost: {asked.at_most!r} is no limit; write +5% or an amount")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+@dataclass
+class _Side:
+    """The cluster before or after the change, and what was found out about it."""
+
+    given: ClusterInput
+    options: Options
+    survivals: dict[str, Survival] = field(default_factory=dict)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        return Cluster(self.given, self.options)
+
+    @cached_property
+    def measured(self) -> MeasuredRun:
+        return measure_run(input_of_runs(Cluster(self.given, self.options)), self.options)
+
+    def survival(self, over: str, request: AnswerRequest, budget: TimeBudget) -> Survival:
+        if over not in self.survivals:
+            self.survivals[over] = survival_report(self.cluster, request, SurvivalAsked(over, fix_probes=0, budget=budget))
+        return self.survivals[over]
+
+
+def check_policy(
+    policy: CheckPolicy, where: str, before: ClusterInput | None, after: ClusterInput, options: Options,
+    request: AnswerRequest, budget: TimeBudget, progress: Callable[[str], None] = lambda _: None,
+) -> PolicyReport:  # fmt: skip
+    """Return which rules hold for a cluster after a change. ``before`` is None if nothing changes.
+
+    Raises  InputError for a rule that cannot be checked
+    """
+    now = _Side(after, options)
+    earlier = now if before is None else _Side(before, options)
+    checks = _Checks(policy, now, earlier, request, budget)
+    results = []
+    for at, rule in enumerate(policy.rules):
+        name = rule.name or _name_of(rule)
+        progress(f"rule {at + 1} of {len(policy.rules)}: {name} …")
+        try:
+            holds, text, findings = _CHECKS[rule.kind](checks, rule.asked)
+        except InputError as error:
+            raise InputError(f"{where}: rules[{at}] ({name}): {error}") from None
+        results.append(RuleResult(name, _camel(rule.kind), holds, text, tuple(findings), rule.level))
+    rules = tuple(results)
+    stopped = next((one.stopped for one in now.survivals.values() if one.stopped is not None), None)
+    pending = now.measured.pending
+    new = new_pending(earlier.measured.pending, pending)
+    return PolicyReport(
+        request=request, summary=policy_summary(rules), rules=rules, policy=where, stopped=stopped, pending=pending,
+        new_pending=tuple(new),
+    )  # fmt: skip
+
+
+def _name_of(rule: _Rule) -> str:
+    asked = rule.asked
+    match asked:
+        case NoPendingRule():
+            return "no new pending pod" if asked.new_only else "no pending pod"
+        case SurvivesRule():
+            return f"no new single point of failure over {asked.over}" if asked.new_only else f"survives any {asked.over}"
+        case SpreadRule():
+            domains = _DOMAINS.get(asked.over, f"values of {asked.over}")
+            return f"{asked.selector or 'every workload'} in {asked.at_least} {domains}"
+        case CostLimit():
+            return f"cost at most {asked.at_most}"
+    return str(asked)
+
+
+@dataclass
+class _Checks:
+    """Checks rules of each kind. Each returns whether the rule holds, why, and what breaks it."""
+
+    policy: CheckPolicy
+    now: _Side
+    earlier: _Side
+    request: AnswerRequest
+    budget: TimeBudget
+
+    def no_pending(self, asked: NoPendingRule) -> tuple[bool | None, str, Sequence[str]]:
+        """Check that no pod stays pending."""
+        found = list(self.now.measured.pending)
+        if asked.new_only:
+            found = new_pending(self.earlier.measured.pending, found)
+        if asked.selector:
+            selector = parse_selector(asked.selector)
+            found = [one for one in found if self._matches(one, selector)]
+        what = "new pending pod" if asked.new_only else "pending pod"
+        return (
+            not found,
+            counted(len(found), what),
+            [f"{one.pod}: {one.message.partition('. ')[0] or 'it was not tried'}" for one in found],
+        )
+
+    def _matches(self, one: UnplacedPod, selector: Selector) -> bool:
+        namespace, _, name = one.pod.partition("/")
+        pods = (pod for pod in self._pods if (pod.namespace, pod.name) == (namespace, name))
+        return any(selector.matches(pod.labels) for pod in pods)
+
+    @cached_property
+    def _pods(self) -> list[Any]:
+        self.now.cluster.run()
+        return list(self.now.cluster.simulation.pods.values())
+
+    def survives(self, asked: SurvivesRule) -> tuple[bool | None, str, Sequence[str]]:
+        """Check that every loss is survived, or every one that was survived before."""
+        found = self.now.survival(asked.over, self.request, self.budget.part(_SHARE))
+        bad = {loss.lost: loss for loss in found.failures if loss.pending}
+        if asked.new_only:
+            earlier = self.earlier.survival(asked.over, self.request, self.budget.part(_SHARE))
+            known = {loss.lost for loss in earlier.failures if loss.pending}
+            bad = {name: loss for name, loss in bad.items() if name not in known}
+        lines = [f"{name}: {counted(len(loss.pending), 'pod')} pending: {some(loss.pending)}" for name, loss in bad.items()]
+        holds = False if bad else None if found.survives is None else True
+        left = f"; {counted(found.not_run, 'loss', 'losses')} not run" if found.not_run else ""
+        return holds, f"{counted(len(bad), 'loss', 'losses')} of {len(found.failures):,} leave pods pending{left}", lines
+
+    def spread(self, asked: SpreadRule) -> tuple[bool | None, str, Sequence[str]]:
+        """Check in how many domains the pods of each workload stand."""
+        selector = parse_selector(asked.selector)
+        nodes = {node.name: node.labels.get(asked.over) for node in self.now.cluster.snapshot.table.nodes}
+        names = workload_names(self.now.cluster.input())
+        domains: dict[str, set[str]] = {}
+        for pod in self._pods:
+            owner = names.get(pod.uid, "")
+            if owner and selector.matches(pod.labels) and (not asked.kind or owner.partition("/")[0] == asked.kind):
+                held = domains.setdefault(f"{pod.namespace}/{owner}", set())
+                value = nodes.get(pod.spec.node_name)
+                held |= {value} if value else set()
+        bad = [f"{name}: {len(held)} ({', '.join(sorted(held)) or 'none'})" for name, held in sorted(domains.items())
+               if len(held) < asked.at_least]  # fmt: skip
+        return not bad, f"{len(bad)} of {counted(len(domains), 'workload')} in fewer than {asked.at_least}", bad
+
+    def cost(self, asked: CostLimit) -> tuple[bool | None, str, Sequence[str]]:
+        """Check what the nodes cost, with those to buy for pending pods as far as these types can place them."""
+        after, findings = self._cost_of(self.now)
+        if not isinstance(asked.at_most, str):
+            return after <= asked.at_most, f"{after:g}, at most {asked.at_most:g}", findings
+        found = _AT_MOST.fullmatch(asked.at_most)
+        assert found is not None
+        before, _ = self._cost_of(self.earlier)
+        limit = before * (1 + float(found[1]) / 100)
+        return after <= limit + _ROUNDING, f"{before:g} before, {after:g} after, at most {limit:g}", findings
+
+    def _cost_of(self, side: _Side) -> tuple[float, list[str]]:
+        types = self._types
+        nodes = side.cluster.snapshot.table.nodes
+        known = types_of_nodes(nodes, list(offers_of_types(types, nodes)))
+        findings = [f"{node.name}: of no type, counted as 0" for node in nodes if node.name not in known]
+        held = sum(offer.type.price for offer in known.values())
+        pods = planned_pods(side.cluster, None)
+        if not pods:
+            return held, findings
+        plan = plan_of(side.cluster, self.request, PlanQuestion(pods, types, self.budget.part()))
+        if plan.staying:
+            findings.append(f"{counted(plan.staying, 'pod')} pending with any number of these nodes")
+        bought = ", ".join(f"{count} {name}" for name, count in plan.nodes.items() if count)
+        return held + (plan.cost or 0.0), findings + ([f"to buy: {bought}"] if bought else [])
+
+    @cached_property
+    def _types(self) -> tuple[NodeType, ...]:
+        return tuple(read_types(self.policy.types))
+
+    def metric(self, asked: str) -> tuple[bool | None, str, Sequence[str]]:
+        """Check a gate on a metric of the run."""
+        metrics = paired_metrics((self.earlier.measured,), (self.now.measured,), Draws(str(self.request.digest)))
+        result = evaluate(parse_gate(asked), metrics)
+        return result.passed, result.text, ()
+
+
+_CHECKS: Final[Mapping[str, _Check]] = {
+    "no_pending": _Checks.no_pending,
+    "survives": _Checks.survives,
+    "spread": _Checks.spread,
+    "cost": _Checks.cost,
+    "metric": _Checks.metric,
+}

@@ -1,0 +1,1 @@
+"""What happens when nodes are drained or cordoned."""

@@ -1,0 +1,153 @@
+"""Ask what a drain would do: place the pending pods, drain the nodes in virtual time, and roll everything back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from moorage.api.core import Pod
+from moorage.api.meta import Object
+from moorage.api.workloads import DaemonSet, PodDisruptionBudget
+from moorage.basis.printable import one_line
+from moorage.basis.wording import some
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.drain.budget_figures import BudgetBook
+from moorage.laboratory.drain.drain_answer import DrainFindings, DrainOutcome
+from moorage.laboratory.drain.drain_order import FoundOrder, OrderSearch
+from moorage.laboratory.drain.drain_run import DrainPlan, DrainRun
+from moorage.laboratory.drain.draining import DrainCourse
+from moorage.laboratory.edit.node_names import no_such_node
+from moorage.laboratory.inventory import Inventory
+from moorage.laboratory.survive.failures import NodeFailures
+from moorage.laboratory.trial.history import History, Ran, Step
+from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
+from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
+from moorage.report.drain_report import DrainReport, LossInstead, drain_summary
+from moorage.simulator.simulate import Options
+
+__all__ = ["OutageCluster", "check_nodes", "course_of", "drain_report"]
+
+
+class OutageCluster(Protocol):
+    """The methods of a cluster that questions about drained and lost nodes need."""
+
+    options: Options
+    _aside: Mapping[str, Object]
+    _history: History
+
+    @property
+    def simulation(self) -> RecordedSimulation: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def apply(self, *changes: Change) -> None: ...
+    def within(self, budget: TimeBudget) -> AbstractContextManager[None]: ...
+    def _step(self, step: Step) -> None: ...
+
+
+def drain_report(
+    cluster: OutageCluster,
+    request: AnswerRequest,
+    nodes: Sequence[str],
+    plan: DrainPlan,
+    *,
+    find_order: bool = False,
+    on_drain: Callable[[int], None] | None = None,
+    budget: TimeBudget | None = None,
+) -> DrainReport:
+    """Return what a drain of nodes would do. Nothing changes.
+
+    ``on_drain`` is called as the search for an order goes on, and ``budget`` ends that search.
+
+    Raises  InputError for a node that is not there
+    """
+    check_nodes(cluster, nodes)
+    search = TimeBudget() if budget is None else budget.part()
+    with cluster.transaction():
+        cluster._step(Ran(None))
+        course = course_of(cluster, plan)
+        if_lost = _if_lost(cluster, nodes)
+        found: FoundOrder | None = None
+        with cluster.transaction():
+            run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
+            if find_order and len(nodes) > 1:
+                run.begin()
+                found = OrderSearch(run, cluster, on_drain, search).find()
+                outcome = found.outcome
+            else:
+                run.run()
+                outcome = DrainFindings(run).outcome()
+    fields = outcome.fields
+    return DrainReport(
+        request=request,
+        summary=one_line(drain_summary(fields["nodes"], fields["pods"], fields["pending"])),
+        proof=_proof(found),
+        stopped=_stopped(search, found),
+        assumptions=tuple(_assumptions(plan, outcome)),
+        if_lost=if_lost,
+        **fields,
+    )
+
+
+def check_nodes(cluster: OutageCluster, nodes: Sequence[str]) -> None:
+    """Raise InputError for names that no node has, and for names given twice."""
+    known = cluster.simulation.scheduler.cluster.table.row_of
+    for name in nodes:
+        if name not in known:
+            raise InputError(no_such_node(name, known))
+    if len(set(nodes)) < len(nodes):
+        raise InputError("a node is named twice")
+    if not nodes:
+        raise InputError("no node is named")
+
+
+def course_of(cluster: OutageCluster, plan: DrainPlan) -> DrainCourse:
+    """Return the course of a drain that begins in the present state."""
+    state = cluster.simulation.scheduler.cluster
+
+    def find(kind: type[Object], namespace: str, name: str) -> Object | None:
+        return Inventory(cluster.simulation, cluster._aside).find(kind, namespace, name)
+
+    read = [obj for obj in cluster._history.objects if isinstance(obj, Pod)]
+    book = BudgetBook(state.objects(PodDisruptionBudget).values(), find, read)
+    placed = frozenset(uid for uid, pod in cluster.simulation.pods.items() if pod.spec.node_name)
+    return DrainCourse(lambda: cluster.simulation, cluster._step, book, plan.rules, placed)
+
+
+def _daemon_sets(cluster: OutageCluster) -> frozenset[str]:
+    return frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
+
+
+def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:
+    if found is None or found.proven or budget.stopped is None:
+        return None
+    budget.leave(f"a better order of the nodes ({found.drains:,} drains of a node were tried)")
+    return budget.stopped
+
+
+def _if_lost(cluster: OutageCluster, nodes: Sequence[str]) -> LossInstead:
+    failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+    with cluster.transaction():
+        loss = failures.lose(" + ".join(nodes), nodes)
+    return LossInstead(loss.moves, loss.pending, loss.lost_for_good)
+
+
+def _proof(found: FoundOrder | None) -> Proof:
+    if found is None:
+        return Proof("run", runs=2)
+    return Proof("exhaustive" if found.proven else "bounded", runs=found.drains + 1)
+
+
+def _assumptions(plan: DrainPlan, outcome: DrainOutcome) -> Iterator[Assumption]:
+    """Yield the assumptions of the answer: facts that are not in the input."""
+    yield Assumption("readyAfter", f"{plan.rules.ready_after_s:g}s")
+    yield Assumption("pods that are placed before the drain", "ready, unless their Ready condition says otherwise")
+    yield Assumption("grace periods", "every pod uses all of its own" if plan.rules.grace_period_s < 0 else "as asked for")
+    if any(pod.budget for pod in outcome.fields["pods"]):
+        yield Assumption("evictions at the same time", "by namespace and name; kubectl takes them in any order")
+    if len(outcome.fields["nodes"]) > 1 and plan.manner == "one-by-one":
+        yield Assumption("the next node", "its drain begins as soon as the pods of the one before are gone, as kubectl does")
+    if outcome.absent_owners:
+        missing = some(outcome.absent_owners)
+        yield Assumption("controllers that are not in the input", f"they exist and replace their pods: {missing}")

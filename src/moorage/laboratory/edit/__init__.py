@@ -1,0 +1,1 @@
+"""Changes as users and programs write them, and how they are applied to a cluster."""

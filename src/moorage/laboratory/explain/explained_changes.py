@@ -1,0 +1,125 @@
+"""The least changes that would place a pod, in the values of its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import count
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from moorage.framework.changes import Owner
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.change.advice import LEFT_OUT
+from moorage.laboratory.change.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
+from moorage.laboratory.costs import Costs
+from moorage.laboratory.explain.pod_state import REPAIR
+from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.trial.trials import Trials
+from moorage.report.explanation import Explanation, NearestNode, NodeGroup, PodStanding, Proof
+from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut
+
+__all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
+
+#: Outcomes for which changes are searched.
+CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
+
+_MORE: Final = "more changes that would place the pod, and cheaper ones"
+
+
+class ChangeLimits(Struct, frozen=True):
+    """Limits of the search for changes: which owners and kinds, and how many runs.
+
+    ``probes``      runs of the engine; 0 leaves the least change out
+    ``all_changes`` also offers what no one should do
+    ``with_queue``  the pods ahead of the pod in the queue are tried before it
+    ``budget``      ends the search when it is spent
+    """
+
+    may: tuple[Owner, ...] = OWNERS
+    alternatives: int = 3
+    probes: int = 2000
+    costs: Costs | None = None
+    with_queue: bool = False
+    budget: TimeBudget = field(default_factory=TimeBudget)
+    all_changes: bool = False
+
+
+def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:
+    """Return the explanation of a pending pod with the changes that would place it, and groups in the order of their costs."""
+    if not limits.probes or explanation.outcome not in CHANGEABLE:
+        return explanation
+    budget = limits.budget.part()
+    if budget.is_over():
+        budget.leave(_MORE)
+        return replace(explanation, proof=Proof("bounded"), stopped=budget.stopped)
+    answers = find_least_change(
+        trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
+        budget=budget, all_changes=limits.all_changes,
+    )  # fmt: skip
+    if budget.stopped is not None:
+        budget.leave(_MORE)
+    at = dict(zip(explanation.nodes, count(), strict=False))
+    changes = tuple(_report(one, at) for one in answers.remedies)
+    groups = _ranked(explanation, changes)
+    return replace(
+        explanation,
+        changes=changes,
+        left_out=tuple(LeftOut(reason, LEFT_OUT[reason], count) for reason, count in answers.left_out.items()),
+        no_change_helps=not changes and not answers.is_placed and budget.stopped is None,
+        groups=groups,
+        nearest=_nearest(explanation, groups),
+        standing=_standing(explanation, changes) if budget.stopped is None else explanation.standing,
+        proof=_proof(answers),
+        stopped=budget.stopped,
+    )
+
+
+def _standing(explanation: Explanation, changes: Collection[ChangeReport]) -> PodStanding:
+    """Return the state of the pod without the conditions of nodes, unless it could go to one of them after a repair."""
+    standing = explanation.standing
+    if any(atom.verb in {"repair", "wait"} for one in changes for atom in one.atoms):
+        return standing
+    return replace(standing, causes=tuple(text for text in standing.causes if not text.endswith(REPAIR)))
+
+
+def _report(remedy: Remedy, at: dict[str, int]) -> ChangeReport:
+    return ChangeReport(
+        owner=remedy.owner,
+        cost=remedy.cost,
+        atoms=tuple(
+            AtomReport(one.owner, one.verb, one.target, text, one.cost, one.path, one.old, one.new)
+            for one, text in zip(remedy.changes, remedy.texts, strict=True)
+        ),
+        commands=remedy.commands,
+        nodes=tuple(at[name] for name in remedy.nodes if name in at),
+        displaced=remedy.displaced,
+        stranded=remedy.stranded,
+        minimal=remedy.minimal,
+        alike=remedy.alike,
+        kind=remedy.kind,
+        who=remedy.who,
+        effects=remedy.effects,
+    )
+
+
+def _ranked(explanation: Explanation, changes: Collection[ChangeReport]) -> tuple[NodeGroup, ...]:
+    """Return the groups with the cost of the cheapest answer that places the pod on one of their nodes, the cheapest first."""
+    priced = []
+    for place, group in enumerate(explanation.groups):
+        nodes = set(group.nodes)
+        cost = min((one.cost for one in changes if not nodes.isdisjoint(one.nodes)), default=None)
+        priced.append((float("inf") if cost is None else cost, place, replace(group, cost=cost)))
+    return tuple(group for _, _, group in sorted(priced, key=lambda one: one[:2]))
+
+
+def _nearest(explanation: Explanation, groups: Sequence[NodeGroup]) -> NearestNode | None:
+    nearest = explanation.nearest
+    if nearest is None or not groups or groups[0].cost is None:
+        return nearest
+    return replace(nearest, node=groups[0].nearest, refusals=groups[0].refusals)
+
+
+def _proof(answers: ChangeAnswers) -> Proof:
+    return Proof(answers.proof, answers.runs, answers.considered)

@@ -1,0 +1,1 @@
+"""Which nodes to buy, and which can be removed."""

@@ -1,0 +1,171 @@
+"""Node types: kinds of nodes that can be bought, with a price, a limit and zones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.core import Node
+from moorage.errors import InputError
+from moorage.laboratory.node_groups import group_nodes
+from moorage.laboratory.objects import ObjectLike, read_given, text_of
+from moorage.laboratory.plan.new_nodes import like_node
+
+__all__ = ["NodeType", "Offer", "offers_of_types", "read_types"]
+
+ZONE: Final = "topology.kubernetes.io/zone"
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_FIELDS: Final = frozenset(["name", "node", "like", "price", "max", "zones"])
+
+
+class NodeType(Struct, frozen=True, kw_only=True):
+    """A kind of node.
+
+    ``node``   a manifest, as struct, dict, YAML text or path; or ``like``: a node or a node group of the cluster
+    ``price``  of one node, in any unit
+    ``max``    how many there can be; None: any number
+    ``zones``  new nodes are labelled with these zones in turn; empty: the manifest's own label
+    """
+
+    name: str
+    node: ObjectLike | None = None
+    like: str = ""
+    price: float = 1.0
+    max: int | None = None
+    zones: tuple[str, ...] = ()
+
+
+class Offer(Struct, frozen=True):
+    """Nodes of one type that differ only in names and zones; ``zones`` are assigned in turn."""
+
+    type: NodeType
+    pattern: Node
+    zones: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.type.name
+
+    def node(self, number: int, taken: Iterable[str] = ()) -> Node:
+        """Return the node with this number, counted from 0."""
+        name = (
+            f"{self.type.name}-new-{number + 1}"
+            if len(self.zones) != 1
+            else f"{self.type.name}-{self.zones[0]}-new-{number + 1}"
+        )
+        while name in taken:
+            name += "-x"
+        made = like_node(self.pattern, name)
+        labels = {**made.labels, _HOSTNAME: name}
+        if self.zones:
+            labels[ZONE] = self.zones[number % len(self.zones)]
+        return replace(made, metadata=replace(made.metadata, labels=labels))
+
+
+def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str]) -> list[NodeType]:
+    """Return the types of a list, of YAML text or of a file: a list of ``{name, node | like, price, max, zones}``.
+
+    Raises  InputError that names the field
+    """
+    where = "node types"
+    if isinstance(given, str | PathLike):
+        text = text_of(given)
+        if text is None:
+            where = fspath(given)
+            text = _read(where)
+        given = _parsed(text, where)
+    found = [one if isinstance(one, NodeType) else _type(one, f"{where}[{at}]") for at, one in enumerate(given)]
+    if not found:
+        raise InputError(f"{where}: no node type; give at least one, with a name and a node")
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{where}: two types have the name {twice}")
+    return found
+
+
+def read_list(path: str) -> list[Any]:
+    """Return the list in a file of node types, unchecked.
+
+    Raises  InputError
+    """
+    return _parsed(_read(path), path)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _parsed(text: str, where: str) -> list[Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: no YAML: {' '.join(str(error).split())}") from None
+    if isinstance(found, dict) and set(found) == {"types"}:
+        found = found["types"]
+    if not isinstance(found, list):
+        raise InputError(f"{where}: expected a list of node types")
+    return found
+
+
+def _type(given: Mapping[str, Any], where: str) -> NodeType:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise InputError(f"{where}: expected a mapping with name, node or like, price, max and zones")
+    unknown = sorted(set(given) - _FIELDS)
+    if unknown:
+        raise InputError(f"{where}.{unknown[0]}: no such field; use {', '.join(sorted(_FIELDS))}")
+    name, price, most = given.get("name"), given.get("price", 1.0), given.get("max")
+    zones, like = given.get("zones") or (), given.get("like") or ""
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{where}.name: a type needs a name")
+    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e12:
+        raise InputError(f"{where}.price: {price!r} is no price; use a number from 0")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
+        raise InputError(f"{where}.max: {most!r} is no limit; use a whole number from 0")
+    if not isinstance(zones, list | tuple) or not all(isinstance(zone, str) for zone in zones):
+        raise InputError(f"{where}.zones: expected a list of zones")
+    if not isinstance(like, str) or bool(like) == (given.get("node") is not None):
+        raise InputError(f"{where}: give either node (a manifest) or like (a node or a node group)")
+    return NodeType(name=name, node=given.get("node"), like=like, price=float(price), max=most, zones=tuple(zones))
+
+
+def offers_of_types(types: Iterable[NodeType], nodes: Sequence[Node]) -> Iterator[Offer]:
+    """Yield an offer for each type. ``nodes`` are those of the cluster.
+
+    Raises  InputError for a node or a group that does not exist, and for a manifest that is no node
+    """
+    for one in types:
+        yield Offer(one, _pattern(one, nodes), one.zones)
+
+
+def _pattern(one: NodeType, nodes: Sequence[Node]) -> Node:
+    if one.like:
+        named = [node for node in nodes if node.name == one.like]
+        groups = {group.name: group.nodes for group in group_nodes(nodes)}
+        members = named or groups.get(one.like.removeprefix("group/"), ())
+        if not members:
+            known = ", ".join(groups) or "none"
+            raise InputError(f"type {one.name}: no node and no node group has the name {one.like}; groups: {known}")
+        return next((node for node in members if not node.spec.unschedulable), members[0])
+    assert one.node is not None
+    given = one.node
+    if isinstance(given, Mapping):
+        given = {"apiVersion": "v1", "kind": "Node", **given}
+        metadata = {"name": one.name, **(given.get("metadata") or {})}
+        status = dict(given.get("status") or {})
+        if "capacity" in status:
+            status.setdefault("allocatable", status["capacity"])
+        given = {**given, "metadata": metadata, "status": status}
+    read = read_given([given])
+    if len(read.nodes) != 1:
+        raise InputError(f"type {one.name}: a type is one node; found {len(read.nodes)}")
+    return read.nodes[0]

@@ -1,0 +1,140 @@
+"""A lower bound of the cost of nodes, which holds for any scheduler.
+
+The program counts, for each offer, the nodes to buy and the pods of each shape that they take together. It sums the room of
+nodes, so it allows more than any real packing: its optimum is a lower bound. Without a solver, the bound is the largest of
+those for single resources.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.plan.linear_programs import LinearProgram, has_solver
+from moorage.laboratory.plan.plan_problem import PlanProblem
+
+__all__ = ["CostBound", "add_existing_nodes", "cost_bound", "least_count"]
+
+
+@dataclass(frozen=True, slots=True)
+class CostBound:
+    """``cost`` is None if no number of nodes within the limits of the types is enough.
+
+    ``kind``    ``integer``, ``linear`` or ``resource``: which program gave it
+    ``counts``  the nodes by offer of the program's best solution; not a packing
+    """
+
+    cost: float | None
+    kind: str
+    counts: tuple[int, ...] = ()
+
+
+def cost_bound(problem: PlanProblem, prices: Sequence[float], budget: TimeBudget) -> CostBound:
+    """Return the bound for prices by offer."""
+    if not has_solver():
+        return CostBound(_resource_bound(problem, prices), "resource")
+    program, nodes = _program(problem, prices)
+    relaxed = program.solve(budget, relaxed=True)
+    if relaxed is None:
+        return CostBound(None, "linear")
+    whole = program.solve(budget)
+    if whole is None:
+        return CostBound(relaxed.bound, "linear")
+    counts = tuple(round(whole.values[column]) for column in nodes)
+    cost = max(relaxed.bound, whole.bound)
+    return CostBound(round(cost, 9), "integer" if whole.proven else "linear", counts)
+
+
+def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgram, list[int]]:
+    program = LinearProgram()
+    nodes = [program.column(price, whole=True) for price in prices]
+    placed: list[dict[int, float]] = [{} for _ in problem.shapes]
+    for o, offer in enumerate(problem.offers):
+        pods = {s: program.column(whole=True) for s in range(len(problem.shapes)) if problem.fits[o][s]}
+        for s, column in pods.items():
+            placed[s][column] = 1.0
+            if problem.shapes[s].alone:
+                program.row({column: 1.0, nodes[o]: -1.0}, most=0.0)
+        for name in problem.resources:
+            used = {column: float(problem.shapes[s].needs.get(name, 0)) for s, column in pods.items()}
+            scale = max([problem.room[o].get(name, 0), *used.values(), 1])
+            entries = {column: need / scale for column, need in used.items() if need}
+            if entries:
+                program.row({**entries, nodes[o]: -problem.room[o].get(name, 0) / scale}, most=0.0)
+        del offer
+    _add_sums(program, problem, nodes)
+    add_limits(program, problem, nodes)
+    add_existing_nodes(program, problem, placed)
+    for s, shape in enumerate(problem.shapes):
+        program.row(placed[s], least=float(shape.count))
+    return program, nodes
+
+
+def _add_sums(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> None:
+    """Require new nodes for all requests that do not fit into really free room: evicted pods need room as well."""
+    for name in problem.resources:
+        need = _lacking(problem, name)
+        if need > 0:
+            rooms = {nodes[o]: room.get(name, 0) / need for o, room in enumerate(problem.room) if room.get(name, 0) > 0}
+            program.row(rooms, least=1.0)
+
+
+def _lacking(problem: PlanProblem, name: str) -> int:
+    """Return how much of a resource the existing nodes lack."""
+    need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
+    return need - problem.spare.get(name, 0)
+
+
+def add_limits(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> dict[str, int]:
+    """Add a row for each type that is limited; return the rows by type."""
+    rows: dict[str, int] = {}
+    for offer in problem.offers:
+        name, most = offer.type.name, offer.type.max
+        if most is not None and name not in rows:
+            mine = {nodes[o]: 1.0 for o, one in enumerate(problem.offers) if one.type.name == name}
+            rows[name] = program.row(mine, most=float(most))
+    return rows
+
+
+def add_existing_nodes(program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]]) -> None:
+    """Add columns and rows for the pods of each shape that existing nodes can take."""
+    for held in problem.held:
+        pods = {s: program.column(whole=True) for s, fits in enumerate(held.fits) if fits}
+        for s, column in pods.items():
+            placed[s][column] = 1.0
+            if problem.shapes[s].alone:
+                program.row({column: 1.0}, most=float(held.nodes))
+        for name in problem.resources:
+            used = {column: float(problem.shapes[s].needs.get(name, 0)) for s, column in pods.items()}
+            scale = max([held.free.get(name, 0), *used.values(), 1])
+            entries = {column: need / scale for column, need in used.items() if need}
+            if entries:
+                program.row(entries, most=held.free.get(name, 0) / scale)
+
+
+def _resource_bound(problem: PlanProblem, prices: Sequence[float]) -> float:
+    """Return the largest cost that any single resource requires, counting shapes that no existing node takes as well."""
+    best = 0.0
+    for name in problem.resources:
+        need = _lacking(problem, name)
+        rates = [price / room[name] for price, room in zip(prices, problem.room, strict=True) if room.get(name, 0) > 0]
+        if need > 0 and rates:
+            best = max(best, need * min(rates))
+    least = least_count(problem)
+    return max(best, least * min(prices, default=0.0))
+
+
+def least_count(problem: PlanProblem) -> int:
+    """Return a number of nodes below which no set is enough: by the largest room of each resource."""
+    least = 0
+    for name in problem.resources:
+        need = _lacking(problem, name)
+        most = max((room.get(name, 0) for room in problem.room), default=0)
+        if need > 0 and most > 0:
+            least = max(least, math.ceil(need / most))
+    for s, shape in enumerate(problem.shapes):
+        if shape.alone:
+            least = max(least, shape.count - sum(one.nodes for one in problem.held if one.fits[s]))
+    return least

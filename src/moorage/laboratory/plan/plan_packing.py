@@ -1,0 +1,218 @@
+"""Find a cheap set of nodes into which the pods fit by resources alone.
+
+With a solver: column generation. A column is one node with the pods on it; for the dual prices of pods in the linear program,
+an integer program for each offer finds the node of the highest value. Then an integer program chooses among all columns.
+Without a solver: nodes are bought one at a time, each the best used one for its price when filled with the largest pods first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.plan.linear_programs import LinearProgram, Solution, has_solver
+from moorage.laboratory.plan.plan_bound import add_existing_nodes
+from moorage.laboratory.plan.plan_problem import PlanProblem
+
+__all__ = ["NodePacking", "fill", "pack_nodes"]
+
+_ROUNDS: Final = 80
+_TINY: Final = 1e-7
+#: The pods of each shape on one node.
+Pattern = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePacking:
+    """The nodes of a packing by offer, and their cost. ``proven``: no packing of these pods costs less."""
+
+    counts: tuple[int, ...]
+    cost: float
+    proven: bool = False
+
+
+def pack_nodes(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) -> NodePacking | None:
+    """Return a packing; None if none was found within the limits of the types."""
+    greedy = _greedy(problem, prices)
+    if not has_solver():
+        return greedy
+    return _generated(problem, prices, time) or greedy
+
+
+# -- column generation ------------------------------------------------------------------------------------------------
+
+
+def _generated(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) -> NodePacking | None:
+    columns = list(dict.fromkeys(_first_columns(problem)))
+    best: Solution | None = None
+    complete = False
+    for _ in range(_ROUNDS):
+        program, _, covers, limits = _master(problem, prices, columns)
+        best = program.solve(time, relaxed=True)
+        if best is None or time.is_over():
+            break
+        worth = [best.duals[row] for row in covers]
+        fresh = [
+            (o, pattern)
+            for o, offer in enumerate(problem.offers)
+            if (pattern := _worthiest(problem, o, worth, prices[o] - best.duals[limits[offer.type.name]]
+                                      if offer.type.name in limits else prices[o], time)) is not None
+            and (o, pattern) not in columns
+        ]  # fmt: skip
+        if not fresh:
+            complete = True
+            break
+        columns += fresh
+    program, used, _, _ = _master(problem, prices, columns)
+    whole = program.solve(time)
+    if whole is None:
+        return None
+    counts = [0] * len(problem.offers)
+    for (o, _), column in zip(columns, used, strict=True):
+        counts[o] += round(whole.values[column])
+    cost = sum(price * count for price, count in zip(prices, counts, strict=True))
+    proven = complete and best is not None and whole.proven and cost <= best.cost + _TINY
+    return NodePacking(tuple(counts), round(cost, 9), proven)
+
+
+def _first_columns(problem: PlanProblem) -> list[tuple[int, Pattern]]:
+    """Return, for each offer, a node full of each shape, and one filled with the largest pods first."""
+    found = []
+    for o in range(len(problem.offers)):
+        for s in range(len(problem.shapes)):
+            only = tuple(shape.count if at == s else 0 for at, shape in enumerate(problem.shapes))
+            found.append((o, fill(problem, o, only)))
+        found.append((o, fill(problem, o, tuple(shape.count for shape in problem.shapes))))
+    return [(o, pattern) for o, pattern in found if any(pattern)]
+
+
+def _master(
+    problem: PlanProblem, prices: Sequence[float], columns: Sequence[tuple[int, Pattern]]
+) -> tuple[LinearProgram, list[int], list[int], dict[str, int]]:
+    program = LinearProgram()
+    used = [program.column(prices[o], whole=True) for o, _ in columns]
+    placed: list[dict[int, float]] = [{} for _ in problem.shapes]
+    for (_, pattern), column in zip(columns, used, strict=True):
+        for s, count in enumerate(pattern):
+            if count:
+                placed[s][column] = float(count)
+    add_existing_nodes(program, problem, placed)
+    covers = [program.row(placed[s], least=float(shape.count)) for s, shape in enumerate(problem.shapes)]
+    limits: dict[str, int] = {}
+    for offer in problem.offers:
+        name, most = offer.type.name, offer.type.max
+        if most is not None and name not in limits:
+            mine = {column: 1.0 for (o, _), column in zip(columns, used, strict=True) if problem.offers[o].type.name == name}
+            limits[name] = program.row(mine, most=float(most))
+    return program, used, covers, limits
+
+
+def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: float, time: TimeBudget) -> Pattern | None:
+    """Return the most valuable set of pods for one node of an offer; None if its value is below the node's price."""
+    program = LinearProgram()
+    columns: dict[int, int] = {}
+    for s, shape in enumerate(problem.shapes):
+        if problem.fits[o][s] and worth[s] > _TINY:
+            columns[s] = program.column(-worth[s], 1.0 if shape.alone else float(shape.count), whole=True)
+    if not columns:
+        return None
+    for name in problem.resources:
+        room = problem.room[o].get(name, 0)
+        scale = max(room, 1)
+        program.row(
+            {column: problem.shapes[s].needs.get(name, 0) / scale for s, column in columns.items()}, most=room / scale + 1e-12
+        )
+    found = program.solve(time)
+    if found is None or -found.cost <= price + _TINY:
+        return None
+    pattern = tuple(round(found.values[columns[s]]) if s in columns else 0 for s in range(len(problem.shapes)))
+    return pattern if _holds(problem, o, pattern) else None
+
+
+def _holds(problem: PlanProblem, o: int, pattern: Pattern) -> bool:
+    """Return True if a node has room for a pattern, in whole numbers."""
+    return all(
+        sum(count * shape.needs.get(name, 0) for count, shape in zip(pattern, problem.shapes, strict=True))
+        <= problem.room[o].get(name, 0)
+        for name in problem.resources
+    )
+
+
+# -- largest first ----------------------------------------------------------------------------------------------------
+
+
+def shares(problem: PlanProblem) -> list[float]:
+    """Return the size of each shape: the sum over resources of its share of the largest node."""
+    most = {name: max((room.get(name, 0) for room in problem.room), default=0) for name in problem.resources}
+    return [sum(shape.needs.get(name, 0) / most[name] for name in problem.resources if most[name]) for shape in problem.shapes]
+
+
+def fill(problem: PlanProblem, o: int, left: Sequence[int]) -> Pattern:
+    """Return the pods that an empty node takes, the largest first."""
+    free = dict(problem.room[o])
+    size = shares(problem)
+    taken = [0] * len(problem.shapes)
+    for s in sorted(range(len(problem.shapes)), key=lambda at: -size[at]):
+        shape = problem.shapes[s]
+        if not left[s] or not problem.fits[o][s]:
+            continue
+        most = min([left[s], *(free.get(name, 0) // need for name, need in shape.needs.items() if need)])
+        taken[s] = max(0, min(most, 1) if shape.alone else most)
+        for name, need in shape.needs.items():
+            free[name] = free.get(name, 0) - need * taken[s]
+    return tuple(taken)
+
+
+def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None:
+    """Buy the best used node for its price, repeatedly, until all pods have a node."""
+    left = _after_existing(problem)
+    counts = [0] * len(problem.offers)
+    while any(left):
+        found = best_offer(problem, prices, left, counts)
+        if found is None:
+            return None
+        o, pattern = found
+        counts[o] += 1
+        left = [count - taken for count, taken in zip(left, pattern, strict=True)]
+    return NodePacking(tuple(counts), round(sum(p * n for p, n in zip(prices, counts, strict=True)), 9))
+
+
+def best_offer(
+    problem: PlanProblem, prices: Sequence[float], left: Sequence[int], counts: Sequence[int], budget: float = math.inf
+) -> tuple[int, Pattern] | None:
+    """Return the offer whose node takes the most of the remaining pods for its price, and the pods that it takes.
+
+    ``budget``: what the node may cost at most
+    """
+    size = shares(problem)
+    best: tuple[float, int, Pattern] | None = None
+    for o, offer in enumerate(problem.offers):
+        bought = sum(n for n, one in zip(counts, problem.offers, strict=True) if one.type.name == offer.type.name)
+        pattern = fill(problem, o, left)
+        if not any(pattern) or (offer.type.max is not None and bought >= offer.type.max) or prices[o] > budget:
+            continue
+        used = sum(count * share for count, share in zip(pattern, size, strict=True))
+        rate = (prices[o] or 1e-9) / used
+        if best is None or rate < best[0]:
+            best = rate, o, pattern
+    return None if best is None else best[1:]
+
+
+def _after_existing(problem: PlanProblem) -> list[int]:
+    """Return how many pods of each shape are left after existing nodes took as many as their summed room allows."""
+    left = [shape.count for shape in problem.shapes]
+    size = shares(problem)
+    for held in problem.held:
+        free = dict(held.free)
+        for s in sorted(range(len(left)), key=lambda at: -size[at]):
+            shape = problem.shapes[s]
+            if held.fits[s] and left[s]:
+                most = min([left[s], *(free.get(name, 0) // need for name, need in shape.needs.items() if need)])
+                taken = max(0, min(most, held.nodes) if shape.alone else most)
+                left[s] -= taken
+                for name, need in shape.needs.items():
+                    free[name] = free.get(name, 0) - need * taken
+    return left

@@ -1,0 +1,1 @@
+"""Dumps of clusters, and the names in them replaced by tokens."""

@@ -1,0 +1,434 @@
+"""Redact one object: keep fields that are known to be harmless, and replace all others by tokens.
+
+The texts of fields that are not listed here become tokens. So a new field cannot leak.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias
+
+from moorage.api.cel.bounds import SourceError
+from moorage.api.cel.lexer import Token, scan, unquoted
+from moorage.errors import InputError
+from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
+from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins
+
+__all__ = ["KNOWN_DRIVERS", "Walker"]
+
+#: Name of an object, by kind, namespace and name.
+NameOf: TypeAlias = Callable[[str, str, str], str]
+
+#: Fields whose texts are from a fixed vocabulary, numbers or quantities.
+_KEPT: Final = frozenset({
+    "accessModes", "allocationMode", "allocationMultiplier", "apiGroup", "apiVersion", "completionMode",
+    "concurrencyPolicy", "declaredFeatures", "disruptionMode", "effect", "kind", "maxSurge", "maxUnavailable",
+    "maximumVolumeSize", "medium", "minAvailable", "nodeAffinityPolicy", "nodeTaintsPolicy", "operator",
+    "persistentVolumeReclaimPolicy", "phase", "podManagementPolicy", "policy", "preemptionPolicy", "protocol",
+    "reclaimPolicy", "resize", "restartPolicy", "schedule", "scopeName", "scopes", "sizeLimit", "status", "timeZone",
+    "type", "unhealthyPodEvictionPolicy", "validRange", "validValues", "version", "versions", "volumeBindingMode",
+    "volumeMode", "whenUnsatisfiable",
+})  # fmt: skip
+#: Fields that are left out.
+_DROPPED: Final = frozenset({
+    "description", "fsType", "managedFields", "message", "mountOptions", "parameters", "resourceVersion", "volumeAttributes",
+})  # fmt: skip
+_RESOURCES: Final = frozenset({
+    "allocatable", "allocatedResources", "capacity", "consumedCapacity", "defaultRequest", "hard", "limits", "max",
+    "maxLimitRequestRatio", "min", "overhead", "podFixed", "requests", "used",
+})  # fmt: skip
+_TIMES: Final = frozenset({
+    "completionTime", "creationTimestamp", "deletionTimestamp", "lastScheduleTime", "lastTransitionTime", "startTime",
+    "timeAdded",
+})  # fmt: skip
+#: Fields that name an object of a kind.
+_NAMES: Final[Mapping[str, str]] = {
+    "claimName": "PersistentVolumeClaim",
+    "currentVolumeAttributesClassName": "VolumeAttributesClass",
+    "deviceClassName": "DeviceClass",
+    "namespace": "Namespace",
+    "namespaces": "Namespace",
+    "nodeName": "Node",
+    "nominatedNodeName": "Node",
+    "persistentVolumeName": "PersistentVolume",
+    "priorityClassName": "PriorityClass",
+    "resourceClaimName": "ResourceClaim",
+    "resourceClaimTemplateName": "ResourceClaimTemplate",
+    "runtimeClassName": "RuntimeClass",
+    "serviceName": "Service",
+    "storageClassName": "StorageClass",
+    "volumeAttributesClassName": "VolumeAttributesClass",
+    "volumeName": "PersistentVolume",
+}
+_KEYS: Final = frozenset({"topologyKey", "topologyKeys", "matchLabelKeys", "mismatchLabelKeys"})
+_DRIVERS: Final = frozenset({"attacher", "driver", "provisioner"})
+KNOWN_DRIVERS: Final = frozenset({*in_tree_plugins(), "kubernetes.io/no-provisioner"}) | {
+    driver for plugin in in_tree_plugins() if (driver := driver_of(plugin)) is not None
+}
+#: Functions of CEL that look into a text, so that a token in its place gives another result.
+_LOOKS_INSIDE: Final = frozenset({
+    "contains", "endsWith", "find", "findAll", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "matches",
+    "replace", "size", "split", "startsWith", "substring", "trim", "upperAscii",
+})  # fmt: skip
+#: Binds a variable, whose name comes next.
+_BIND: Final = ["cel", ".", "bind", "("]
+#: Functions of CEL whose argument is an amount or a version, which stays.
+_READS_AMOUNT: Final = frozenset({"quantity", "semver", "isQuantity", "isSemver"})
+#: Annotations whose value is a number or a fixed word.
+_PLAIN_ANNOTATIONS: Final = frozenset({
+    "batch.kubernetes.io/job-completion-index", "controller.kubernetes.io/pod-deletion-cost",
+    "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas", "deployment.kubernetes.io/revision",
+    "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "resource.kubernetes.io/extended-resource-claim",
+    "storage.alpha.kubernetes.io/migrated-plugins", "storageclass.beta.kubernetes.io/is-default-class",
+    "storageclass.kubernetes.io/is-default-class",
+})  # fmt: skip
+
+
+class Walker:
+    """Redacts the fields of one object. ``name_of`` returns the token of an object's name."""
+
+    def __init__(self, tokens: Tokens, name_of: NameOf, kind: str, namespace: str) -> None:
+        self._tokens = tokens
+        self._name_of = name_of
+        self._kind = kind
+        self._namespace = namespace
+
+    def object(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the object without names."""
+        made = {key: self._field(key, value, "") for key, value in document.items() if key not in _DROPPED}
+        return {key: value for key, value in made.items() if value is not None}
+
+    def _map(self, given: Mapping[str, Any], parent: str) -> dict[str, Any]:
+        made = {key: self._field(key, value, parent) for key, value in given.items() if key not in _DROPPED}
+        return {key: value for key, value in made.items() if value is not None}
+
+    def _field(self, key: str, value: Any, parent: str) -> Any:
+        """Return the value of a field; None for one that is left out."""
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        special = _SPECIAL.get(key)
+        if special is not None:
+            return special(self, value, parent)
+        if key in _TIMES:
+            return self._tokens.time(str(value)) or None
+        if key in _KEPT:
+            return value
+        if key in _RESOURCES and not isinstance(value, list | tuple):
+            return self._resources(key, value) if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            return self._map(value, key)
+        if isinstance(value, list | tuple):
+            return (
+                [self._field(key, one, parent) for one in value]
+                if not _are_maps(value)
+                else [self._item(key, one) for one in value]
+            )
+        return self._text(key, str(value))
+
+    def _item(self, key: str, value: Any) -> Any:
+        return self._map(value, key) if isinstance(value, dict) else self._field(key, value, key)
+
+    def _text(self, key: str, value: str) -> str:
+        if key in _NAMES:
+            return self._name_of(_NAMES[key], self._namespace, value)
+        if key in _KEYS:
+            return self._tokens.label_key(value)
+        if key in _DRIVERS:
+            return value if value in KNOWN_DRIVERS else self._tokens.of("x", value)
+        return self._tokens.parts(value)
+
+    # -- metadata and references -------------------------------------------------------------------------------------------
+
+    def _metadata(self, value: Any, parent: str) -> dict[str, Any]:
+        """Redact the metadata of the object itself, or of a template in it."""
+        made: dict[str, Any] = {}
+        for key, held in value.items():
+            if key == "name":
+                made[key] = self._own_name(str(held), parent)
+            elif key == "generateName":
+                made[key] = f"{self._tokens.of('w', str(held).rstrip('-'))}-"
+            elif key == "uid":
+                made[key] = self._tokens.uid(str(held))
+            elif key == "labels":
+                made[key] = self._tokens.labels(held)
+            elif key == "annotations":
+                made[key] = self._annotations(held)
+            elif key == "ownerReferences":
+                made[key] = [self._owner(one) for one in held]
+            elif key == "finalizers":
+                made[key] = [one if is_well_known(one) or "/" not in one else self._tokens.parts(one) for one in held]
+            elif key not in _DROPPED:
+                made[key] = self._field(key, held, "metadata")
+        return {key: held for key, held in made.items() if held not in (None, {}, [])}
+
+    def _own_name(self, name: str, parent: str) -> str:
+        if not parent:
+            return self._name_of(self._kind, self._namespace, name)
+        return self._tokens.of("c", name)  # the template of a claim; a volume has its name
+
+    def _owner(self, owner: Mapping[str, Any]) -> dict[str, Any]:
+        made = {
+            "apiVersion": owner.get("apiVersion", ""),
+            "kind": owner.get("kind", ""),
+            "controller": bool(owner.get("controller")),
+        }
+        made["name"] = self._name_of(str(owner.get("kind") or ""), self._namespace, str(owner.get("name") or ""))
+        made["uid"] = self._tokens.uid(str(owner.get("uid") or ""))
+        return made
+
+    def _reference(self, value: Any, parent: str) -> Any:
+        """Redact a reference that has a kind: ``claimRef``, ``dataSource``."""
+        kind = str(value.get("kind") or "PersistentVolumeClaim")
+        space = str(value.get("namespace") or self._namespace)
+        made = self._map({name: held for name, held in value.items() if name not in {"name", "uid"}}, parent)
+        if value.get("uid"):
+            made["uid"] = self._tokens.uid(str(value["uid"]))
+        return made | {"name": self._name_of(kind, space, str(value.get("name") or ""))}
+
+    def _consumers(self, value: Any, parent: str) -> Any:
+        del parent
+        return [
+            {
+                **{name: held for name, held in one.items() if name in {"apiGroup", "resource"}},
+                "name": self._name_of("Pod", self._namespace, str(one.get("name") or "")),
+                "uid": self._tokens.uid(str(one.get("uid") or "")),
+            }
+            for one in value
+        ]
+
+    def _annotations(self, given: Mapping[str, str]) -> dict[str, str]:
+        made = {key: value for key, value in given.items() if key in _PLAIN_ANNOTATIONS}
+        for key, value in given.items():
+            if key == "volume.kubernetes.io/selected-node":
+                made[key] = self._tokens.name("Node", value)
+            elif key.endswith(("/storage-provisioner", "/provisioned-by")):
+                made[key] = self._text("driver", value)
+            elif key == "volume.beta.kubernetes.io/storage-class":
+                made[key] = self._tokens.name("StorageClass", value)
+            elif key == "resource.kubernetes.io/pod-claim-name":
+                made[key] = self._tokens.of("x", value)
+            elif key == "kubernetes.io/config.mirror":
+                made[key] = "mirror"
+            elif key == "scheduler.alpha.kubernetes.io/preferAvoidPods" and (avoided := self._avoided(value)):
+                made[key] = avoided
+        return made
+
+    def _avoided(self, value: str) -> str:
+        """Redact the list of owners whose pods a node prefers to avoid; "" for a text that is no such list."""
+        try:
+            listed = json.loads(value)["preferAvoidPods"]
+            owners = [one["podSignature"]["podController"] for one in listed]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        return json.dumps({"preferAvoidPods": [{"podSignature": {"podController": self._owner(one)}} for one in owners]})
+
+    # -- labels, taints, resources -----------------------------------------------------------------------------------------
+
+    def _label_map(self, value: Any, parent: str) -> Any:
+        """Redact a map of labels; ``selector`` may also be a selector with expressions."""
+        if isinstance(value, dict) and (value.keys() & {"matchLabels", "matchExpressions", "nodeSelectorTerms"} or not value):
+            return self._map(value, parent)
+        return self._tokens.labels(value)
+
+    def _expressions(self, value: Any, parent: str) -> Any:
+        return [self._expression(one, fields=False) for one in value]
+
+    def _match_fields(self, value: Any, parent: str) -> Any:
+        return [self._expression(one, fields=True) for one in value]
+
+    def _expression(self, one: Mapping[str, Any], *, fields: bool) -> dict[str, Any]:
+        made = dict(one)
+        key, values = str(one.get("key") or ""), [str(value) for value in one.get("values") or ()]
+        if "scopeName" in one:
+            made["values"] = [self._tokens.name("PriorityClass", value) for value in values]
+        elif fields:
+            made["values"] = [self._tokens.name("Node", value) for value in values]
+        else:
+            made |= {"key": self._tokens.label_key(key), "values": [self._tokens.label_value(key, value) for value in values]}
+        return {name: held for name, held in made.items() if held not in ([], ())}
+
+    def _taints(self, value: Any, parent: str) -> Any:
+        made = []
+        for one in value:
+            rest = self._map({name: held for name, held in one.items() if name not in {"key", "value"}}, parent)
+            key = str(one.get("key") or "")
+            made.append(
+                rest | {"key": self._tokens.label_key(key), "value": self._tokens.label_value(key, str(one.get("value") or ""))}
+            )
+        return made
+
+    def _resources(self, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Redact a map of amounts; that of a device holds values and policies, by qualified names."""
+        if key == "capacity" and given.keys() == {"requests"}:
+            return {"requests": {self._tokens.parts(name): amount for name, amount in given["requests"].items()}}
+        if any(isinstance(amount, dict) for amount in given.values()) or key == "consumedCapacity":
+            return {self._tokens.parts(name): amount for name, amount in given.items()}
+        limited = key in {"hard", "used"}
+        return {
+            self._tokens.limited(name) if limited else self._tokens.resource(name): amount for name, amount in given.items()
+        }
+
+    # -- devices -----------------------------------------------------------------------------------------------------------
+
+    def _attributes(self, value: Any, parent: str) -> Any:
+        return {self._tokens.parts(name): self._map(held, parent) for name, held in value.items()}
+
+    def _match_attribute(self, value: Any, parent: str) -> Any:
+        return self._tokens.parts(str(value))
+
+    def _counters(self, value: Any, parent: str) -> Any:
+        return {self._tokens.of("x", name): held for name, held in value.items()}
+
+    def _mappings(self, value: Any, parent: str) -> Any:
+        return {
+            self._tokens.resource(name): {
+                key: self._tokens.parts(str(held)) if key == "capacityKey" else held for key, held in one.items()
+            }
+            for name, one in value.items()
+        }
+
+    def _cel(self, value: Any, parent: str) -> Any:
+        """Replace the texts in an expression by tokens.
+
+        Raises  InputError if it cannot be parsed, or looks into texts
+        """
+        try:
+            tokens = list(scan(str(value)))
+        except SourceError as error:
+            raise InputError(f"{self._kind}: the expression {value!r} cannot be redacted: {error}") from None
+        bound = {tokens[at + 4].text for at in range(len(tokens) - 4) if [one.text for one in tokens[at : at + 4]] == _BIND}
+        made, end = "", 0
+        for at, token in enumerate(tokens[:-1]):
+            if token.kind == "word" and token.text in _LOOKS_INSIDE and tokens[at + 1].text == "(":
+                raise InputError(f"{self._kind}: the expression {value!r} cannot be redacted: {token.text}() looks into a text")
+            made += (" " if token.at > end else "") + self._literal(tokens, at, bound)
+            end = token.at + len(token.text)
+        return made
+
+    def _literal(self, tokens: list[Token], at: int, bound: Collection[str]) -> str:
+        """Return a token of an expression; texts and the names of attributes are replaced."""
+        token = tokens[at]
+        if token.kind == "word" and tokens[at + 1].text != "(" and _is_attribute(tokens, at, bound):
+            return self._tokens.of("x", token.text)
+        if token.kind != "string":
+            return token.text
+        if at > 1 and tokens[at - 1].text == "(" and tokens[at - 2].text in _READS_AMOUNT:
+            return token.text
+        return json.dumps(self._tokens.parts(str(unquoted(token))))
+
+    # -- others ------------------------------------------------------------------------------------------------------------
+
+    def _images(self, value: Any, parent: str) -> Any:
+        if isinstance(value, list | tuple) and not _are_maps(value):
+            return [self._tokens.image(str(one)) for one in value]
+        return (
+            [self._map(one, "images") for one in value] if isinstance(value, list | tuple) else self._tokens.image(str(value))
+        )
+
+    def _image(self, value: Any, parent: str) -> Any:
+        return self._map(value, parent) if isinstance(value, dict) else self._tokens.image(str(value))
+
+    def _volumes(self, value: Any, parent: str) -> Any:
+        made = []
+        for one in value:
+            rest = self._map({name: held for name, held in one.items() if name != "name"}, "volumes")
+            made.append({"name": self._tokens.of("c", str(one.get("name") or "")), **rest})
+        return made
+
+    def _drivers(self, value: Any, parent: str) -> Any:
+        """Redact the drivers of a node, whose names are those of CSIDriver objects."""
+        made = []
+        for one in value:
+            rest = self._map({name: held for name, held in one.items() if name != "name"}, parent)
+            made.append({"name": self._text("driver", str(one.get("name") or "")), **rest})
+        return made
+
+    def _conditions(self, value: Any, parent: str) -> Any:
+        kept = {"type", "status", "reason", "observedGeneration"}
+        made = []
+        for one in value:
+            rest = {name: held for name, held in one.items() if name in kept}
+            if "/" in str(one.get("type") or ""):
+                rest["type"] = self._tokens.parts(str(one["type"]))
+            if one.get("lastTransitionTime"):
+                rest["lastTransitionTime"] = self._tokens.time(str(one["lastTransitionTime"]))
+            made.append(rest)
+        return made
+
+    def _scheduler(self, value: Any, parent: str) -> Any:
+        return self._tokens.scheduler(str(value))
+
+    def _resource_name(self, value: Any, parent: str) -> Any:
+        return self._tokens.resource(str(value))
+
+    def _disrupted(self, value: Any, parent: str) -> Any:
+        return {self._name_of("Pod", self._namespace, name): self._tokens.time(str(when)) for name, when in value.items()}
+
+    def _uid(self, value: Any, parent: str) -> Any:
+        return self._tokens.uid(str(value))
+
+    def _match_keys(self, value: Any, parent: str) -> Any:
+        return [self._tokens.label_key(str(one)) for one in value]
+
+    def _status(self, value: Any, parent: str) -> Any:
+        return self._map(value, parent) if isinstance(value, dict) else value
+
+    def _default(self, value: Any, parent: str) -> Any:
+        return self._resources("default", value) if isinstance(value, dict) else value
+
+    def _topology(self, value: Any, parent: str) -> Any:
+        return [{**one, "key": self._tokens.label_key(str(one.get("key") or ""))} for one in value]
+
+    def _host_ip(self, value: Any, parent: str) -> Any:
+        return self._tokens.address(str(value))
+
+
+def _is_attribute(tokens: list[Token], at: int, bound: Collection[str]) -> bool:
+    """Return True for the name of an attribute or a capacity: it follows a domain in brackets, or a variable bound to one."""
+    before = at - 2 if at > 1 and tokens[at - 1].text == "?" else at - 1
+    return before > 0 and tokens[before].text == "." and (tokens[before - 1].text == "]" or tokens[before - 1].text in bound)
+
+
+def _are_maps(value: Any) -> bool:
+    return any(isinstance(one, dict) for one in value)
+
+
+_Special: TypeAlias = Callable[[Walker, Any, str], Any]
+_SPECIAL: Final[Mapping[str, _Special]] = {
+    "metadata": Walker._metadata,
+    "claimRef": Walker._reference,
+    "dataSource": Walker._reference,
+    "dataSourceRef": Walker._reference,
+    "reservedFor": Walker._consumers,
+    "labels": Walker._label_map,
+    "matchLabels": Walker._label_map,
+    "nodeSelector": Walker._label_map,
+    "selector": Walker._label_map,
+    "matchExpressions": Walker._expressions,
+    "matchLabelExpressions": Walker._expressions,
+    "matchFields": Walker._match_fields,
+    "taints": Walker._taints,
+    "tolerations": Walker._taints,
+    "attributes": Walker._attributes,
+    "matchAttribute": Walker._match_attribute,
+    "distinctAttribute": Walker._match_attribute,
+    "counters": Walker._counters,
+    "nodeAllocatableResourceMappings": Walker._mappings,
+    "expression": Walker._cel,
+    "images": Walker._images,
+    "names": Walker._images,
+    "image": Walker._image,
+    "volumes": Walker._volumes,
+    "drivers": Walker._drivers,
+    "conditions": Walker._conditions,
+    "schedulerName": Walker._scheduler,
+    "resourceName": Walker._resource_name,
+    "extendedResourceName": Walker._resource_name,
+    "disruptedPods": Walker._disrupted,
+    "uid": Walker._uid,
+    "status": Walker._status,
+    "default": Walker._default,
+    "topology": Walker._topology,
+    "hostIP": Walker._host_ip,
+}

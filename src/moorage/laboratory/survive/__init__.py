@@ -1,0 +1,1 @@
+"""What happens when nodes are lost, and whether a cluster survives it."""

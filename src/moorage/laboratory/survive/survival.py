@@ -1,0 +1,350 @@
+"""Compute the loss of each node, each zone, or each domain of a label, each in a transaction, and whether it is survived.
+
+Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before. Of equal nodes, one loss
+is computed. Of many losses, only those are run whose outcome is not certain without (``certain_losses``); those come first that
+are the likeliest to leave pods pending, in case the budget ends early.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import combinations
+from multiprocessing import TimeoutError as NotReadyError
+from multiprocessing import get_context
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from moorage.api.core import Node, Pod
+from moorage.basis.printable import one_line
+from moorage.core.engine.facts import Gone
+from moorage.errors import InputError
+from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
+from moorage.laboratory.drain.drain_question import OutageCluster
+from moorage.laboratory.survive.certain_losses import CertainLosses, frees_zones, helpless_pods
+from moorage.laboratory.survive.failures import NodeFailures
+from moorage.laboratory.survive.node_twins import pod_shape, twins_of
+from moorage.laboratory.survive.workers import kept, workers_of
+from moorage.laboratory.trial.history import Ran, Told
+from moorage.report.survival_report import NodeLoss
+from moorage.simulator.owners import REPLACING_ELSEWHERE, replacement
+
+__all__ = ["FailureDomain", "Losses", "SurvivalRun", "failure_domains", "worst_of"]
+
+ZONE: Final = "topology.kubernetes.io/zone"
+#: Up to so many losses are all run; of more, those are not whose outcome is certain without.
+ALL_RUN: Final = 500
+#: How many losses are computed before it is known how often helpless pods matter.
+_FIRST: Final = 8
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+
+
+class FailureDomain(NamedTuple):
+    """A set of nodes that are lost together."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class Losses(NamedTuple):
+    """The losses in order, how many were computed, the nodes that are in no domain, and how many losses there are in all.
+
+    ``unknown``  the domains whose own loss was not computed
+    """
+
+    all: tuple[NodeLoss, ...]
+    computed: int
+    without: tuple[str, ...] = ()
+    of: int = 0
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def survived(self) -> bool | None:
+        """Whether all losses are survived; None if some were not computed, and all others are survived."""
+        if any(loss.pending or loss.stuck for loss in self.all):
+            return False
+        return True if self.is_complete else None
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.all) == self.of
+
+
+def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomain], list[str]]:
+    """Return the domains of ``node``, ``zone`` or a label, and the nodes that are in none.
+
+    Raises  InputError if there is no domain
+    """
+    if over == "node":
+        return [FailureDomain(node.name, (node.name,)) for node in nodes], []
+    found: dict[str, list[str]] = {}
+    without: list[str] = []
+    for node in nodes:
+        value = node.labels.get(ZONE if over == "zone" else over, "") or (
+            node.labels.get(_OLD_ZONE, "") if over == "zone" else ""
+        )
+        if value:
+            found.setdefault(value, []).append(node.name)
+        else:
+            without.append(node.name)
+    if not found:
+        raise InputError(one_line(f"no node has the label {ZONE if over == 'zone' else over}"))
+    return [FailureDomain(value, tuple(found[value])) for value in sorted(found)], without
+
+
+@dataclass
+class SurvivalRun:
+    """Losses of one cluster, in an open transaction. ``on_loss`` is called with every loss that was computed.
+
+    ``processes``  compute losses in so many forked processes; ``executor``: or on its workers, which get a copy of the cluster
+    ``budget``     ends the losses, and other runs, when it is spent
+    """
+
+    cluster: OutageCluster
+    over: str = "node"
+    depth: int = 1
+    on_loss: Callable[[NodeLoss], None] | None = None
+    processes: int = 1
+    executor: Executor | None = None
+    budget: TimeBudget = field(default_factory=TimeBudget)
+    #: The number of losses that were run, and of those that are certain without a run.
+    computed: int = field(default=0, init=False)
+    certain: int = field(default=0, init=False)
+
+    def rest(self) -> None:
+        """Let time pass until no more pending pods are placed."""
+        self.cluster._step(Ran(None))
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes in the order in which they were added."""
+        table = self.cluster.simulation.scheduler.cluster.table
+        arrival = table.arrival.view.tolist()
+        return [table.nodes[row] for row in sorted(range(len(table)), key=arrival.__getitem__)]
+
+    def losses(self) -> Losses:
+        """Compute every loss; the cluster is at rest."""
+        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        domains, without = failure_domains(self.nodes(), self.over)
+        began = self.computed
+        single = list(self._single(failures, domains))
+        pairs = list(self._pairs(failures, domains)) if self.depth > 1 else []
+        of = len(domains) * (len(domains) + 1) // 2 if self.depth > 1 else len(domains)
+        known = {loss.lost for loss in single}
+        unknown = tuple(domain.name for domain in domains if domain.name not in known)
+        return Losses((*single, *pairs), self.computed - began, tuple(without), of, unknown)
+
+    def first_failed(self, order: Sequence[str] = ()) -> NodeLoss | None:
+        """Return the first loss that is not survived, trying the named ones before all others; None if all are survived.
+
+        Raises  BudgetSpentError
+        """
+        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        domains, _ = failure_domains(self.nodes(), self.over)
+        turn = {name: at for at, name in enumerate(order)}
+        twins = self._twins(failures)
+        done: set[str] = set()
+        known = CertainLosses(self.cluster, failures) if len(domains) > ALL_RUN else None
+        for domain in self._with_pairs(sorted(domains, key=lambda one: turn.get(one.name, len(turn)))):
+            representative = twins.get(domain.name, domain.name)
+            if representative in done:
+                continue
+            done.add(representative)
+            self.budget.check()
+            if known is not None and isinstance(known.loss(domain.name, domain.nodes), NodeLoss):
+                continue
+            with self.cluster.within(self.budget):
+                loss = self._noted(self._lose(failures, domain))
+            if loss.pending or loss.stuck:
+                return loss
+        return None
+
+    def _with_pairs(self, domains: Sequence[FailureDomain]) -> Iterator[FailureDomain]:
+        yield from domains
+        if self.depth > 1:
+            yield from (_joined(*pair) for pair in combinations(domains, 2))
+
+    def _twins(self, failures: NodeFailures) -> dict[str, str]:
+        if self.over != "node":
+            return {}
+        return twins_of(self.cluster.simulation, failures.on_node)
+
+    def _single(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        twins = self._twins(failures)
+        first = [domain for domain in domains if twins.get(domain.name, domain.name) == domain.name]
+        known = {loss.lost: loss for loss in self._computed(failures, first)}
+        for domain in domains:
+            loss, like = known.get(domain.name), known.get(twins.get(domain.name, domain.name))
+            if like is not None:
+                yield _as_twin(failures, like, domain.name) if loss is None else loss
+
+    def _pairs(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        pairs = [_joined(*pair) for pair in combinations(domains, 2)]
+        known = {loss.lost: loss for loss in self._computed(failures, pairs)}
+        return (known[pair.name] for pair in pairs if pair.name in known)
+
+    def _without_run(
+        self, failures: NodeFailures, domains: Sequence[FailureDomain]
+    ) -> tuple[list[NodeLoss], list[FailureDomain]]:
+        """Return the losses of many that are certain without a run, and the domains of the others, the likeliest to hurt first.
+
+        Those are the ones with a pod that too few nodes accept now; among equals, the ones with the most used cpu.
+        """
+        table = self.cluster.simulation.scheduler.cluster.table
+        used = table.requested("cpu").view
+        known = CertainLosses(self.cluster, failures) if len(domains) > ALL_RUN else None
+        found, left = list[NodeLoss](), list[tuple[int, int, FailureDomain]]()
+        half_s = self.budget.left_s / 2  # the other half is for the runs of those that may hurt
+        for domain in domains:
+            late = known is None or self.budget.is_over() or self.budget.left_s < half_s
+            loss = 0 if late or known is None else known.loss(domain.name, domain.nodes)
+            if isinstance(loss, NodeLoss):
+                found.append(self._noted(loss, ran=False))
+            else:
+                left.append((loss, -sum(int(used[table.row_of[name]]) for name in domain.nodes), domain))
+        return found, [domain for *_, domain in sorted(left, key=lambda one: one[:2])]
+
+    def _computed(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        """Compute losses until the budget is spent, without the pending pods that no loss can help.
+
+        A loss in which they may matter after all, because pods were preempted, is computed again with them.
+        """
+        certain, left = self._without_run(failures, domains)
+        yield from certain
+        helpless, size = helpless_pods(self.cluster), _FIRST
+        while left:
+            some, left = (left[:size], left[size:]) if helpless else (left, [])
+            again = [domain for domain in some if helpless and frees_zones(failures.pods_of(domain.nodes))]
+            set_aside = {domain.name for domain in again}
+            named = {domain.name: domain for domain in some if domain.name not in set_aside}
+            with self.cluster.transaction():
+                self.cluster._step(Told(tuple(map(Gone, helpless))))
+                for loss in self._each(failures, list(named.values())):
+                    if helpless and loss.preempted:
+                        again.append(named[loss.lost])
+                    else:
+                        yield self._noted(loss)
+            for loss in self._each(failures, again):
+                yield self._noted(loss)
+            size *= 4
+            if 2 * len(again) > len(some):
+                helpless = []
+
+    def _each(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        """Compute losses in order until the budget is spent; elsewhere or in several processes if asked for."""
+        if self.executor is not None and len(domains) > 1:
+            yield from self._spread(self.executor, domains)
+            return
+        if self.processes < 2 or len(domains) < 2 or not hasattr(os, "fork"):
+            with suppress(BudgetSpentError):
+                for domain in domains:
+                    self.budget.check()
+                    with self.cluster.within(self.budget):
+                        loss = self._lose(failures, domain)
+                    yield loss
+            return
+        _forked.append((self, failures, domains))
+        try:
+            ignored = signal.SIGINT, signal.SIG_IGN  # this process decides what Ctrl-C ends
+            with get_context("fork").Pool(min(self.processes, len(domains)), signal.signal, ignored) as pool:
+                found = pool.imap(_lose_forked, range(len(domains)))
+                for _ in domains:
+                    ready: NodeLoss | None = None
+                    while ready is None:
+                        if self.budget.is_over():
+                            return
+                        with suppress(NotReadyError):
+                            ready = found.next(timeout=POLL_S)
+                    yield ready
+        finally:
+            _forked.pop()
+
+    def _spread(self, executor: Executor, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        cluster = pickle.dumps(self.cluster)
+        size = max(1, len(domains) // (4 * workers_of(executor)))
+        chunks = [tuple(domains[at : at + size]) for at in range(0, len(domains), size)]
+        waiting = [executor.submit(_lose_elsewhere, cluster, chunk) for chunk in chunks]
+        for losses in results_of(waiting, self.budget):
+            yield from losses
+
+    def _lose(self, failures: NodeFailures, domain: FailureDomain) -> NodeLoss:
+        with self.cluster.transaction():
+            return failures.lose(domain.name, domain.nodes)
+
+    def _noted(self, loss: NodeLoss, *, ran: bool = True) -> NodeLoss:
+        self.computed += ran
+        self.certain += not ran
+        if self.on_loss is not None:
+            self.on_loss(loss)
+        return loss
+
+
+#: The run whose losses forked processes compute; they inherit it from their parent.
+_forked: list[tuple[SurvivalRun, NodeFailures, Sequence[FailureDomain]]] = []
+
+
+def _lose_forked(at: int) -> NodeLoss:
+    run, failures, domains = _forked[-1]
+    return run._lose(failures, domains[at])
+
+
+def _lose_elsewhere(data: bytes, domains: Sequence[FailureDomain]) -> list[NodeLoss]:
+    """Compute losses in a worker, which keeps the cluster of its last call."""
+    cluster: OutageCluster = kept(data)
+    run = SurvivalRun(cluster)
+    failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+    return [run._lose(failures, domain) for domain in domains]
+
+
+def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:
+    return FailureDomain(f"{first.name} + {second.name}", (*first.nodes, *second.nodes))
+
+
+def _as_twin(failures: NodeFailures, loss: NodeLoss, node: str) -> NodeLoss:
+    """Return the loss of a node that is equal to another: that of the other one, with the names of this node's pods."""
+    mine, other = (sorted(failures.pods_of([name]), key=_shape) for name in (node, loss.lost))
+    names = {theirs.key: ours.key for theirs, ours in zip(other, mine, strict=True)}
+    names |= {_next_key(theirs): _next_key(ours) for theirs, ours in zip(other, mine, strict=True)}
+    return replace(
+        loss,
+        lost=node,
+        nodes=(node,),
+        pending=tuple(names.get(key, key) for key in loss.pending),
+        lost_for_good=tuple(names.get(key, key) for key in loss.lost_for_good),
+        same_as=loss.lost,
+    )
+
+
+def _shape(pod: Pod) -> bytes:
+    return pod_shape(pod) or b""
+
+
+def _next_key(pod: Pod) -> str:
+    fresh = replacement(pod, REPLACING_ELSEWHERE)
+    return pod.key if fresh is None else fresh.key
+
+
+def worst_of(losses: Sequence[NodeLoss], priorities: Callable[[str], int]) -> tuple[str, ...]:
+    """Return the worst losses, with ties; empty if every loss is survived.
+
+    Losses are compared by the number of pending pods of the highest priority class, then of the next classes, then by the
+    number of all pending and stuck pods, then by the cpu that the pending ones request.
+    """
+    classes = sorted({name for loss in losses for name in loss.by_priority}, key=lambda name: (-priorities(name), name))
+
+    def key(loss: NodeLoss) -> tuple[int, ...]:
+        return (
+            *(loss.by_priority.get(name, 0) for name in classes),
+            len(loss.pending) + len(loss.stuck),
+            loss.pending_cpu_milli,
+        )
+
+    bad = [loss for loss in losses if loss.pending or loss.stuck]
+    most = max(map(key, bad), default=None)
+    return tuple(loss.lost for loss in bad if key(loss) == most)

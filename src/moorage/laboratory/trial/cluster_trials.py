@@ -1,0 +1,258 @@
+"""Trials in a cluster itself: changes are made in a transaction, the pod is tried, and everything is rolled back.
+
+A change of the configuration is not made in the cluster. Instead, the cycle decides with the profile that the changed
+configuration would give: without the plugin, or with other arguments for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Protocol
+
+from moorage.api.core import Pod
+from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
+from moorage.errors import InputError, MoorageError
+from moorage.framework.changes import Change
+from moorage.framework.profile import Profile
+from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
+from moorage.laboratory.edit.config_changes import reconfigured_profile
+from moorage.laboratory.placements import PodPlacement
+from moorage.laboratory.trial.dry_run import Nominated, quick_decision
+from moorage.laboratory.trial.eviction_bounds import Since, Stuck, known_feasible, stuck_in
+from moorage.laboratory.trial.moves import off_its_node
+from moorage.laboratory.trial.recorded_queue import RecordedQueue
+from moorage.laboratory.trial.trials import Trial, check_move, fits_of, in_order, moved_in, names_of, of_daemon_set, unscheduled
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["ClusterTrials"]
+
+#: Plugins that a profile cannot do without at these points.
+_NEEDED = frozenset(["queueSort", "bind"])
+#: The outcome of a trial in which the pod finds victims, and still fits nowhere once they are gone.
+_IN_VAIN = Trial()
+
+
+class TriedCluster(Protocol):
+    """The methods of a cluster that trials need."""
+
+    @property
+    def simulation(self) -> SimulatedCluster: ...
+    @property
+    def loaded(self) -> Loaded: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def apply(self, *changes: Change) -> None: ...
+    def schedule(
+        self, pods: Iterable[str | Pod] | None = None, *, nodes: Sequence[str] | None = None, dry_run: bool = False
+    ) -> list[PodPlacement]: ...
+
+
+@dataclass
+class ClusterTrials:
+    """Trials of one pod, ``namespace/name``, in a cluster.
+
+    ``with_queue``  the pods ahead of it in the queue are tried first
+    """
+
+    cluster: TriedCluster
+    key: str
+    with_queue: bool = False
+
+    def __post_init__(self) -> None:
+        #: The number of pods that had arrived when the present attempt began.
+        self._arrivals = 0
+        self._first = FirstLook()
+        self._moves: dict[str, Change | None] = {}
+        self._cycle: tuple[SimulatedCluster, Cycle] | None = None
+        #: The simulation in which the pod found neither a node nor victims as it is, and that state, if changed nodes bound it.
+        self._stuck: tuple[SimulatedCluster, Stuck] | None = None
+
+    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
+        with self.cluster.transaction():
+            position = self.cluster.simulation.scheduler.cluster.table.changes.position
+            self._arrivals = self.cluster.simulation.arrivals
+            try:
+                pod, disabled = self._changed(changes)
+                profile = self._profile(pod, disabled)
+            except MoorageError as error:
+                return Trial(fault=str(error))
+            simulation = self.cluster.simulation
+            before = unscheduled(pod, simulation)
+            if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
+                return Trial(offers=before)
+            if any(one.verb == "add-node" for one in changes):  # the DaemonSets of a new node are there first
+                daemons = [one.uid for one in self._arrived() if of_daemon_set(one)]
+                if daemons:
+                    self.cluster.schedule(daemons)
+            if self.with_queue:
+                self._try_ahead(pod)
+            cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
+            since = None if cycle is None else self._changed_since(position)
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle, since)
+            if trial is not None and trial is not _IN_VAIN:
+                return trial
+            if cycle is not None and not changes:
+                stuck = None if trial is _IN_VAIN else stuck_in(simulation.scheduler, cycle, PodInfo(pod), profile)
+                self._stuck = None if stuck is None else (simulation, stuck)
+            snapshot = simulation.scheduler.snapshot
+            return Trial(offers=offers_of(profile, PodInfo(pod), snapshot, changes, self._first) if look else None)
+
+    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
+        with self.cluster.transaction():
+            pod, disabled = self._changed(changes)
+            if self.with_queue:
+                self._try_ahead(pod)
+            profile, simulation = self._profile(pod, disabled), self.cluster.simulation
+            known = None
+            if not any(one.owner in {"pod", "config"} for one in changes):
+                known = known_feasible(simulation.scheduler, self._keeping_cycle(), PodInfo(pod), profile)
+            return fits_of(profile, pod, simulation) if known is None else names_of(known.rows, simulation)
+
+    def moved(self, changes: ChangeSet) -> ChangeSet:
+        return moved_in(self.cluster.simulation, self.key, changes, self._moves)
+
+    def _changed(self, changes: Collection[Change]) -> tuple[Pod, list[Change]]:
+        """Make the changes of objects. Return the changed pod, and the changes of the configuration, which are not made.
+
+        Raises  InputError if a change cannot be made or deletes the pod, or if a pod does not fit on the node it is to move to
+        """
+        config = [one for one in changes if one.owner == "config"]
+        with self._waking():
+            for one in in_order(changes):
+                if one.verb == "move":
+                    self._check_move(one)
+                self.cluster.apply(one)
+        pod = self.cluster.simulation.pod_named(self.key)
+        if pod is None:
+            raise InputError(f"pod {self.key} does not exist")
+        return pod, config
+
+    def _waking(self) -> AbstractContextManager[None]:
+        """Return a context in which changes wake waiting pods only if that may concern the pod.
+
+        It does if the pod is gated, is tried with its group, or after the pods ahead of it in the queue.
+        """
+        queue, cluster = self.cluster.simulation.scheduler.queue, self.cluster.simulation.scheduler.cluster
+        pod = self.cluster.simulation.pod_named(self.key)
+        queued = None if pod is None else queue.get(pod.metadata.uid)
+        if self.with_queue or queued is None or queued.gated or cluster.groups is not None:
+            return nullcontext()
+        return queue.waking_nobody() if isinstance(queue, RecordedQueue) else nullcontext()
+
+    def _check_move(self, move: Change) -> None:
+        """Raise InputError if a plugin refuses the node that a pod is to move to."""
+        simulation = self.cluster.simulation
+        held = simulation.scheduler.cluster
+        pod = simulation.pod_named(move.target.removeprefix("pod/"))
+        placed = None if pod is None else held.pod(pod.metadata.uid)
+        row = None if placed is None else held.table.row_of.get(held.node_of(placed.uid) or "")
+        if placed is None or row is None:
+            raise InputError(f"{move.target} is on no node")
+        with off_its_node(held.table, row, placed):
+            check_move(move, simulation)
+
+    def _keeping_cycle(self) -> Cycle:
+        """Return a cycle that caches the verdicts on the unchanged pod, for decisions on it after changes of nodes."""
+        simulation = self.cluster.simulation
+        if self._cycle is None or self._cycle[0] is not simulation:
+            own = simulation.scheduler.cycle
+            self._cycle = simulation, Cycle(own.seed, own.percentage_of_nodes_to_score)
+        return self._cycle[1]
+
+    def _changed_since(self, position: int) -> Since | None:
+        """Return the rows that changed in this trial, if the pod was stuck before; None if that is not known."""
+        simulation = self.cluster.simulation
+        if self._stuck is None or self._stuck[0] is not simulation:
+            return None
+        rows = simulation.scheduler.cluster.table.changes.since(position)
+        return None if rows is None else Since(self._stuck[1], set(rows))
+
+    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None, since: Since | None) -> Trial | None:
+        """Try the pod, then the pods that replace evicted ones; None if it finds no node or victims."""
+        decision = quick_decision(self.cluster.simulation, pod, profile, cycle, since)
+        if isinstance(decision, Nominated):
+            return self._preempting(pod, profile, cycle, decision.victims)
+        if isinstance(decision, Decision):
+            if decision.node is None:
+                return None
+            if not self._waiting():
+                return Trial(decision.node)
+        with self.cluster.transaction():
+            (placement,) = self.cluster.schedule([pod.metadata.uid])
+            if placement.node is not None:
+                return Trial(placement.node, *self._replaced())
+        if not placement.nominated or not placement.victims:
+            return None
+        return self._preempting(pod, profile, cycle, placement.victims)
+
+    def _try_ahead(self, pod: Pod) -> None:
+        """Try the pods ahead of the pod in the queue."""
+        ranked = (queued.pod.pod for queued in self.cluster.simulation.scheduler.queue.ranked())
+        ahead = [other.uid for other in takewhile(lambda other: other.uid != pod.uid, ranked)]
+        if ahead:
+            self.cluster.schedule(ahead)
+
+    def _arrived(self) -> list[Pod]:
+        """Return the pods without a node that were created in this trial."""
+        return [pod for pod in self.cluster.simulation.arrived_after(self._arrivals) if not pod.spec.node_name]
+
+    def _waiting(self) -> list[Pod]:
+        """Return the pods that replace evicted ones."""
+        return [pod for pod in self._arrived() if not of_daemon_set(pod)]
+
+    def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
+        waiting = self._waiting()
+        placements = self.cluster.schedule([pod.metadata.uid for pod in waiting]) if waiting else []
+        placed = [one for one in placements if one]
+        homes = tuple(str(one.node) for one in placed)
+        return tuple(one.pod for one in placed), tuple(one.pod for one in placements if not one), homes
+
+    def _preempting(self, pod: Pod, profile: Profile, cycle: Cycle | None, victims: Collection[str]) -> Trial:
+        """Try the pod again without its victims; ``_IN_VAIN`` if it still finds no node."""
+        if not victims:
+            return _IN_VAIN
+        with self.cluster.transaction():
+            with self._waking():
+                self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
+            decision = None if cycle is None else quick_decision(self.cluster.simulation, pod, profile, cycle)
+            if isinstance(decision, Decision):
+                node = decision.node
+            else:
+                (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
+                node = placement.node
+            return _IN_VAIN if node is None else Trial(node, tuple(victims))
+
+    def _decided(self, pod: Pod, profile: Profile) -> Trial | None:
+        """Decide with a profile that lacks plugins; None if the pod finds no node."""
+        scheduler = self.cluster.simulation.scheduler
+        cycle = Cycle(scheduler.cycle.seed, by_class=False)
+        decision = cycle.decide(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+        if decision.node is not None:
+            return Trial(decision.node)
+        after = decision.post_filter
+        if after is not None and after.nominated and after.victims:
+            return Trial(after.nominated, tuple(one.key for one in after.victims))
+        return None
+
+    def _profile(self, pod: Pod, changes: Iterable[Change] = ()) -> Profile:
+        """Return the profile of a pod, with these changes of the configuration."""
+        profiles = self.cluster.simulation.scheduler.profiles
+        profile = profiles.get(pod.spec.scheduler_name) or next(iter(profiles.values()))
+        held = [one for one in changes if one.verb != "profile"]
+        if any(one.verb == "plugin-argument" for one in held):
+            profile = reconfigured_profile(profile, held, self.cluster.loaded, self.cluster.simulation.scheduler)
+            return replace(profile, scheduler_name=pod.spec.scheduler_name)
+        gone = {one.target.rpartition("/")[2] for one in held}
+        if not gone:
+            return profile
+        steps = {
+            point: at_point if point in _NEEDED else tuple(step for step in at_point if step.name not in gone)
+            for point, at_point in profile.steps.items()
+        }
+        return replace(profile, steps=steps, scheduler_name=pod.spec.scheduler_name)

@@ -1,0 +1,196 @@
+"""Try pods without binding them, if the outcome is certain to be the same.
+
+Binding a pod in a simulation succeeds unless a plugin acts on it at Reserve or later. If none does, the decision alone gives
+the outcome, and the pod only has to be counted on its node for the pods that follow. For the last pod, plugins may act that are
+certain to succeed (``certain_bindings``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from moorage.api.core import Pod
+from moorage.core.cycle.cycle import Cycle, judge
+from moorage.core.cycle.decision import Decision, Feasible
+from moorage.core.cycle.search import SearchScope
+from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.what_if import FailedAttempt, contenders
+from moorage.core.queue import QueuedPod, QueuePlace
+from moorage.framework.points import PostFilterResult
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code
+from moorage.laboratory.placements import PodPlacement
+from moorage.laboratory.trial.certain_bindings import is_certain
+from moorage.laboratory.trial.eviction_bounds import Since, known_feasible, rows_to_preempt, without_vain_nomination
+from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
+from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.plugins.dynamic_resources import DynamicResources
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Nominated", "quick_decision", "quick_placements", "rests"]
+
+_FILTERED = SearchScope(post_filter=False)
+
+#: The points at which a plugin can fail the pod after the decision, and those at which it only observes the pod.
+_AFTER = ("reserve", "permit", "preBind", "postBind")
+
+
+def quick_placements(
+    simulation: RecordedSimulation, pods: Sequence[Pod], scope: SearchScope, *, stop_on_failure: bool
+) -> list[PodPlacement] | None:
+    """Return the outcome of an attempt for each pod; None if only real attempts give it. Nothing changes."""
+    scheduler = simulation.scheduler
+    if scheduler.cycle.extenders or scheduler.cluster.groups is not None:
+        return None
+    placements: list[PodPlacement] = []
+    assumed: list[str] = []
+    start = scheduler.cycle.order.start
+    try:
+        for pod in pods:
+            placed = _quick_placement(scheduler, PodInfo(pod), scope, None if pod is pods[-1] else assumed)
+            if placed is None:
+                return None
+            placements.append(placed)
+            if stop_on_failure and not placed:
+                break
+    finally:
+        for uid in reversed(assumed):
+            scheduler.cluster.forget(uid)
+        scheduler.cycle.order.start = start
+    return placements
+
+
+class Nominated(NamedTuple):
+    """The outcome of an attempt that found no node, but victims on one."""
+
+    name: str
+    victims: tuple[str, ...]
+
+
+def quick_decision(
+    simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None, since: Since | None = None
+) -> Decision | Nominated | None:
+    """Return the decision on a pod if an attempt is certain to end with it; None if only a real attempt gives the outcome.
+
+    ``cycle`` caches its verdicts on the pod for the next decision on it; None: nothing is cached.
+    ``since``: the rows that changed since the pod was stuck, which may bound preemption (``eviction_bounds``)
+    """
+    scheduler = simulation.scheduler
+    queued = scheduler.queue.get(pod.metadata.uid)
+    if scheduler.cycle.extenders or scheduler.cluster.groups is not None or not _may_be_tried(scheduler, pod, queued):
+        return None
+    info = PodInfo(pod)
+    known = None if cycle is None else known_feasible(scheduler, cycle, info, profile)
+    if known is not None:
+        rows = rows_to_preempt(scheduler, known, info, profile, since)
+        if rows is not None and len(rows) <= 1:
+            return _preempted_on(rows, known, info, profile, scheduler) if rows else Decision(info)
+        decision = _placed_on_the_only_node(known, info, scheduler)
+        if decision is not None:
+            return decision if rests(profile, decision) else None
+        info = without_vain_nomination(scheduler, known, info)
+    cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
+    decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
+    if decision.node is not None:
+        return decision if rests(profile, decision) else None
+    if decision.error is not None or decision.verdicts is None:
+        return decision
+    if decision.found is None:
+        return None
+    return _preempted(profile, decision.found, decision.pod, decision.verdicts, scheduler)
+
+
+def _placed_on_the_only_node(known: Feasible, pod: PodInfo, scheduler: Scheduler) -> Decision | None:
+    """Return the decision if one node is feasible, which is not scored; None if others are, or nominated pods may refuse it."""
+    if known.number != 1:
+        return None
+    name = scheduler.snapshot.table.nodes[int(known.rows.argmax())].name
+    if contenders(scheduler.queue.nominated.get(name, ()), pod):
+        return None
+    return Decision(pod, name, known.found, feasible=1)
+
+
+def _preempted_on(
+    rows: Collection[int], known: Feasible, pod: PodInfo, profile: Profile, scheduler: Scheduler
+) -> Decision | Nominated | None:
+    """Return the outcome of PostFilter limited to these rows, all of which refuse the pod."""
+    view, verdicts = NodeView(scheduler.snapshot, np.array([*rows])), Verdicts(len(scheduler.snapshot.table))
+    judge(profile, known.found, pod, view, verdicts, scheduler.queue.nominated)
+    return _preempted(profile, known.found, pod, verdicts, scheduler)
+
+
+def _preempted(
+    profile: Profile, found: PreFiltered, pod: PodInfo, verdicts: Verdicts, scheduler: Scheduler
+) -> Decision | Nominated | None:
+    """Return the outcome of PostFilter for a pod that Filter refused everywhere; None if only a real attempt gives it."""
+    attempt: Any = FailedAttempt(profile, found, pod, scheduler.snapshot, verdicts, scheduler.queue.nominated)
+    for step in profile.at("postFilter"):
+        if isinstance(step.plugin, DefaultPreemption):
+            if not step.plugin.may_help(pod, verdicts, scheduler.snapshot):
+                continue
+            result = step.plugin.post_filter(pod, attempt)
+            if not isinstance(result, PostFilterResult):
+                return None
+            if result.nominated:
+                return Nominated(result.nominated, tuple([victim.key for victim in result.victims]))
+            if result.code is not Code.UNSCHEDULABLE:
+                return None
+        elif not isinstance(step.plugin, DynamicResources) or step.name not in found.skipped:
+            return None
+    return Decision(pod)
+
+
+def _may_be_tried(scheduler: Scheduler, pod: Pod, queued: QueuedPod | None) -> bool:
+    if queued is None or queued.gated or queued.pod.terminating or queued.place is QueuePlace.IN_FLIGHT:
+        return False
+    return scheduler.cluster.node_of(pod.metadata.uid) is None
+
+
+def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, assumed: list[str] | None) -> PodPlacement | None:
+    """Decide for one pod, and count it on its node. ``assumed`` collects UIDs of counted pods; None: count no pod."""
+    profile = scheduler.profiles.get(pod.spec.scheduler_name)
+    if profile is None or not _may_be_tried(scheduler, pod.pod, scheduler.queue.get(pod.uid)):
+        return None
+    decision = scheduler.cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+    if decision.node is None:
+        return _failure(decision, scheduler) if assumed is None else None
+    if not rests(profile, decision) and not (assumed is None and _is_bound_at_once(profile, decision, scheduler)):
+        return None
+    if assumed is not None:
+        if scheduler.queue.nomination(pod.uid):
+            return None
+        scheduler.cluster.assume(pod, decision.node)
+        assumed.append(pod.uid)
+    return PodPlacement(pod.key, decision.node, feasible=decision.feasible, evaluated=decision.evaluated)
+
+
+def rests(profile: Profile, decision: Decision) -> bool:
+    """Return True if no plugin acts on the pod after the decision."""
+    busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
+    return not busy and _only_claims_act(profile)
+
+
+def _only_claims_act(profile: Profile) -> bool:
+    """Return whether all plugins that act after a decision do nothing for pods that they skipped in PreFilter."""
+    return not any(profile.restless_at(point) for point in _AFTER)
+
+
+def _is_bound_at_once(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:
+    """Return True if plugins act on the pod after the decision, and are certain to succeed without waiting."""
+    return _only_claims_act(profile) and is_certain(profile, decision, scheduler)
+
+
+def _failure(decision: Decision, scheduler: Scheduler) -> PodPlacement | None:
+    after = decision.post_filter
+    if after is None or decision.error is not None:
+        return None
+    nominated = scheduler.queue.nomination(decision.pod.uid) if after.nominated is None else after.nominated
+    victims = tuple(victim.key for victim in after.victims)
+    return PodPlacement(decision.pod.key, None, decision.message, nominated or "", victims, evaluated=decision.evaluated)

@@ -1,0 +1,230 @@
+"""A simulation whose changes can be reversed: it writes the changes of its records and objects to an undo log.
+
+Changes of volumes, device slices, pod groups and waiting plugins affect the order of many indexes, and so do claims that get
+devices. Such changes are not reversed: the log gives up, and the state is rebuilt from its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final
+
+from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import ResourceClaim
+from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.core.cycle.decision import Decision
+from moorage.core.engine.engine_state import EngineParts
+from moorage.core.engine.facts import Done, News, Seen, Work
+from moorage.framework.effects import Evict
+from moorage.framework.profile import points_of
+from moorage.laboratory.trial.recorded_queue import RecordedQueue
+from moorage.laboratory.trial.recorded_state import RecordedClusterState
+from moorage.laboratory.trial.undo_log import NO_LOG, UndoLog
+from moorage.plugins import builtin_registry
+from moorage.simulator.simulation import Event, PodRecord, SimulatedCluster
+
+__all__ = ["RECORDED_PARTS", "RecordedSimulation"]
+
+RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
+#: Kinds whose changes are reversed.
+_REVERSIBLE: Final = (Pod, Node, Namespace, Service, PodDisruptionBudget, ReplicaSet, StatefulSet, ReplicationController)
+#: Points at which plugins may keep state about pods. Built-in plugins drop it with the pods.
+_KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind", "postFilter", "preEnqueue"])
+
+
+_Books = tuple[dict[str, Any], ...]
+_fields_of = attrgetter(*PodRecord.__struct_fields__)
+
+
+class RecordedSimulation(SimulatedCluster):
+    """A simulation that records how to reverse its changes; see the module's description."""
+
+    log: UndoLog = NO_LOG
+    #: True if third-party plugins may keep state, which the undo log cannot restore.
+    has_keepers = False
+
+    def record(self, log: UndoLog) -> None:
+        """Use this undo log from now on."""
+        self.log = log
+        cluster, queue = self.scheduler.cluster, self.scheduler.queue
+        if isinstance(cluster, RecordedClusterState) and isinstance(queue, RecordedQueue):
+            cluster.log = queue.log = log
+        self.has_keepers = any(map(self._keeps, self.scheduler.profiles.values()))
+
+    def _keeps(self, profile: Any) -> bool:
+        shipped = builtin_registry(self.scheduler.gates.release)
+        others = [plugin for name, plugin in profile.plugins.items() if name not in shipped]
+        return any(not _KEEPING.isdisjoint(points_of(plugin)) for plugin in others)
+
+    def account(self, pods: Mapping[str, Pod]) -> Iterator[Any]:
+        """Yield everything that later events depend on. ``pods`` are a copy of its own.
+
+        A function stands for values that never change; it computes them from copies, at any later time.
+        """
+        state, came = self.scheduler.state, self._came.copy()
+        yield self.now, self.scheduler.cycle.order.start, state.revision, state.facts
+        yield lambda: ([pods[uid] for uid in sorted(pods, key=came.__getitem__)],)
+        for book in (self.records, self.victims):
+            records = [(uid, copy(record)) for uid, record in book.items()]
+            yield lambda records=records: (records,)
+        yield [(uid, self._last_attempts[uid]) for uid in sorted(self._last_attempts)]
+        yield [(time_s, type(fact).__name__, getattr(fact, "obj", None)) for time_s, _, fact in sorted(self._events, key=_when)]
+        yield sorted(self._timeouts.items())
+
+    def plain_copies(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the large books, which hold only values that never change, each with its copy."""
+        yield self._pods, self._pods.copy()
+        yield self._came, self._came.copy()
+        cluster = self.scheduler.cluster
+        assert isinstance(cluster, RecordedClusterState)
+        yield from cluster.plain_copies()
+
+    def release(self) -> None:
+        """Remove all pods one by one, so that other threads run meanwhile. Do not use the simulation afterwards."""
+        cluster = self.scheduler.cluster
+        assert isinstance(cluster, RecordedClusterState)
+        books: tuple[dict[str, Any], ...] = (self.records, self.victims, self._last_attempts)
+        for book in (*books, *cluster.table.pods, *self._large_books()):
+            while book:
+                book.popitem()
+
+    def _large_books(self) -> tuple[dict[Any, Any], ...]:
+        cluster = self.scheduler.cluster
+        assert isinstance(cluster, RecordedClusterState)
+        names = (self._named, self.scheduler.event_handlers.names)
+        spaces = [space for one in names for space in one.spaces.values()]
+        return self._pods, self._came, *spaces, cluster.placed_pods
+
+    def begin(self) -> None:
+        """Open a transaction: save what is small."""
+        self.log.begin()
+        scheduler = self.scheduler
+        if self.has_keepers or self._waiting_work or scheduler.state.bindings.by_uid or scheduler.cluster.groups is not None:
+            self.log.give_up()
+        self.log.add(partial(self._restore, self._small(), self._events.copy(), self._due_now()))
+
+    def _small(self) -> tuple[Any, ...]:
+        state, cycle, changes = self.scheduler.state, self.scheduler.cycle, self.scheduler.cluster.table.changes
+        mine = (self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, len(self.faults))
+        engine = (state.now, state.revision, state.facts, state.outbox.tickets)
+        return mine, engine, cycle.order.start, (changes.position, changes.updates.position)
+
+    def _due_now(self) -> Callable[[], None]:
+        collector, claims = self._collector.save(), self._claims.save()
+
+        def restore() -> None:
+            collector()
+            claims()
+
+        return restore
+
+    def _restore(self, small: tuple[Any, ...], events: list[tuple[float, int, Event]], due: Callable[[], None]) -> None:
+        state, changes = self.scheduler.state, self.scheduler.cluster.table.changes
+        mine, engine, self.scheduler.cycle.order.start, (changed, updated) = small
+        self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, faults = mine
+        state.now, state.revision, state.facts, state.outbox.tickets = engine
+        del self.faults[faults:]
+        self._events = events
+        due()
+        changes.note_undone(changed)
+        changes.updates.note_undone(updated)
+
+    def roll_back(self) -> bool:
+        """Reverse the innermost transaction. Return False if that is impossible; the simulation must then be discarded."""
+        if self._waiting_work or self.scheduler.state.bindings.by_uid or self.scheduler.preemption.evictions:
+            self.log.give_up()
+        return self.log.roll_back()
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def _tell(self, fact: News) -> None:
+        if self.log.is_open and not isinstance(fact, Done):
+            obj = fact.obj
+            if isinstance(obj, Pod):
+                self._touch(obj.metadata.uid)
+                self._touch_name(obj)
+                if obj.spec.scheduling_group is not None:
+                    self.log.give_up()
+            elif isinstance(obj, ResourceClaim) and self._allocates_nothing(obj):
+                after = obj if isinstance(fact, Seen) else None
+                self.log.add(self._claims.save_claim(obj.key, after))
+                self.log.add(self.devices.save(obj.key))
+            elif not isinstance(obj, _REVERSIBLE):
+                self.log.give_up()
+        super()._tell(fact)
+
+    def _allocates_nothing(self, claim: ResourceClaim) -> bool:
+        """Return whether a new version of a claim holds no devices, or the same as before."""
+        if claim.status.allocation is None:
+            return True
+        before = self.scheduler.snapshot.objects(ResourceClaim).get(claim.key)
+        return before is not None and before.status.allocation == claim.status.allocation
+
+    def _take_placed(self, pods: Sequence[Any]) -> bool:
+        return not self.log.is_open and super()._take_placed(pods)
+
+    def _take_waiting(self, pods: Sequence[Any]) -> bool:
+        return not self.log.is_open and super()._take_waiting(pods)
+
+    def _note(self, decision: Decision) -> None:
+        self._touch(decision.pod.uid)
+        super()._note(decision)
+
+    def _note_revoked(self, decision: Decision) -> None:
+        self._touch(decision.pod.uid)
+        super()._note_revoked(decision)
+
+    def _nominate(self, work: Work) -> None:
+        self._touch(work.pod.uid)
+        super()._nominate(work)
+
+    def _evict(self, effect: Evict) -> None:
+        self._touch(effect.victim.uid)
+        super()._evict(effect)
+
+    def _delete_orphan(self, pod: Pod) -> None:
+        self._touch(pod.metadata.uid)
+        super()._delete_orphan(pod)
+
+    def delete(self, uid: str) -> None:
+        self._touch(uid)
+        super().delete(uid)
+
+    def evict(self, uid: str, grace_s: float | None = None) -> None:
+        self._touch(uid)
+        super().evict(uid, grace_s)
+
+    def _touch(self, uid: str) -> None:
+        """Save the records of a pod before their first change in a transaction."""
+        if not self.log.is_new(uid):
+            return
+        books: _Books = (self._pods, self._came, self.records, self.victims, self._last_attempts, self._timeouts)
+        values = [book.get(uid) for book in books]
+        record = values[2] or values[3]
+        self.log.add(partial(_restore_books, uid, books, values, record, None if record is None else _fields_of(record)))
+
+    def _touch_name(self, pod: Pod) -> None:
+        name = pod.metadata.namespace, pod.metadata.name
+        if self.log.is_new(name):
+            for names in (self._named, self.scheduler.event_handlers.names):
+                self.log.add(partial(names.put, *name, names.get(*name)))
+
+
+def _when(event: tuple[float, int, Event]) -> tuple[float, int]:
+    return event[:2]
+
+
+def _restore_books(
+    uid: str, books: _Books, values: list[Any], record: PodRecord | None, fields: tuple[Any, ...] | None
+) -> None:
+    for book, value in zip(books, values, strict=True):
+        if value is None:
+            book.pop(uid, None)
+        else:
+            book[uid] = value
+    if record is not None and fields is not None:
+        for name, before in zip(PodRecord.__struct_fields__, fields, strict=True):
+            setattr(record, name, before)

@@ -1,0 +1,265 @@
+"""A cluster state that writes to an undo log how each change is reversed.
+
+Nodes, pods and objects are put back by the ordinary methods, so all sums, counts and caches change as for any other change.
+Then the saved order is restored: of rows, arrivals and turns of nodes, pods on a row, objects of a kind, and services by
+selector. Versions only grow, so cache entries for a reversed state are not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from moorage.api.core import Namespace, Node, Pod, Service
+from moorage.api.meta import Object
+from moorage.api.selectors import NOTHING, selector_from_map
+from moorage.laboratory.trial.undo_log import NO_LOG, UndoLog
+from moorage.state.cluster import ClusterState
+from moorage.state.node_tree import zone_of
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["RecordedClusterState"]
+
+#: A pod with its node.
+_Placed = tuple[PodInfo, str]
+
+
+class RecordedClusterState(ClusterState):
+    """A cluster state that records how to reverse its changes; see the module's description."""
+
+    log: UndoLog = NO_LOG
+
+    def account(self, listed: Mapping[str, Pod]) -> Iterator[Any]:
+        """Yield all that decisions depend on, order included. Of pods that are ``listed`` elsewhere, by UID, only the UID.
+
+        A function stands for values that never change; it computes them from copies, at any later time.
+        """
+        table = self.table
+        columns = [table.arrival, table.described, table.pod_count, table.nonzero_cpu, table.nonzero_memory]
+        yield [column.view.tolist() for column in columns]
+        yield {name: sums for name in table.resources_requested if any(sums := table.requested(name).view.tolist())}
+        nodes = table.nodes.copy()
+        yield lambda: (nodes,)
+        yield partial(_by_row, [pods.copy() for pods in table.pods], listed)
+        yield table.rows_in_turn().tolist()
+        yield sorted((name, image.size, sorted(image.rows)) for name, image in table.images.holders.items())
+        yield sorted(
+            (*port, address, *sorted(rows.items())) for port, held in table.host_ports.items() for address, rows in held.items()
+        )
+        yield {name: list(pods.values()) for name, pods in self._nowhere.items()}
+        yield self.namespaces
+        yield self._services.listing()
+        held = [list(some.values()) for _, some in sorted(self._objects.items(), key=lambda one: one[0].__name__) if some]
+        yield lambda: held
+        yield self._assumed
+
+    @property
+    def placed_pods(self) -> dict[str, _Placed]:
+        """Every pod on a node, by UID, with the node's name."""
+        return self._placed
+
+    def plain_copies(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the large parts, which hold only values that never change, each with its copy."""
+        yield self._placed, self._placed.copy()
+        rows = [pods.copy() for pods in self.table.pods]
+        yield self.table.pods, rows
+        yield from zip(self.table.pods, rows, strict=True)
+        yield self.table.labels.by_row, self.table.labels.by_row.copy()
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> Node | None:
+        if not self.log.is_open:
+            return super().set_node(node)
+        row = self.table.row_of.get(node.name)
+        if row is None:
+            self._add_node(node)
+        else:
+            old, save = self.table.nodes[row], self.table.save_node(row)
+            moves = zone_of(old.labels) != zone_of(node.labels)
+            order = self.table.save_order(old, node) if moves else None
+            self.log.add(partial(self._unset_node, old, save, order))
+            super().set_node(node)
+        return None if row is None else old
+
+    def _add_node(self, node: Node) -> None:
+        table, nowhere = self.table, dict(self._nowhere.get(node.name, {}))
+        note_step = table.changes.expect_step(len(table), len(table), adds=True)
+        self.log.add(partial(self._unadd_node, node.name, table.save_order(node), nowhere))
+        super().set_node(node)
+        note_step()
+
+    def _unadd_node(self, name: str, order: Callable[[], None], nowhere: dict[str, PodInfo]) -> None:
+        self.table.remove_node(name)
+        order()
+        if nowhere:
+            self._nowhere[name] = nowhere
+
+    def _unset_node(self, old: Node, save: Callable[[], None], order: Callable[[], None] | None) -> None:
+        self.table.update_node(old)
+        save()
+        if order is not None:
+            order()
+
+    def remove_node(self, name: str) -> Node | None:
+        row = self.table.row_of.get(name)
+        if row is None or not self.log.is_open:
+            return super().remove_node(name)
+        table = self.table
+        node, note_step = table.nodes[row], table.changes.expect_step(row, len(table) - 1, adds=False)
+        saved = (table.save_row(row), table.save_node(row), table.save_order(node))
+        self.log.add(partial(self._put_node_back, row, node, saved))
+        super().remove_node(name)
+        note_step()
+        return node
+
+    def _put_node_back(self, row: int, node: Node, saved: tuple[Callable[[], None], ...]) -> None:
+        self.table.put_back(row, node)
+        self._nowhere.pop(node.name, None)
+        for restore in saved:
+            restore()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def place(self, pod: PodInfo, node: str) -> PodInfo | None:
+        if not self.log.is_open:
+            return super().place(pod, node)
+        undo = self._undo_of(pod.uid, node)
+        before = self._placed.get(pod.uid)
+        known = super().place(pod, node)
+        if known is pod and before is not None:
+            undo = partial(self._unconfirm, pod.uid, before)
+        self.log.add(undo)
+        return known
+
+    def place_all(self, pods: Iterable[PodInfo]) -> None:
+        if self.log.is_open:
+            for pod in pods:
+                self.place(pod, pod.spec.node_name)
+        else:
+            super().place_all(pods)
+
+    def _unconfirm(self, uid: str, before: _Placed) -> None:
+        pod, node = before
+        self._placed[uid] = before
+        self._assumed[uid] = node
+        self.table.pods[self.table.row_of[node]][uid] = pod
+
+    def assume(self, pod: PodInfo, node: str) -> None:
+        if self.log.is_open:
+            self.log.add(self._undo_of(pod.uid, node))
+        super().assume(pod, node)
+
+    def forget(self, uid: str) -> PodInfo | None:
+        if self.log.is_open and uid in self._assumed:
+            self.log.add(self._undo_of(uid))
+        return super().forget(uid)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        if self.log.is_open and uid in self._placed:
+            self.log.add(self._undo_of(uid))
+        return super().remove_pod(uid)
+
+    def _undo_of(self, uid: str, target: str | None = None) -> Callable[[], None]:
+        """Return the undo entry that restores a pod's node and its position among the pods of that node and of ``target``."""
+        placed = self._placed.get(uid)
+        names = {name for name in (target, None if placed is None else placed[1]) if name is not None}
+        return partial(self._restore_pod, uid, placed, self._assumed.get(uid), [self._save_pods(name) for name in names])
+
+    def _save_pods(self, node: str) -> Callable[[], None]:
+        row = self.table.row_of.get(node)
+        if row is None:
+            return partial(self._restore_nowhere, node, dict(self._nowhere.get(node, {})))
+        volumes = self.table.volume_use.save_order(row) if self.table.volume_use.pods_on(row) else None
+        return partial(self._restore_row, row, self.table.pods[row].copy(), volumes)
+
+    def _restore_nowhere(self, node: str, pods: dict[str, PodInfo]) -> None:
+        if pods:
+            self._nowhere[node] = pods
+
+    def _restore_row(self, row: int, pods: dict[str, PodInfo], volumes: Callable[[], None] | None) -> None:
+        self.table.pods[row] = pods
+        if volumes is not None:
+            volumes()
+
+    def _restore_pod(self, uid: str, placed: _Placed | None, assumed: str | None, order: list[Callable[[], None]]) -> None:
+        if self._placed.get(uid) is not placed:
+            self._take(uid)
+            if placed is not None:
+                self._put(*placed)
+                self._placed[uid] = placed
+        if assumed is not None:
+            self._assumed[uid] = assumed
+        else:
+            self._assumed.pop(uid, None)
+        for restore in order:
+            restore()
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    def set_namespace(self, namespace: Namespace) -> Namespace | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_namespaces(namespace.metadata.name))
+        return super().set_namespace(namespace)
+
+    def remove_namespace(self, name: str) -> Namespace | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_namespaces(name))
+        return super().remove_namespace(name)
+
+    def _undo_of_namespaces(self, name: str) -> Callable[[], None]:
+        before = self.namespaces.copy()
+
+        def undo() -> None:
+            self.namespaces.clear()
+            self.namespaces.update(before)
+            self._namespaces_changed(name)
+
+        return undo
+
+    def set_object(self, obj: Object) -> Object | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_object(obj, obj.key, removes=False))
+        return super().set_object(obj)
+
+    def remove_object(self, obj: Object) -> Object | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_object(obj, obj.key, removes=True))
+        return super().remove_object(obj)
+
+    def _undo_of_object(self, obj: Object, key: str, *, removes: bool) -> Callable[[], None]:
+        kind = type(obj)
+        held: dict[str, Any] = self.objects(kind)
+        old = held.get(key)
+        before = held.copy() if removes and old is not None else None
+        order = [self._services.save(*_place_of(s)) for s in (old, obj) if isinstance(s, Service)]
+
+        def undo() -> None:
+            if before is not None:
+                held.clear()
+                held.update(before)
+            elif old is not None:
+                held[key] = old
+            else:
+                held.pop(key, None)
+            self._note(kind, key)
+            for restore in order:
+                restore()
+
+        return undo
+
+
+def _place_of(service: Service) -> tuple[frozenset[str], Any]:
+    selector = selector_from_map(service.spec.selector) if service.spec.selector else NOTHING
+    return frozenset([service.metadata.namespace]), selector
+
+
+def _by_row(rows: Iterable[Mapping[str, PodInfo]], listed: Mapping[str, Pod]) -> Iterator[list[str | Pod]]:
+    """Yield the pods of each row; of those that are ``listed`` elsewhere, only the UID."""
+    for pods in rows:
+        yield [uid if _is_same(pod.pod, listed.get(uid)) else pod.pod for uid, pod in pods.items()]
+
+
+def _is_same(pod: Pod, other: Pod | None) -> bool:
+    return pod is other or pod == other

@@ -1,0 +1,217 @@
+"""Trials: make some changes, and let the engine try a pod.
+
+``FreshTrials`` runs a new engine on changed input objects. It is slow and simple, and every answer can be checked with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from moorage.api.core import Node, Pod
+from moorage.api.meta import Object
+from moorage.basis.printable import one_line
+from moorage.core.config.scheduler_document import Loaded
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.framework.profile import Profile
+from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of
+from moorage.laboratory.edit.changes import apply
+from moorage.laboratory.edit.config_changes import reconfigure
+from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
+from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.trial.moves import PodMoves, unplaced
+from moorage.simulator.owners import controller_of
+from moorage.simulator.simulate import Options, load_options, prepare
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.columns import BoolArray
+from moorage.state.pod_info import PodInfo
+
+__all__ = [
+    "FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "names_of",
+    "of_daemon_set", "unscheduled",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome for the pod.
+
+    ``node``       the node of the pod, or the one it gets once its victims are deleted; "" for none
+    ``displaced``  the pods that made room, as ``namespace/name``: preempted ones, and evicted ones that were replaced elsewhere
+    ``stranded``   replacements of evicted pods that stay pending
+    ``homes``      the nodes of the displaced pods that were replaced
+    ``offers``     if the pod has no node, further changes that would help, if the caller asked for them
+    """
+
+    node: str = ""
+    displaced: tuple[str, ...] = ()
+    stranded: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
+    offers: Offers | None = None
+    fault: str = ""
+
+
+class Trials(Protocol):
+    """Makes changes, tries the pod ``key``, ``namespace/name``, and rolls the changes back."""
+
+    key: str
+
+    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
+        """Make the changes and try the pod before all others; with ``look``, also find changes that would help if it fails."""
+
+    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
+        """Return the names of the nodes that no plugin refuses once the changes are made."""
+
+    def moved(self, changes: ChangeSet) -> ChangeSet:
+        """Return changes in which each eviction of a pod that fits on another node is replaced by a move."""
+
+
+@dataclass
+class FreshTrials:
+    """Trials that each run a new engine. ``objects`` are the cluster at rest, ``key`` is the pod as ``namespace/name``."""
+
+    objects: Sequence[Object]
+    key: str
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        self.loaded = load_options(self.options)
+        self._known = {obj.uid for obj in self.objects if isinstance(obj, Pod)}
+
+    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
+        try:
+            return self._tried(*self._changed(changes), changes if look else None)
+        except InputError as error:
+            return Trial(fault=str(error))
+
+    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
+        objects, loaded = self._changed(changes)
+        simulation, _ = prepare(self.options, loaded=loaded)
+        simulation.load(objects)
+        pod = simulation.pod_named(self.key)
+        return () if pod is None else fits_of(simulation.scheduler.profiles[pod.spec.scheduler_name], pod, simulation)
+
+    def moved(self, changes: ChangeSet) -> ChangeSet:
+        simulation, _ = prepare(self.options, loaded=self.loaded)
+        simulation.load(self.objects)
+        return moved_in(simulation, self.key, changes, {})
+
+    def _changed(self, changes: Collection[Change]) -> tuple[list[Object], Loaded]:
+        objects, loaded = list(self.objects), self.loaded
+        for change in changes:
+            if change.owner == "config":
+                loaded = reconfigure(loaded, change)
+        known = {obj.uid for obj in objects if isinstance(obj, Node)}
+        for change in in_order(changes):
+            if change.verb == "move":
+                simulation, _ = prepare(self.options, loaded=self.loaded)
+                simulation.load([_unplaced_if(obj, change.target) for obj in objects])
+                check_move(change, simulation)
+            objects = apply(objects, change)
+        added = [obj for obj in objects if isinstance(obj, Node) and obj.uid not in known]
+        return [*objects, *(daemon_pods(added, policies_of(objects)) if added else ())], loaded
+
+    def _tried(self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] | None = None) -> Trial:
+        simulation, _ = prepare(self.options, loaded=loaded)
+        simulation.load(objects)
+        pod = simulation.pod_named(self.key)
+        if pod is None:
+            return Trial(fault=f"pod {self.key} is not there")
+        before = unscheduled(pod, simulation)
+        if before is not None:
+            return Trial(offers=before)
+        for one in [some for some in simulation.pods.values() if of_daemon_set(some) and some.uid not in self._known]:
+            simulation.attempt(one)
+        profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
+        offers = None if changes is None else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
+        simulation.attempt(pod)
+        now = simulation.pods[pod.uid]
+        if now.spec.node_name:
+            return Trial(now.spec.node_name, *self._replaced(simulation))
+        nominated = simulation.scheduler.queue.nomination(pod.uid)
+        victims = tuple(one.pod.key for one in simulation.victims.values())
+        if nominated and victims:
+            left = [obj for obj in objects if not (isinstance(obj, Pod) and obj.uid in simulation.victims)]
+            again = self._tried(left, loaded)
+            return Trial(again.node, victims) if again.node else Trial(offers=offers)
+        return Trial(offers=offers)
+
+    def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
+        fresh = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
+        waiting = [pod for pod in fresh if not of_daemon_set(pod)]
+        for pod in waiting:
+            simulation.attempt(pod)
+        nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}
+        placed = {key: str(node) for key, node in nodes.items() if node}
+        return tuple(placed), tuple(key for key, node in nodes.items() if not node), tuple(placed.values())
+
+
+def of_daemon_set(pod: Pod) -> bool:
+    """Return whether a DaemonSet creates the pod."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == "DaemonSet"
+
+
+def in_order(changes: Iterable[Change]) -> list[Change]:
+    """Return the changes of objects in the order in which they are made: pods move last."""
+    made = (one for one in changes if one.owner != "config")
+    return sorted(made, key=lambda one: (one.verb == "move", one.verb, one.target, one.path))
+
+
+def check_move(move: Change, simulation: SimulatedCluster) -> None:
+    """Raise InputError if a plugin refuses the node that a pod is to move to. The pod must be on no node."""
+    pod = simulation.pod_named(move.target.removeprefix("pod/"))
+    profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
+    snapshot = simulation.scheduler.snapshot
+    row = snapshot.table.row_of.get(str(move.new))
+    if pod is None or profile is None or row is None or not is_accepted(profile, PodInfo(unplaced(pod)), snapshot, row):
+        raise InputError(one_line(f"{move.target} does not fit on {move.new}"))
+
+
+def moved_in(simulation: SimulatedCluster, key: str, changes: ChangeSet, known: dict[str, Change | None]) -> ChangeSet:
+    """Return changes with evictions replaced by moves, for pods of the pod's scheduler; ``known`` caches the moves."""
+    pod = simulation.pod_named(key)
+    profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
+    return changes if profile is None else PodMoves(profile, simulation.scheduler.snapshot, known).instead_of(changes)
+
+
+def _unplaced_if(obj: Object, target: str) -> Object:
+    return unplaced(obj) if isinstance(obj, Pod) and f"pod/{obj.key}" == target else obj
+
+
+def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:
+    """Return the names of the nodes that no plugin of a profile refuses, sorted."""
+    snapshot = simulation.scheduler.snapshot
+    open_rows = np.ones(len(snapshot.table), dtype=bool)
+    for one in judgements_of(profile, PodInfo(pod), snapshot):
+        if one.refuses_any:
+            open_rows &= ~one.refused
+    return names_of(open_rows, simulation)
+
+
+def names_of(rows: BoolArray, simulation: SimulatedCluster) -> tuple[str, ...]:
+    """Return the names of the nodes on these rows, sorted."""
+    nodes = simulation.scheduler.snapshot.table.nodes
+    return tuple(sorted([nodes[row].metadata.name for row in np.flatnonzero(rows).tolist()]))
+
+
+def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:
+    """Return offers that let a scheduler try the pod: a scheduler name with a profile, no gates. None if it can already."""
+    target, profiles = f"pod/{pod.key}", simulation.scheduler.profiles
+    if pod.spec.node_name:
+        return NO_OFFERS
+    constraints: list[tuple[ChangeSet, ...]] = [
+        (frozenset([Change("pod", "ungate", target, f"schedulingGates.{gate.name}", gate.name, None)]),)
+        for gate in pod.spec.scheduling_gates
+    ]
+    if pod.spec.scheduler_name not in profiles:
+        old = pod.spec.scheduler_name
+        others: Iterable[Change] = (Change("pod", "scheduler-name", target, "schedulerName", old, name) for name in profiles)
+        profile = Change("config", "profile", f"config/{old}", "schedulerName", None, old)
+        constraints.append((*(frozenset([one]) for one in others), frozenset([profile])))
+    return Offers((NodeOffers("", tuple(constraints)),), True) if constraints else None

@@ -113,8 +113,8 @@ class PodCounts:
         self._labels = labels
         self._capacity = capacity
         self._classes: dict[LabelClassKey, _LabelClass] = {}
-        # By identity: a key of thousands of labels would be hashed for each of them.
-        self._classes_at: dict[Place, dict[int, _LabelClass]] = {}
+        # Ordered sets of the classes themselves: a key of thousands of labels would be hashed for each of them.
+        self._classes_at: dict[Place, dict[_LabelClass, None]] = {}
         self._matchers: dict[PodMatcher, _Counted] = {}
         self._filed = SelectorIndex[PodMatcher]()
         self._keeping = False
@@ -266,7 +266,7 @@ class PodCounts:
     def _open(self, key: LabelClassKey) -> _LabelClass:
         label_class = self._classes[key] = _LabelClass(key)
         for place in places_of_pod(label_class.namespace, label_class.labels):
-            self._classes_at.setdefault(place, {})[id(label_class)] = label_class
+            self._classes_at.setdefault(place, {})[label_class] = None
         for matcher in self._filed.candidates(label_class.namespace, label_class.labels):
             if label_class.suits(matcher):
                 label_class.counted_by[matcher] = self._matchers[matcher]
@@ -282,14 +282,14 @@ class PodCounts:
         label_class = self._classes.pop(key)
         for place in places_of_pod(label_class.namespace, label_class.labels):
             at = self._classes_at[place]
-            del at[id(label_class)]
+            del at[label_class]
             if not at:
                 del self._classes_at[place]
 
     def _suiting(self, matcher: PodMatcher, filed: list[Place] | None) -> list[_LabelClass]:
         """Return the label classes that a matcher counts. ``filed``: its keys in the index; None if it names no namespace."""
         found: list[_LabelClass] = []
-        filed_at = None if filed is None else [self._classes_at[at].values() for at in filed if at in self._classes_at]
+        filed_at = None if filed is None else [self._classes_at[at] for at in filed if at in self._classes_at]
         for classes in [self._classes.values()] if filed_at is None else filed_at:
             found += [label_class for label_class in classes if label_class.suits(matcher)]
         return found

@@ -118,8 +118,13 @@ class Answering:
         self.prepare()
         ours, theirs = Pipe()
         with theirs:
-            socket.send_fds(self._hosted(), [b"?"], [theirs.fileno()])
-        ours.send((tuple(words), str(folder), None if stdin is None else str(stdin), limits))
+            try:
+                socket.send_fds(self._hosted(), [b"?"], [theirs.fileno()])
+            except OSError:  # the host ended right after it was looked at
+                self.close()
+                socket.send_fds(self._hosted(), [b"?"], [theirs.fileno()])
+        with suppress(OSError):  # the host ended meanwhile: the connection gives no exit code
+            ours.send((tuple(words), str(folder), None if stdin is None else str(stdin), limits))
         return ours
 
     def close(self) -> None:

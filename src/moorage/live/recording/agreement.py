@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -86,6 +87,12 @@ class Agreement:
         """The share of decisions that agree; None before the first."""
         different = self.bindings[Match.DIFFERENT.value] + self.failures[Match.DIFFERENT.value]
         return 1 - different / self.compared if self.compared else None
+
+    def go_on(self, facts: Mapping[str, Any], differences: Iterable[dict[str, Any]] = ()) -> None:
+        """Count on from what an earlier recorder of the same log counted: its ``facts`` and kept differences."""
+        for name in ("bindings", "failures", "plugins", "uncompared"):
+            getattr(self, name).update(facts.get(name, {}))
+        self.differences.extend(differences)
 
     def facts(self) -> dict[str, Any]:
         """Return the counts as plain data."""

@@ -19,7 +19,7 @@ from moorage.basis.recording.log_reader import ClusterLog, is_log
 from moorage.live.recording.shadow import reasons_in
 from moorage.live.recording.watching import Watching
 
-__all__ = ["STATUS_FILE", "metrics_app", "status_of", "write_status"]
+__all__ = ["STATUS_FILE", "count_on", "metrics_app", "read_status", "status_of", "write_status"]
 
 STATUS_FILE: Final = "status.json"
 #: How many reasons of pending pods have a series of their own.
@@ -31,13 +31,31 @@ def status_of(watching: Watching) -> dict[str, Any]:
     """Return the state as plain data."""
     recorder, shadow = watching.recorder, watching.shadow
     return {
-        "pid": os.getpid(), "at": recorder.clock.last, "aheadSeconds": round(recorder.clock.ahead_s, 3),
+        "pid": os.getpid(), "about": dict(watching.about),
+        "at": recorder.clock.last, "aheadSeconds": round(recorder.clock.ahead_s, 3),
         "started": recorder.has_started, "listing": watching.not_synced, "objects": len(recorder),
         "records": dict(recorder.counts), "facts": watching.facts, "faults": shadow.faults,
         "behindSeconds": round(watching.behind_s, 1), "waiting": len(watching.inbox), "writeError": watching.write_error,
         "agreement": shadow.agreement.facts(), "differences": list(map(recorder.encoder.facts, shadow.agreement.differences)),
         "pending": shadow.pending, **recorder.encoder.facts({"causes": causes(shadow.messages())}),
     }  # fmt: skip
+
+
+def read_status(directory: Path) -> dict[str, Any] | None:
+    """Return the last state that a recorder of this log wrote; None if there is none that can be read."""
+    try:
+        return msgspec.json.decode((directory / STATUS_FILE).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def count_on(watching: Watching) -> None:
+    """Let the agreement go on from that of the last recorder of the log, if it compared with the same server and release."""
+    before = read_status(watching.recorder.writer.directory) or {}
+    about, now = before.get("about"), watching.about
+    if about is not None and all(about.get(name) == now.get(name) for name in ("server", "release", "redacted")):
+        differences = () if now.get("redacted") else before.get("differences", ())  # tokens are not made of tokens
+        watching.shadow.agreement.go_on(before.get("agreement", {}), differences)
 
 
 def write_status(watching: Watching) -> None:

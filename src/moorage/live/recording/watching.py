@@ -50,7 +50,7 @@ class Watching:
         clock: Callable[[], float] = time.monotonic,
         inbox: int = 50_000,
     ) -> None:
-        self.recorder, self.shadow, self._about = recorder, shadow, facts
+        self.recorder, self.shadow, self.about = recorder, shadow, facts
         self._log, self._on_status, self._clock = observers.log, on_status, clock
         shadow.on_difference = self.difference
         self.inbox = Inbox(inbox)
@@ -120,7 +120,7 @@ class Watching:
         more = False
         if not self.recorder.has_started and self.inbox.is_whole and not self.inbox:
             unserved = [one.resource.plural for one in self.reflectors if one.unserved]
-            self.recorder.start({**self._about, "unserved": unserved})
+            self.recorder.start({**self.about, "unserved": unserved})
             self._log.info(0, "Recording", objects=len(self.recorder), to=str(self.recorder.writer.directory))
         if self._clock() - self._flushed >= FLUSH_S or not taken:
             more = self._write()

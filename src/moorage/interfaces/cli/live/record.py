@@ -39,7 +39,7 @@ from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, Encoder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import Shadow
-from moorage.live.recording.status import metrics_app, write_status
+from moorage.live.recording.status import count_on, metrics_app, write_status
 from moorage.live.recording.watching import Watching
 from moorage.live.runtime.observer import Observers
 from moorage.live.server.klog import Klog, adopt_other_loggers
@@ -127,6 +127,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
         writer = LogWriter(given["directory"], limits)
         recorder = ChangeRecorder(writer, LogClock(time.time_ns, time.monotonic, writer.last_at), encoder)
         watching = Watching(recorder, shadow, rest, facts, observers=Observers(log.warning, log), on_status=write_status)
+        count_on(watching)
         if opened is not None:
             port = await stack.enter_async_context(serving(metrics_app(watching), opened, None))
             log.info(0, "Serving metrics", address=f"{given['address'].rpartition(':')[0]}:{port}")

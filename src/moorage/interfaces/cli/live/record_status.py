@@ -18,7 +18,7 @@ from moorage.basis.wording import counted
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.live.recording.agreement import Match
-from moorage.live.recording.status import STATUS_FILE
+from moorage.live.recording.status import read_status
 from moorage.report.style import cells, paragraph
 
 __all__ = ["status"]
@@ -70,10 +70,9 @@ def _document(log: ClusterLog, faults: list[LogFault] | None) -> dict[str, Any]:
 
 
 def _recorder(directory: Path) -> dict[str, Any] | None:
-    """Return the last state that the recorder wrote; None if there is none."""
-    try:
-        read: dict[str, Any] = msgspec.json.decode((directory / STATUS_FILE).read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError):
+    """Return the last state that the recorder wrote, and whether it runs; None if there is none."""
+    read = read_status(directory)
+    if read is None:
         return None
     return {**read, "running": time.time() - read.get("at", 0) / 1e6 < STATE_KEPT_S + max(0.0, -read.get("aheadSeconds", 0))}
 

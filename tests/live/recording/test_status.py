@@ -1,0 +1,59 @@
+"""A recorder that starts again in its log counts on, so the agreement is that of the whole log."""
+
+from contextlib import closing
+from random import Random
+
+import pytest
+
+from moorage.basis.recording.log_writer import LogWriter
+from moorage.live.recording.agreement import ComparedDecision, Match
+from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
+from moorage.live.recording.shadow import Shadow
+from moorage.live.recording.status import count_on, read_status, write_status
+from moorage.live.recording.watching import Watching
+from tests.live.server.test_on_embedded_server import a_scheduler
+
+ABOUT = {"server": "https://here", "release": "1.36", "redacted": False}
+
+
+def recording(directory, **about):
+    recorder = ChangeRecorder(LogWriter(directory), LogClock(lambda: 10**18, Random(1).random), ObjectEncoder())
+    return Watching(recorder, Shadow(a_scheduler(), {}), None, {**ABOUT, **about})
+
+
+@pytest.mark.parametrize(
+    ("about", "compared", "differences"),
+    [({}, 3, 1), ({"version": "1.36.3"}, 3, 1), ({"release": "1.35"}, 0, 0), ({"server": "https://there"}, 0, 0)],
+)
+def test_agreement_goes_on_after_a_restart(tmp_path, about, compared, differences):
+    with closing(recording(tmp_path)) as first:
+        agreement = first.shadow.agreement
+        agreement.count(ComparedDecision("a", "1", Match.SAME, "n1", "n1"), 1)
+        agreement.count(ComparedDecision("b", "2", Match.DIFFERENT, "n1", "n2", plugins=("NodeResourcesFit",)), 2)
+        agreement.count(ComparedDecision("c", "3", Match.SAME, message="no"), 3)
+        agreement.uncompared["was bound before"] += 1
+        write_status(first)
+    with closing(recording(tmp_path, **about)) as second:
+        count_on(second)
+        found = second.shadow.agreement
+        assert (found.compared, len(found.differences)) == (compared, differences)
+        assert not compared or found.facts() == agreement.facts()
+
+
+def test_a_redacted_recorder_leaves_old_differences_out(tmp_path):
+    with closing(recording(tmp_path, redacted=True)) as first:
+        first.shadow.agreement.count(ComparedDecision("b", "2", Match.DIFFERENT, "n1", "n2"), 2)
+        write_status(first)
+    with closing(recording(tmp_path, redacted=True)) as second:
+        count_on(second)
+        assert (second.shadow.agreement.compared, len(second.shadow.agreement.differences)) == (1, 0)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"about": null}'])
+def test_a_status_that_cannot_be_read_counts_from_nothing(tmp_path, text):
+    with closing(recording(tmp_path)) as watching:
+        if text is not None:
+            (tmp_path / "status.json").write_text(text)
+        count_on(watching)
+        assert watching.shadow.agreement.compared == 0
+        assert read_status(tmp_path) in (None, {"about": None})

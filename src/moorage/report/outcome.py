@@ -15,6 +15,7 @@ from msgspec import Struct
 from moorage.basis.printable import one_line
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.gates import RunMeasures
+from moorage.report.queue_report import QueueReport
 
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
 
@@ -106,7 +107,8 @@ class RefusedPods:
 class Run:
     """All values that are reported about a run. Pods are in order of arrival, nodes and claims in order of name.
 
-    ``changes``: what was changed before the run; ``before``: the run without these changes; ``measures``: metrics and gates.
+    ``changes``: what was changed before the run; ``before``: the run without these changes; ``measures``: metrics and gates;
+    ``queues``: Kueue's queues.
     """
 
     pods: tuple[PodOutcome, ...]
@@ -123,6 +125,7 @@ class Run:
     changes: tuple[str, ...] = ()
     before: Run | None = None
     measures: RunMeasures | None = None
+    queues: QueueReport | None = None
 
     @property
     def not_created(self) -> int:

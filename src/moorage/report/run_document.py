@@ -150,6 +150,8 @@ def as_data(
         data |= {"changes": list(run.changes), "before": _summary(run.before)}
     if run.measures is not None:
         data |= _measures(run.measures)
+    if run.queues is not None:
+        data["queues"] = run.queues.data()
     if events is not None:
         data["events"] = events.entries
     if scores is not None:

@@ -26,19 +26,22 @@ _NO_NODES = "no nodes in the input, so that no pod can be scheduled: kubectl get
 def simulate_cluster(
     given: ClusterInput, options: Options,
     *, on_attempt: Callable[[SimulatedAttempt], None] | None = None, prepared: Prepared | None = None,
+    titles: dict[str, str] | None = None,
 ) -> tuple[ClusterInput, Run]:  # fmt: skip
     """Schedule every pending pod of a cluster, including pods that its workloads lack.
 
     Pods on nodes that are not in the input are deleted, unless the input has no node at all. Pods that a quota or a limit range
     refuses are created when other pods have left room for them, or not at all. ``prepared``: the empty simulation to run,
-    instead of one made for these options.
+    instead of one made for these options. ``titles``: filled with the workloads of
+    pods by UID; the caller adds those of pods that come later.
     Returns the cluster with all its pods, and the run.
     Raises  ConfigError, InputError
     """
     with collector_paused():
         created = create_pods(given, quota=options.quota)
         cluster, lost = created.cluster, created.lost
-        workloads = workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused)))
+        workloads = {} if titles is None else titles
+        workloads.update(workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused))))
         notes = [*input_notes(cluster), *lost.notes()]
     prepared = prepared or prepare(options, on_attempt)
     notes += ignored_fields(cluster, prepared[0].scheduler.gates)

@@ -14,7 +14,7 @@ from moorage.basis.wording import counted, some
 from moorage.core.engine.facts import Seen
 from moorage.report.outcome import InputNote, RefusedPods
 from moorage.simulator.outcome import refused_outcomes
-from moorage.simulator.pod_books import PodRecord
+from moorage.simulator.pod_books import PodRecord, in_turn
 from moorage.simulator.pod_creation import PodCreation
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -33,7 +33,7 @@ class QuotaRetries:
         """Watch a simulation from now on."""
         made = cls(creation, simulation)
         if creation is not None and creation.waits:
-            simulation.on_end = made.note_end
+            simulation.on_end = in_turn(simulation.on_end, made.note_end)
         return made
 
     def note_end(self, record: PodRecord) -> None:

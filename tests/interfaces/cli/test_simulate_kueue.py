@@ -85,7 +85,7 @@ def test_an_evicted_job_loses_its_pods(moorage, teams):
 REFUSED = {
     "no queue in the file": ("nodes.yaml", (), "no ClusterQueue found"),
     "no file": ("nothing.yaml", (), "nothing.yaml"),
-    "an explanation": ("queues.yaml", ("--explain",), "--kueue excludes"),
+    "an explanation": ("queues.yaml", ("--explain",), "--kueue FILE excludes"),
 }
 
 

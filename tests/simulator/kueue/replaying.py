@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import QueueAdmission, Workload, read_objects, read_workload
-from moorage.simulator.kueue.workloads import text_of
 
 KINDS = {
     "flavors": "ResourceFlavor",
@@ -87,7 +87,7 @@ def shown(workload: Workload) -> dict[str, Any]:
                 "name": one.name,
                 "count": one.count,
                 "flavors": dict(one.flavors),
-                "usage": {resource: text_of(resource, amount) for resource, amount in one.usage.items()},
+                "usage": {resource: amount_text(resource, amount) for resource, amount in one.usage.items()},
             }
             for one in workload.admission
         ]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.errors import InputError
+from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import QueueAdmission, read_objects, read_workload
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
-from moorage.simulator.kueue.workloads import text_of
 
 KEY = ("default", "cpu")
 
@@ -107,7 +107,7 @@ AMOUNTS = {
 
 @pytest.mark.parametrize(("given", "written"), AMOUNTS.items(), ids=str)
 def test_writes_amounts_as_kueue_does(given, written):
-    assert text_of(*given) == written
+    assert amount_text(*given) == written
 
 
 limits = st.none() | st.integers(0, 6)

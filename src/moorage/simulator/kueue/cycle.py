@@ -9,7 +9,7 @@ Source  Kueue, pkg/scheduler: scheduler.go, fair_sharing_iterator.go
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +24,7 @@ __all__ = ["CycleResult", "Eviction", "QueueAdmission"]
 
 _WAITING: Final = "WaitingForQuota"
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
+_NOT_READY: Final = "waiting for all admitted workloads to be in PodsReady condition"
 _PREEMPTING: Final = "WaitingForPreemptedWorkloads"
 _WHY: Final = {
     "InClusterQueue": "prioritization in the ClusterQueue",
@@ -72,6 +73,9 @@ class QueueAdmission:
         self.fair = fair
         self.waiting = {name: Waiting(strict=queue.strict) for name, queue in objects.queues.items()}
         self.cycles = 0
+        #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
+        self.blocks: Callable[[int], bool] | None = None
+        self._tried: set[str] = set()
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
         self._notified: set[str] = set()
 
@@ -83,6 +87,7 @@ class QueueAdmission:
         if queue is None or not workload.active:
             return False
         workload.cluster_queue = queue.name
+        self._tried.discard(workload.key)
         self.waiting[queue.name].add(workload, now)
         return True
 
@@ -99,6 +104,13 @@ class QueueAdmission:
             queue.remove(workload.usage)
             queue.generation += 1
         workload.let_go()
+        self._notified.add(queue.name)
+
+    def shrink(self, workload: Workload, at: int, count: int) -> None:
+        """Take the quota of pods that ended while others of their workload go on: ``count`` of pod set ``at`` are left."""
+        queue = self.objects.queues[workload.cluster_queue]
+        queue.remove(workload.shrink(at, count))
+        queue.generation += 1
         self._notified.add(queue.name)
 
     def requeue_evicted(self, workload: Workload, now: float) -> None:
@@ -118,6 +130,7 @@ class QueueAdmission:
 
     def wake(self, now: float) -> None:
         """Wake the inadmissible workloads in the trees of all queues where something changed."""
+        self.try_again()
         done: set[str] = set()
         for name in sorted(self._notified):
             queue = self.objects.queues[name]
@@ -133,6 +146,18 @@ class QueueAdmission:
     def runnable(self) -> bool:
         return any(waiting.active for name, waiting in self.waiting.items() if self.objects.queues[name].active)
 
+    def has_untried(self) -> bool:
+        """Return whether a head was not tried since the last change, or has more flavors to try."""
+        for name, waiting in self.waiting.items():
+            head = waiting.head() if waiting.active and self.objects.queues[name].active else None
+            if head is not None and (head.key not in self._tried or (head.scan is not None and head.scan.pending)):
+                return True
+        return False
+
+    def try_again(self) -> None:
+        """Note that what was tried before may be admitted now."""
+        self._tried.clear()
+
     # -- the cycle
 
     def cycle(self, now: float) -> CycleResult:
@@ -146,6 +171,7 @@ class QueueAdmission:
             if head is None:
                 continue
             result.heads += 1
+            self._tried.add(head.key)
             refusal = self._refusal(head, self.objects.queues[name])
             if refusal is not None:
                 aside.append((head, *refusal))
@@ -165,6 +191,8 @@ class QueueAdmission:
         for workload, message, reason, why in aside:
             self.waiting[workload.cluster_queue].requeue(workload, why, reason, now)
             workload.wait(reason, message)
+        if result.admitted or result.evicted:
+            self.try_again()
         for eviction in result.evicted:
             eviction.workload.evicted = True
             # The evicted workload is written, so the cache counts it again.
@@ -251,6 +279,8 @@ class QueueAdmission:
             victims.update((target.workload.key, target) for target in entry.targets)
             self._reserve(queue, entry.assignment.usage)
             self._preempt(entry, result)
+        elif self.blocks is not None and self.blocks(len(result.admitted)):
+            entry.skipped, entry.reason, entry.message = True, "WaitingForPodsReady", _NOT_READY
         else:
             entry.admitted = True
             entry.workload.hold(queue.name, entry.assignment.admission(), now)

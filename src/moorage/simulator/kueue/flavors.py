@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
 from moorage.api.node_selectors import compile_node_selector
 from moorage.api.taints import find_untolerated
+from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
 from moorage.simulator.kueue.quota import lowest_subtree
-from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, ScanState, Workload, rank_of, text_of
+from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, ScanState, Workload, rank_of
 
 __all__ = ["Assignment", "ChosenFlavor", "Mode", "Possibility", "Reason", "assign_flavors", "requested"]
 
@@ -298,14 +299,14 @@ class _Search:
         if total > most:
             text = (
                 f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
-                f"({text_of(resource, before)}) + current podset request ({text_of(resource, amount)}) > maximum capacity "
-                f"({text_of(resource, most)})"
+                f"({amount_text(resource, before)}) + current podset request ({amount_text(resource, amount)}) > maximum "
+                f"capacity ({amount_text(resource, most)})"
             )
             return Possibility.NO_FIT, 0, text, Reason.TOO_LARGE
         height, may_reclaim = lowest_subtree(self.queue, key, total)
         if total <= free:
             return Possibility.FIT, height, "", ""
-        text = f"insufficient unused quota for {resource} in flavor {flavor}, {text_of(resource, total - free)} more needed"
+        text = f"insufficient unused quota for {resource} in flavor {flavor}, {amount_text(resource, total - free)} more needed"
         if self.queue.quota(key).nominal >= total or may_reclaim or self._preempts_while_borrowing():
             possibility, height = self.oracle(key, total)
             return possibility, height, text, ""

@@ -57,6 +57,7 @@ class Preemption:
 class ClusterQueue(ClusterQueueNode):
     """A ClusterQueue: its quota in the tree, and the rules by which it gives quota away.
 
+    ``checks``      names of AdmissionChecks, with the flavors that they are for; none: all
     ``generation``  rises when quota is freed: a search for flavors then starts again
     """
 
@@ -88,6 +89,13 @@ class ClusterQueue(ClusterQueueNode):
         self.stop_if_borrowing = (fungibility.get("whenCanBorrow") or "MayStopSearch") in _MAY_STOP
         self.stop_if_preempting = (fungibility.get("whenCanPreempt") or "TryNextFlavor") in _MAY_STOP
         self.prefers_borrowing = (fungibility.get("preference") or "BorrowingOverPreemption") == "BorrowingOverPreemption"
+        self.checks = (
+            *((str(name), frozenset[str]()) for name in spec.get("admissionChecks") or ()),
+            *(
+                (str(rule.get("name")), frozenset(map(str, rule.get("onFlavors") or ())))
+                for rule in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+            ),
+        )
         self.generation = 0
 
     def accepts(self, objects: Objects) -> Callable[[Workload], bool]:

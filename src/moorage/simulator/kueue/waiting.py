@@ -58,16 +58,24 @@ class Waiting:
         else:
             self._activate(workload)
 
+    def head(self) -> Workload | None:
+        """Return the workload that is next."""
+        while self._heap:
+            rank, key = self._heap[0]
+            workload = self.active.get(key)
+            if workload is not None and rank == self._order(workload):
+                return workload
+            heapq.heappop(self._heap)
+        return None
+
     def pop(self) -> Workload | None:
         """Take the head."""
         self._popped += 1
-        while self._heap:
-            rank, key = heapq.heappop(self._heap)
-            workload = self.active.get(key)
-            if workload is not None and rank == self._order(workload):
-                del self.active[key]
-                return workload
-        return None
+        workload = self.head()
+        if workload is not None:
+            heapq.heappop(self._heap)
+            del self.active[workload.key]
+        return workload
 
     def requeue(self, workload: Workload, why: Requeue, reason: str, now: float) -> None:
         """Put a popped workload back, in front or aside."""

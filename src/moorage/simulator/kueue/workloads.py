@@ -14,16 +14,15 @@ from typing import Any, Final
 
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
-from moorage.api.quantity import canonical, milli_value, value
+from moorage.api.quantity import milli_value, value
 from moorage.errors import InputError
 
-__all__ = ["Amounts", "Assigned", "Key", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload", "text_of"]
+__all__ = ["Amounts", "Assigned", "Key", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload"]
 
 #: A flavor and a resource.
 Key = tuple[str, str]
 Amounts = dict[Key, int]
 
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 #: Fields of a pod that tell one workload from another for the queue, beside its containers.
 _SHAPE: Final = (
     "nodeSelector",
@@ -49,19 +48,6 @@ def rank_of(resource: str) -> int:
     for byte in resource.encode():
         rank = (rank ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return rank
-
-
-def text_of(resource: str, amount: int) -> str:
-    """Return an amount as Kueue writes it in messages and statuses."""
-    if resource == "cpu":
-        return canonical(f"{amount}m")
-    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
-        power = 0
-        while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
-            amount, power = amount // 1024, power + 1
-        if power:
-            return f"{amount}{_BINARY[power]}"
-    return canonical(str(amount))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +101,7 @@ class Workload:
     ``reserved_at`` when it got its quota; None while it waits
     ``order_time``  its place in the queue: creation, or the eviction that put it back
     ``invalid``     why it can never be admitted
+    ``owner``       kind and name of the object that it stands for, if the input says so
     """
 
     namespace: str
@@ -140,6 +127,7 @@ class Workload:
     invalid: str = ""
     usage: Amounts = field(default_factory=dict)
     uses: frozenset[Key] = frozenset()
+    owner: tuple[str, str] | None = None
 
     @property
     def key(self) -> str:
@@ -168,6 +156,16 @@ class Workload:
     def wait(self, reason: str, message: str) -> None:
         """Note why it has no quota."""
         self.conditions["QuotaReserved"] = ("False", reason, message)
+
+    def shrink(self, at: int, count: int) -> Amounts:
+        """Hold quota for fewer pods of a pod set. Return what is given back."""
+        held = self.admission[at]
+        usage = {resource: amount // held.count * count for resource, amount in held.usage.items()}
+        less = {(held.flavors[resource], resource): amount - usage[resource] for resource, amount in held.usage.items()}
+        self.admission = (*self.admission[:at], Assigned(held.name, count, held.flavors, usage), *self.admission[at + 1 :])
+        for key, amount in less.items():
+            self.usage[key] -= amount
+        return less
 
     def let_go(self) -> None:
         """Give the quota back."""
@@ -215,6 +213,7 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         shape=json.dumps([priority, shapes], sort_keys=True, default=str),
         labels=meta.get("labels") or {},
         active=spec.get("active") is not False,
+        owner=next(((str(one.get("kind")), str(one.get("name"))) for one in meta.get("ownerReferences") or ()), None),
     )
     if faults:
         all_faults = faults[0] if len(faults) == 1 else f"[{', '.join(dict.fromkeys(faults))}]"

@@ -32,7 +32,7 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, gate_options
 from moorage.interfaces.cli.questions.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
 from moorage.interfaces.cli.questions.question_options import what_if_options
-from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, with_queues
+from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, run_queued
 from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.interfaces.cli.terminal import collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.report.comparison import gates_text
@@ -222,6 +222,7 @@ def _run(
     _check_autoscaler(given)
     _check_replay(given)
     if _asks_what_if(given):
+        kinds_of_queues(given)
         return _run_changed(given, options, progress, on_attempt, measure)
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
@@ -239,15 +240,17 @@ def _run(
             return _Simulated(_replayed(given, cluster, emulating(options, given, cluster), on_attempt))
         if given["autoscale"]:
             return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
-        jobs = queued(given, cluster)
-        whole = _simulated(
-            given, cluster if jobs is None else jobs.cluster, emulating(options, given, cluster), on_attempt, measure
-        )
-        if jobs is None:
-            return whole
-        run, tables = with_queues(whole.run, jobs, text=given["output"] in {"table", "wide"})
-        return _Simulated(run, scaled=tables, waits=bool(jobs.waiting or jobs.nowhere))
+        text = given["output"] in {"table", "wide"}
+        if (jobs := queued(given, cluster)) is not None:
+            return _queued(run_queued(jobs, emulating(options, given, cluster), on_attempt, measure, text=text))
+        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
     return _run_trace(given, options, on_attempt, measure)
+
+
+def _queued(run: Run) -> _Simulated:
+    """Return a run with queues; text has tables instead of a note for each workload that waits."""
+    assert run.queues is not None
+    return _Simulated(run, scaled=run.queues.text(), waits=bool(run.queues.waiting()))
 
 
 def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: _OnAttempt) -> Run:
@@ -293,8 +296,13 @@ def _run_trace(
     trace = read_trace(given["trace"], given["pods"], given["nodes"])
     if not trace.nodes:
         raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
+    lasting = trace.with_lifetimes(None) if given["stay"] else trace
     if given["autoscale"]:
-        return _autoscaled(given, trace.with_lifetimes(None) if given["stay"] else trace, options, on_attempt)
+        return _autoscaled(given, lasting, options, on_attempt)
+    kinds_of_queues(given)
+    text = given["output"] in {"table", "wide"}
+    if (jobs := queued(given, ClusterInput(nodes=trace.nodes), lasting)) is not None:
+        return _queued(run_queued(jobs, options, on_attempt, measure, text=text))
     simulated = simulate_trace if measure is None else measure.run_trace
     return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
 

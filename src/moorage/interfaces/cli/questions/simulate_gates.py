@@ -25,6 +25,7 @@ from moorage.report.stored_runs import StoredReport
 from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
@@ -48,12 +49,16 @@ class SimulationGates:
         if given["strict"] and not self._gates:
             raise click.UsageError("--strict needs --fail-on")
 
-    def run(self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None) -> Run:
-        """Simulate a cluster."""
+    def run(
+        self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None, queues: QueuedCluster | None = None
+    ) -> Run:
+        """Simulate a cluster; ``queues``: those that its jobs wait in."""
         meter = RunMeter()
         prepared = simulation, _ = prepare(options, on_attempt)
         simulation.on_result = meter.count
-        whole, run = simulate_cluster(cluster, options, prepared=prepared)
+        if queues is not None:
+            queues.attach(simulation)
+        whole, run = simulate_cluster(cluster, options, prepared=prepared, titles=None if queues is None else queues.titles)
         setting = MeasureSetting(tuple(typical_mix(whole.pods)), not_created=run.not_created)
         self._keep(meter.measured(simulation, run, setting), simulation)
         self._digest, self._known = input_digest(cluster), _known_to_be_pending(cluster)

@@ -1,55 +1,83 @@
-"""``moorage simulate --kueue``: Jobs wait in Kueue's queues before the scheduler sees their pods."""
+"""``moorage simulate --kueue``: jobs wait in Kueue's queues before the scheduler sees their pods."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from moorage.errors import InputError
+from moorage.interfaces.cli.questions.simulate_gates import SimulationGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
-from moorage.simulator.kueue.batch_jobs import KINDS, QueuedJobs, admit_jobs, has_queues
+from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, QueuedCluster, has_queues, queued_cluster
+from moorage.simulator.kueue.trace_works import works_of_trace
+from moorage.simulator.pod_books import SimulatedAttempt
+from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.trace import Trace
 
-__all__ = ["kinds_of_queues", "queued", "with_queues"]
+__all__ = ["kinds_of_queues", "queued", "run_queued"]
 
 
 def kinds_of_queues(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the kinds of Kueue to read from the cluster."""
-    return () if given["kueue"] == "off" else KINDS
+    """Return the kinds to read from the cluster because of Kueue.
 
-
-def queued(given: Mapping[str, Any], cluster: ClusterInput) -> QueuedJobs | None:
-    """Return the cluster after admission; None without queues.
-
-    Raises  InputError if a file was named and has no ClusterQueue, UsageError for options that exclude each other
+    Raises  UsageError for a file of queues together with what excludes it
     """
     choice = given["kueue"]
-    if choice == "off":
-        return None
-    documents = [one.document for one in cluster.custom if one.resource in KINDS]
-    if choice != "auto":
-        named = [one.document for one in read((choice,), False, custom=KINDS).custom]
+    if choice not in {"auto", "off"}:
+        refuse_with(given, "--kueue FILE")
+    return () if choice == "off" else KINDS
+
+
+def refuse_with(given: Mapping[str, Any], what: str) -> None:
+    """Refuse options that queues exclude.
+
+    Raises  UsageError
+    """
+    whys = {
+        "autoscale": "--autoscale", "explains": "--explain (moorage explain workload/NAME says why a job waits)",
+        "since": "--from", "live": "--live", "edits": "--edit", "cordoned": "--cordon", "removed": "--remove",
+        "added": "--add-node", "scaled": "--scale", "replacements": "--replace",
+    }  # fmt: skip
+    for name, shown in whys.items():
+        if given.get(name):
+            raise click.UsageError(f"{what} excludes {shown}; change the files, and simulate them again")
+
+
+def queued(given: Mapping[str, Any], cluster: ClusterInput, trace: Trace | None = None) -> QueuedCluster | None:
+    """Return the cluster with its queues; None without queues. The pods of a trace are works, too.
+
+    Raises  InputError if a file was named and has no ClusterQueue
+    """
+    choice = given["kueue"]
+    documents = [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
+    if choice not in {"auto", "off"}:
+        named = [one.document for one in read((choice,), False, custom=QUEUE_KINDS).custom]
         documents += named
         if not has_queues(named):
             raise InputError(f"{choice}: no ClusterQueue found; expected manifests of Kueue's kinds, v1beta1 or v1beta2")
-    if not has_queues(documents):
+    if choice == "off" or not has_queues(documents) or given["autoscale"] or given["explains"]:
         return None
-    if given["autoscale"] or given["explains"]:
-        if choice == "auto":
-            return None
-        raise click.UsageError("--kueue excludes --autoscale and --explain")
-    return admit_jobs(cluster, documents)
+    more = None if trace is None else (lambda objects: works_of_trace(trace, objects, documents, seed=given["seed"]))
+    return queued_cluster(cluster, documents, more)
 
 
-def with_queues(run: Run, jobs: QueuedJobs, *, text: bool) -> tuple[Run, str]:
-    """Return the run with a note for each workload that waits, or, with ``text``, tables of queues and workloads."""
-    if not text:
-        return replace(run, notes=(*run.notes, *(InputNote("Kueue", note) for note in jobs.notes()))), ""
-    titles = {(key.partition("/")[0], title): key for key, title in jobs.jobs.items()}
-    pending = Counter(titles.get((pod.namespace, pod.workload), "") for pod in run.in_state("Pending"))
-    return run, jobs.table(pending)
+def run_queued(
+    jobs: QueuedCluster, options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None,
+    measure: SimulationGates | None, *, text: bool,
+) -> Run:  # fmt: skip
+    """Simulate a cluster with queues. The run has a report on them; without ``text`` also a note for each job that waits."""
+    if measure is not None:
+        run = measure.run(jobs.cluster, options, on_attempt, queues=jobs)
+    else:
+        prepared = prepare(options, on_attempt)
+        jobs.attach(prepared[0])
+        _, run = simulate_cluster(jobs.cluster, options, prepared=prepared, titles=jobs.titles)
+    report = jobs.report(run.ended_s)
+    notes = () if text else tuple(InputNote("Kueue", note) for note in report.notes())
+    return replace(run, queues=report, notes=(*run.notes, *notes))

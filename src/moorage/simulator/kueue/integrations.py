@@ -1,0 +1,442 @@
+"""Integrations: which pod sets an object asks a queue for, and the pods that it starts with.
+
+``PLACES`` says for each kind where its pod sets stand: a kind is a row of data. Jobs, Deployments, StatefulSets and plain pods
+have controllers in the simulator, which create their pods.
+
+Source  Kueue, pkg/controller/jobs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Pod, PodSpec, PodTemplateSpec
+from moorage.api.decode import decode
+from moorage.api.durations import duration_seconds
+from moorage.api.meta import ObjectMeta
+from moorage.api.workloads import Job
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.errors import InputError
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.kueue.objects import Objects
+from moorage.simulator.kueue.workloads import Workload, read_workload
+from moorage.simulator.owners import is_active, owner_reference
+from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.workloads import PodFactory
+
+__all__ = ["ARRIVAL", "DURATION", "KINDS_OF_JOBS", "PLACES", "QUEUE_LABEL", "Work", "find_works", "work_of_pods"]
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+#: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.
+DURATION: Final = "moorage.dev/duration"
+ARRIVAL: Final = "moorage.dev/arrival"
+_PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+_LEAST_PODS: Final = "kueue.x-k8s.io/job-min-parallelism"
+_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+_GROUP_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+_TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+_TOPOLOGY: Final = {
+    "kueue.x-k8s.io/podset-required-topology": "required",
+    "kueue.x-k8s.io/podset-preferred-topology": "preferred",
+    "kueue.x-k8s.io/podset-unconstrained-topology": "unconstrained",
+    "kueue.x-k8s.io/podset-slice-required-topology": "podSetSliceRequiredTopology",
+    "kueue.x-k8s.io/podset-slice-size": "podSetSliceSize",
+    "kueue.x-k8s.io/podset-group-name": "podSetGroupName",
+}
+
+
+class _Sets(NamedTuple):
+    """Pod sets at one place of an object. Paths are dotted.
+
+    ``at``        the list or mapping of pod sets, or one pod set; ``keys`` the order of a mapping
+    ``name``      the field of the name, or the name itself with a leading ``=``; of a mapping the key is the name
+    ``template``  the template in a pod set
+    ``numbers``   the numbers whose product is the count; each is 1 if it is missing. ``most`` limits the last of them
+    ``less``      how many pods of the count stand elsewhere
+    """
+
+    at: str
+    template: str
+    name: str = ""
+    numbers: tuple[str, ...] = ()
+    most: str = ""
+    keys: tuple[str, ...] = ()
+    less: int = 0
+
+
+def _replicas(field: str, *keys: str) -> tuple[_Sets, ...]:
+    return (_Sets(f"spec.{field}", "template", numbers=("replicas",), keys=keys),)
+
+
+_RAY: Final = (
+    _Sets("headGroupSpec", "template", "=head"),
+    _Sets("workerGroupSpecs", "template", "groupName", ("replicas", "numOfHosts")),
+)
+
+
+def _ray(prefix: str) -> tuple[_Sets, ...]:
+    return tuple(one._replace(at=f"{prefix}.{one.at}") for one in _RAY)
+
+
+#: Kinds by plural, version and group, and where their pod sets stand.
+PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = {
+    "jobsets.v1alpha2.jobset.x-k8s.io": (
+        _Sets(
+            "spec.replicatedJobs", "template.spec.template", "name",
+            ("replicas", "template.spec.parallelism"), "template.spec.completions",
+        ),
+    ),
+    "rayjobs.v1.ray.io": _ray("spec.rayClusterSpec"),
+    "rayclusters.v1.ray.io": _ray("spec"),
+    "pytorchjobs.v1.kubeflow.org": _replicas("pytorchReplicaSpecs", "Master", "Worker"),
+    "tfjobs.v1.kubeflow.org": _replicas("tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
+    "xgboostjobs.v1.kubeflow.org": _replicas("xgbReplicaSpecs", "Master", "Worker"),
+    "paddlejobs.v1.kubeflow.org": _replicas("paddleReplicaSpecs", "Master", "Worker"),
+    "jaxjobs.v1.kubeflow.org": _replicas("jaxReplicaSpecs", "Worker"),
+    "mpijobs.v2beta1.kubeflow.org": _replicas("mpiReplicaSpecs", "Launcher", "Worker"),
+    "leaderworkersets.v1.leaderworkerset.x-k8s.io": (
+        _Sets("spec.leaderWorkerTemplate", "leaderTemplate", "=leader"),
+        _Sets("spec.leaderWorkerTemplate", "workerTemplate", "=worker", ("size",), less=1),
+    ),
+}  # fmt: skip
+KINDS_OF_JOBS: Final = tuple(PLACES)
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """What a queue admits as a whole: a workload, and the pods that stand for it.
+
+    ``title``        the object, as ``Job/train``
+    ``pods``         for each pod set the pods that it starts with, without the labels of flavors
+    ``completions``  how many pods of each pod set must end well; 0: as many as it starts with
+    ``duration_s``   how long each pod runs; None: it never ends
+    ``lasts_s``      how long the workload may hold its quota
+    ``until_gone``   when it is evicted it holds its quota until its pods are gone, not until they begin to end
+    """
+
+    title: str
+    workload: Workload
+    pods: list[list[Pod]]
+    completions: list[int]
+    arrival_s: float = 0.0
+    duration_s: float | None = None
+    lasts_s: float | None = None
+    until_gone: bool = False
+
+
+class _Item(NamedTuple):
+    """An object that makes workloads. ``split``: one for each of its pods."""
+
+    kind: str
+    meta: ObjectMeta
+    pod_sets: tuple[tuple[str, int, PodTemplateSpec], ...] = ()
+    job: Job | None = None
+    split: bool = False
+    number: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.meta.namespace, self.kind, self.meta.name
+
+
+def find_works(
+    cluster: ClusterInput, objects: Objects, priorities: Mapping[str, int], held: Iterable[Workload] = ()
+) -> tuple[ClusterInput, list[Work]]:
+    """Return the works of a cluster, in the order of its objects, and the cluster without them and their waiting pods.
+
+    ``held``: Workloads of the input, which stand for their owners.
+    Raises  InputError for objects that cannot be read
+    """
+    items = [*_typed_items(cluster, objects), *_custom_items(cluster, objects)]
+    queued = {item.key for item in items}
+    reader = _Reader(cluster, priorities, {(one.namespace, *one.owner): one for one in held if one.owner})
+    children = {_key(one.metadata): owner for one in cluster.jobs if (owner := _owner(one.metadata)) in queued}
+    given_pods = {pod.uid for pod in cluster.pods}
+    running = {owner for pod in cluster.pods for owner in _owners(pod, children)}
+    made = [[] if item.key in running else _new_pods(item) for item in items]
+    subset = with_fields(
+        cluster,
+        jobs=tuple(item.job.replace(spec=item.job.spec.replace(suspend=False)) for item in items if item.job is not None),
+        deployments=tuple(one for one in cluster.deployments if _key(one.metadata, "Deployment") in queued),
+        stateful_sets=tuple(one for one in cluster.stateful_sets if _key(one.metadata, "StatefulSet") in queued),
+        replica_sets=tuple(one for one in cluster.replica_sets if _owner(one.metadata) in queued),
+        daemon_sets=(), cron_jobs=(), replication_controllers=(),
+        pods=(*cluster.pods, *(pod for sets in made for pods in sets for pod in pods)),
+    )  # fmt: skip
+    created = create_pods(subset, quota=False).cluster
+    above = {_key(one.metadata, "ReplicaSet"): owner for one in created.replica_sets if (owner := _owner(one.metadata))}
+    found: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in created.pods:
+        if is_active(pod):
+            for owner in _owners(pod, {**children, **above}):
+                found.setdefault(owner, []).append(pod)
+    by_uid = {pod.uid: pod for pod in created.pods}
+    for item, sets in zip(items, made, strict=True):
+        reader.add(item, [[by_uid[pod.uid] for pod in pods] for pods in sets] if any(sets) else [found.get(item.key, [])])
+    reader.add_loose(pod for pod in created.pods if QUEUE_LABEL in pod.labels and not pod.metadata.owner_references)
+    taken = {pod.uid for work in reader.works for pods in work.pods for pod in pods if not pod.spec.node_name}
+    left = with_fields(
+        cluster,
+        jobs=tuple(one for one in cluster.jobs if not {_key(one.metadata), children.get(_key(one.metadata))} & queued),
+        deployments=tuple(one for one in cluster.deployments if _key(one.metadata, "Deployment") not in queued),
+        stateful_sets=tuple(one for one in cluster.stateful_sets if _key(one.metadata, "StatefulSet") not in queued),
+        replica_sets=tuple(one for one in cluster.replica_sets if _owner(one.metadata) not in queued),
+        pods=tuple(one for one in created.pods if one.uid in given_pods and one.uid not in taken),
+        persistent_volume_claims=created.persistent_volume_claims,
+        resource_claims=created.resource_claims,
+    )
+    return left, reader.works
+
+
+def work_of_pods(
+    title: str, pods: Sequence[Pod], queue: str, *, priority: int = 0, created: float = 0.0, arrival_s: float = 0.0,
+    duration_s: float | None = None,
+) -> Work:  # fmt: skip
+    """Return the work of pods that are admitted together; equal specs make one pod set."""
+    roles: dict[int, list[Pod]] = {}
+    for pod in pods:
+        roles.setdefault(id(pod.spec), []).append(pod)
+    sets = list(roles.values())
+    names = ["main"] if len(sets) == 1 else [f"role-{number}" for number in range(len(sets))]
+    meta = pods[0].metadata
+    data = {
+        "metadata": {
+            "namespace": meta.namespace,
+            "name": f"{title.partition('/')[0].lower()}-{title.partition('/')[2]}",
+            "uid": meta.uid,
+        },
+        "spec": {
+            "queueName": queue,
+            "priority": priority,
+            "podSets": [_pod_set(name, len(group), group[0].spec, meta) for name, group in zip(names, sets, strict=True)],
+        },
+    }
+    workload = read_workload(data, created)
+    return Work(title, workload, sets, [0] * len(sets), arrival_s, duration_s, until_gone=True)
+
+
+class _Reader:
+    """Makes the works; those without a time of creation are as old as their place says."""
+
+    def __init__(
+        self, cluster: ClusterInput, priorities: Mapping[str, int], known: Mapping[tuple[str, str, str], Workload]
+    ) -> None:
+        self.works: list[Work] = []
+        self._priorities = priorities
+        self._known = known
+        self._last = max((one.created for one in known.values()), default=0.0)
+        self._classes = {one.name: one.value for one in cluster.priority_classes}
+        self._default = next((one.value for one in cluster.priority_classes if one.global_default), 0)
+
+    def add(self, item: _Item, sets: list[list[Pod]]) -> None:
+        title, meta, known = f"{item.kind}/{item.meta.name}", item.meta, self._known.get(item.key)
+        created, arrival_s, duration_s = self._times(meta)
+        if item.pod_sets:
+            specs = [(name, count, template.spec) for name, count, template in item.pod_sets]
+        elif item.job is not None:
+            specs = [("main", _parallelism(item.job), item.job.spec.template.spec)]
+        else:
+            for group in [[pod] for pod in sets[0]] if item.split else sets:
+                if group:
+                    queue, priority = _queue_name(meta), self._priority(meta, group[0].spec)
+                    work = work_of_pods(
+                        title, group, queue, priority=priority, created=created, arrival_s=arrival_s, duration_s=duration_s
+                    )  # fmt: skip
+                    if item.split:
+                        work.workload.name = f"pod-{group[0].name}"
+                    self.works.append(work)
+            return
+        suffix = "" if item.number is None else f"-{item.number}"
+        data: dict[str, Any] = {
+            "metadata": {
+                "namespace": meta.namespace or "default",
+                "name": f"{item.kind.lower()}-{meta.name}{suffix}",
+                "uid": (meta.uid or meta.name) + suffix,
+            },
+            "spec": {
+                "queueName": _queue_name(meta),
+                "priority": self._priority(meta, specs[0][2]),
+                "podSets": [
+                    _pod_set(name, count, spec, _template_meta(item, at)) for at, (name, count, spec) in enumerate(specs)
+                ],
+            },
+        }
+        if item.job is not None and (least := meta.annotations.get(_LEAST_PODS)) and least.isdigit():
+            data["spec"]["podSets"][0]["minCount"] = int(least)
+        workload = known or read_workload(data, created)
+        lasts = meta.labels.get(_TIME_LABEL, "")
+        completions = [0] * len(specs)
+        if item.job is not None and item.job.spec.completions:
+            completions = [max(item.job.spec.completions - item.job.status.succeeded, 1)]
+        if len(sets) < len(specs):  # the pods are those of the input
+            sets = [sets[0], *([] for _ in specs[1:])]
+        lasts_s = float(lasts) if lasts.isdigit() else None
+        self.works.append(Work(title, workload, sets, completions, arrival_s, duration_s, lasts_s))
+
+    def add_loose(self, pods: Iterable[Pod]) -> None:
+        """Make works of pods without a controller, together if they name a group."""
+        groups: dict[tuple[str, str, str], list[Pod]] = {}
+        for pod in pods:
+            name = pod.labels.get(_GROUP_LABEL)
+            groups.setdefault((pod.namespace, "PodGroup" if name else "Pod", name or pod.name), []).append(pod)
+        for key, group in groups.items():
+            meta = group[0].metadata
+            total = meta.annotations.get(_GROUP_TOTAL, "1")
+            if key[1] == "PodGroup" and (not total.isdigit() or len(group) < int(total)):
+                continue  # Kueue waits for all pods of a group before it makes the Workload
+            created, arrival_s, duration_s = self._times(meta)
+            work = work_of_pods(
+                f"{key[1]}/{key[2]}", group, _queue_name(meta), priority=self._priority(meta, group[0].spec), created=created,
+                arrival_s=arrival_s, duration_s=duration_s,
+            )  # fmt: skip
+            if (known := self._known.get(key)) is not None:
+                work.workload = known
+            self.works.append(work)
+
+    def _times(self, meta: ObjectMeta) -> tuple[float, float, float | None]:
+        self._last += 1
+        where = f"{meta.namespace}/{meta.name}: metadata.annotations"
+        arrival, duration = (_duration(meta.annotations.get(name), f"{where}[{name}]") for name in (ARRIVAL, DURATION))
+        stamp = meta.creation_timestamp
+        return datetime.fromisoformat(stamp).timestamp() if stamp else self._last, arrival or 0.0, duration
+
+    def _priority(self, meta: ObjectMeta, spec: PodSpec) -> int:
+        named = meta.labels.get(_PRIORITY_LABEL)
+        if named is None:
+            return self._classes.get(spec.priority_class_name, self._default)
+        if named not in self._priorities:
+            raise InputError(f"{meta.namespace}/{meta.name}: WorkloadPriorityClass {named} is not in the input")
+        return self._priorities[named]
+
+
+def _typed_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
+    queued = {_key(one.metadata) for one in cluster.jobs if _is_queued(one.metadata, objects)}
+    for job in cluster.jobs:
+        if _key(job.metadata) in queued and _owner(job.metadata) is None and not _is_over(job):
+            yield _Item("Job", job.metadata, job=job)
+    for deployment in cluster.deployments:
+        if QUEUE_LABEL in deployment.metadata.labels:
+            yield _Item("Deployment", deployment.metadata, split=True)
+    for stateful_set in cluster.stateful_sets:
+        if QUEUE_LABEL in stateful_set.metadata.labels:
+            yield _Item("StatefulSet", stateful_set.metadata)
+
+
+def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
+    for one in cluster.custom:
+        places = PLACES.get(one.resource)
+        if places is None or not _is_queued(one.metadata, objects):
+            continue
+        kind = str(one.document.get("kind"))
+        where = f"{kind} {one.namespace}/{one.name}"
+        sets = tuple(found for place in places for found in _pod_sets(one.document, place, where))
+        replicas = one.get("spec", "replicas", default=1) if one.resource.startswith("leaderworkersets") else None
+        for number in [None] if replicas is None else range(int(replicas)):
+            yield _Item(kind, one.metadata, sets, number=number)
+
+
+def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator[tuple[str, int, PodTemplateSpec]]:
+    there = _at(document, place.at)
+    if isinstance(there, list):
+        named = [(str(_at(one, place.name)), one) for one in there]
+    elif place.keys:
+        named = [(key, there[key]) for key in place.keys if key in (there or {})]
+    else:
+        named = [(place.name.removeprefix("="), there)]
+    for name, one in named:
+        template = _at(one, place.template)
+        if template is None:
+            continue
+        count = 1
+        for path in place.numbers:
+            number = _at(one, path)
+            factor = 1 if number is None else int(number)
+            if path == place.numbers[-1] and place.most and (limit := _at(one, place.most)) is not None:
+                factor = min(factor, int(limit))
+            count *= factor
+        if place.less and _at(one, "leaderTemplate") is not None:
+            count -= place.less
+        yield name.lower(), count, decode(template, PodTemplateSpec, f"{where}: {place.at}: {place.template}")
+
+
+def _new_pods(item: _Item) -> list[list[Pod]]:
+    """Return the pods of an object whose controller is not part of the simulator. A Job owns them: it replaces lost ones."""
+    suffix = "" if item.number is None else f"-{item.number}"
+    found = []
+    for name, count, template in item.pod_sets:
+        meta = replace(item.meta, name=f"{item.meta.name}{suffix}-{name}")
+        owner = owner_reference("batch/v1", "Job", replace(meta, uid=stable_uid("Job", meta.namespace, meta.name)))
+        factory = PodFactory(template, meta.namespace or "default", owner, set())
+        found.append([factory.named(f"{meta.name}-{number}") for number in range(count)])
+    return found
+
+
+def _pod_set(name: str, count: int, spec: PodSpec, meta: ObjectMeta) -> dict[str, Any]:
+    pod_set: dict[str, Any] = {"name": name, "count": count, "template": {"spec": msgspec.to_builtins(spec)}}
+    if asked := {field: meta.annotations[label] for label, field in _TOPOLOGY.items() if label in meta.annotations}:
+        pod_set["topologyRequest"] = asked
+    return pod_set
+
+
+def _template_meta(item: _Item, at: int) -> ObjectMeta:
+    return item.pod_sets[at][2].metadata if item.pod_sets else item.job.spec.template.metadata if item.job else item.meta
+
+
+def _parallelism(job: Job) -> int:
+    count = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return count if job.spec.completions is None else min(count, job.spec.completions)
+
+
+def _is_queued(meta: ObjectMeta, objects: Objects) -> bool:
+    return QUEUE_LABEL in meta.labels or f"{meta.namespace or 'default'}/default" in objects.local_queues
+
+
+def _queue_name(meta: ObjectMeta) -> str:
+    """Return the LocalQueue; in a namespace that has one of the name ``default``, jobs without a label go there."""
+    return meta.labels.get(QUEUE_LABEL, "default")
+
+
+def _key(meta: ObjectMeta, kind: str = "Job") -> tuple[str, str, str]:
+    return meta.namespace, kind, meta.name
+
+
+def _owner(meta: ObjectMeta) -> tuple[str, str, str] | None:
+    return next(((meta.namespace, one.kind, one.name) for one in meta.owner_references if one.controller), None)
+
+
+def _owners(pod: Pod, above: Mapping[tuple[str, str, str], tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """Yield the owner of a pod, and its owner."""
+    for one in pod.metadata.owner_references:
+        key = (pod.namespace, one.kind, one.name)
+        yield key
+        if key in above:
+            yield above[key]
+
+
+def _at(data: Any, path: str) -> Any:
+    for field in path.split("."):
+        data = data.get(field) if isinstance(data, Mapping) else None
+    return data
+
+
+def _duration(text: str | None, where: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = duration_seconds(text)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    if seconds < 0:
+        raise InputError(f"{where}: {text} is negative; a duration is at least 0s")
+    return seconds
+
+
+def _is_over(job: Job) -> bool:
+    return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in job.status.conditions)

@@ -1,0 +1,129 @@
+"""Queues in virtual time: who starts when, who loses quota, and what that costs."""
+
+import pytest
+
+from moorage.errors import InputError
+from tests.simulator.kueue.timing import API, job, node, queue, run
+
+
+def times(report):
+    """Return for each job when it got quota first, when it ended, and how often it was evicted; times in minutes."""
+    return {
+        one.object.partition("/")[2]: (_minutes(one.reserved), _minutes(one.finished), one.evictions)
+        for one in report.workloads
+    }
+
+
+def _minutes(seconds):
+    return None if seconds is None else round(seconds / 60, 1)
+
+
+def configuration(**rules):
+    version = "config.kueue.x-k8s.io/v1beta2"
+    return {"apiVersion": version, "kind": "Configuration", "metadata": {"name": "c"}, "waitForPodsReady": rules}
+
+
+def check(**notes):
+    annotations = {f"moorage.dev/{name}": text for name, text in notes.items()}
+    return {"apiVersion": API, "kind": "AdmissionCheck", "metadata": {"name": "check", "annotations": annotations}}
+
+
+RECLAIM = {"preemption": {"reclaimWithinCohort": "Any"}}
+WAITS = {
+    "a job starts when another ends": (
+        [*queue("a", 4), job("one", "a", 4, 60), job("two", "a", 4, 30)],
+        {"one": (0, 60, 0), "two": (60, 90, 0)},
+    ),
+    "a job comes later": (
+        [*queue("a", 4), job("one", "a", 4, 60), job("two", "a", 2, 30, at=10)],
+        {"one": (0, 60, 0), "two": (60, 90, 0)},
+    ),
+    "a job with more completions than pods at once runs in waves": (
+        [*queue("a", 4), job("one", "a", 2, 10, completions=6)],
+        {"one": (0, 30, 0)},
+    ),
+    "pods that ended give quota back while others run": (
+        [*queue("a", 4), job("one", "a", 4, 10, completions=6), job("two", "a", 2, 10)],
+        {"one": (0, 20, 0), "two": (10, 20, 0)},
+    ),
+    "an evicted job begins anew": (
+        [*queue("a", 4), *queue("b", 4, **RECLAIM), job("big", "a", 8, 60), job("owner", "b", 4, 30, at=10)],
+        {"big": (0, 100.5, 1), "owner": (10, 40.5, 0)},
+    ),
+    "a job without nodes holds its quota": (
+        [node("n2", 1), *queue("a", 20), job("wide", "a", 10, 10), job("next", "a", 10, 10)],
+        {"wide": (0, 20, 0), "next": (0, 30, 0)},
+    ),
+    "a check takes time": (
+        [check(delay="5m"), *queue("a", 4, admissionChecksStrategy={"admissionChecks": [{"name": "check"}]}),
+         job("one", "a", 1, 10)],
+        {"one": (0, 15, 0)},
+    ),
+    "a check of another flavor is not asked": (
+        [check(delay="5m"),
+         *queue("a", 4, admissionChecksStrategy={"admissionChecks": [{"name": "check", "onFlavors": ["other"]}]}),
+         job("one", "a", 1, 10)],
+        {"one": (0, 10, 0)},
+    ),
+    "a check answers later": (
+        [check(delay="5m", answers="Retry,Ready"), *queue("a", 4, admissionChecks=["check"]), job("one", "a", 1, 10)],
+        {"one": (0, 20, 1)},
+    ),
+    "a job that takes too long is stopped": (
+        [*queue("a", 4), job("one", "a", 4, 60, labels={"kueue.x-k8s.io/max-exec-time-seconds": "600"}), job("two", "a", 4, 5)],
+        {"one": (0, None, 1), "two": (10, 15, 0)},
+    ),
+    "quota waits until pods are ready": (
+        [configuration(timeout="5m", blockAdmission=True), *queue("a", 20), job("wide", "a", 9, 10), job("next", "a", 1, 10)],
+        {"wide": (0, None, 12), "next": (5, 15.5, 0)},
+    ),
+    "a job that is never ready is queued again, and at last given up": (
+        [configuration(timeout="5m", requeuingStrategy={"backoffLimitCount": 2}), *queue("a", 20),
+         job("wide", "a", 1, 10, cpu=9)],
+        {"wide": (0, None, 3)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("documents", "expected"), WAITS.values(), ids=WAITS)
+def test_over_time(documents, expected):
+    assert times(run(node(), *documents)[0]) == expected
+
+
+def test_what_an_eviction_costs():
+    documents = [*queue("a", 4), *queue("b", 4, **RECLAIM), job("big", "a", 8, 60), job("owner", "b", 4, 30, at=10)]
+    report, whole = run(node(), *documents)
+    a, b = report.queues
+    assert a.lost_hours == {"cpu": round(8 * 1000 * 10 / 60, 3)}
+    assert (a.evictions, b.evictions) == (1, 0)
+    assert {pod.preempted_by for pod in whole.in_state("Preempted")} == {"team/Job/owner"}
+    assert len(whole.in_state("Finished")) == 8 + 4
+    [cpu] = a.amounts
+    assert cpu.mean_used == pytest.approx(8000 * 70 / 100, rel=0.02)
+    assert cpu.mean_borrowed == pytest.approx(4000 * 70 / 100, rel=0.02)
+    assert cpu.mean_borrowed == pytest.approx(b.amounts[0].mean_lent, rel=0.02)
+    assert a.waits.p50 == 0
+    assert report.is_timed
+
+
+def test_jobs_that_wait_for_ever_say_so():
+    report, _ = run(node(), *queue("a", 4), job("huge", "a", 5, 10), job("lost", "nowhere", 1))
+    huge, lost = report.workloads
+    assert (huge.state, lost.state) == ("Waiting", "Waiting")
+    assert "maximum capacity (4)" in huge.reason
+    assert lost.reason == "LocalQueue nowhere doesn't exist in namespace team"
+    assert report.queues[0].waits.p50 == float("inf")
+    assert report.data()["queues"][0]["waits"]["p50"] is None
+
+
+WRONG = {
+    "a duration": ([job("one", "a", 1, notes={"moorage.dev/duration": "soon"})], "moorage.dev/duration"),
+    "a negative time": ([job("one", "a", 1, notes={"moorage.dev/arrival": "-1m"})], "is negative"),
+    "an answer": ([check(answers="Maybe")], "'Maybe' is no answer; use Ready, Retry or Rejected"),
+}
+
+
+@pytest.mark.parametrize(("documents", "says"), WRONG.values(), ids=WRONG)
+def test_refuses(documents, says):
+    with pytest.raises(InputError, match=says):
+        run(node(), *queue("a", 4), *documents)

@@ -103,3 +103,61 @@ def test_quotas_that_cannot_be_are_named_with_their_place(moorage, teams):
     assert ran.status == 1
     where = "ClusterQueue research: spec.resourceGroups[0].flavors[0].resources[1].nominalQuota"
     assert f'{where}: Invalid value: "-1": must be greater than or equal to 0' in ran.err
+
+
+@pytest.mark.parametrize("option", [("--edit", "node/a1 unschedulable=true"), ("--live",)], ids=str)
+def test_queues_of_a_file_exclude_changes(moorage, option):
+    ran = moorage("simulate", "-f", TEAMS, "--kueue", TEAMS / "queues.yaml", *option)
+    assert ran.status == 1
+    assert f"--kueue FILE excludes {option[0]}" in ran.err
+
+
+def test_the_document_has_the_queues(moorage):
+    document = json.loads(moorage("simulate", "-f", TEAMS, "-q", "-o", "json").out)
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((TEAMS.parents[1] / "docs/reference/simulation-report.schema.json").read_text())
+    jsonschema.validate(document, schema)
+    research = next(one for one in document["queues"]["queues"] if one["name"] == "research")
+    gpus = next(one for one in research["amounts"] if (one["flavor"], one["resource"]) == ("a100", "nvidia.com/gpu"))
+    assert (gpus["nominal"], gpus["used"], gpus["borrowed"], gpus["lent"]) == (10, 12, 2, 0)
+    states = {one["object"]: (one["state"], one["withoutNode"]) for one in document["queues"]["workloads"]}
+    assert states["Job/train"] == ("Admitted", 1)
+    assert states["Job/sweep"] == ("Waiting", 0)
+
+
+@pytest.mark.slow
+def test_the_pods_of_a_trace_share_the_queues(moorage, tmp_path):
+    trace = TEAMS.parent / "trace-openb"
+    quota = [{"name": "cpu", "nominalQuota": 16}, {"name": "memory", "nominalQuota": "200Gi"}]
+    gpus = [{"name": name, "nominalQuota": 4000} for name in ("alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count")]
+    documents = [{"kind": "ResourceFlavor", "metadata": {"name": "default"}}]
+    for name, selector, share in (("serving", "alibabacloud.com/qosClass=LS", 1), ("batch", "", 3)):
+        group = {
+            "coveredResources": [one["name"] for one in quota + gpus],
+            "flavors": [{"name": "default", "resources": quota + gpus}],
+        }
+        spec = {"namespaceSelector": {}, "cohortName": "all", "resourceGroups": [group]}
+        notes = {"moorage.dev/trace-share": str(share), "moorage.dev/trace-selector": selector}
+        documents += [
+            {"kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec},
+            {
+                "kind": "LocalQueue",
+                "metadata": {"name": "jobs", "namespace": name, "annotations": notes},
+                "spec": {"clusterQueue": name},
+            },
+        ]
+    for one in documents:
+        one["apiVersion"] = "kueue.x-k8s.io/v1beta2"
+    file = tmp_path / "queues.json"
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": documents}))
+    given = ("simulate", "--trace", "openb", "--pods", trace / "pods.csv", "--nodes", trace / "nodes.csv", "--kueue", file)
+    ran = moorage(*given, "-q", "-o", "json")
+    workloads = json.loads(ran.out)["queues"]["workloads"]
+    assert len(workloads) == 7
+    assert {one["state"] for one in workloads} == {"Finished"}
+    assert {one["clusterQueue"] for one in workloads} == {"serving", "batch"}
+    documents[2]["metadata"]["annotations"]["moorage.dev/trace-share"] = "much"
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": documents}))
+    ran = moorage(*given)
+    assert ran.status == 1
+    assert "'much' is no part; use a number such as 1 or 2.5" in ran.err

@@ -46,7 +46,7 @@ WAITS = {
         [*queue("a", 4), job("one", "a", 4, 10, completions=6), job("two", "a", 2, 10)],
         {"one": (0, 20, 0), "two": (10, 20, 0)},
     ),
-    "an evicted job begins anew": (
+    "an evicted job begins again": (
         [*queue("a", 4), *queue("b", 4, **RECLAIM), job("big", "a", 8, 60), job("owner", "b", 4, 30, at=10)],
         {"big": (0, 100.5, 1), "owner": (10, 40.5, 0)},
     ),

@@ -11,7 +11,7 @@ from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
-from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, Work, find_works
+from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import Settings, read_settings
 from moorage.simulator.kueue.timeline import QueueTimeline
@@ -44,7 +44,7 @@ class QueuedCluster:
 
     cluster: ClusterInput
     objects: Objects
-    works: list[Work]
+    works: list[QueuedWork]
     settings: Settings
     timeline: QueueTimeline | None = None
     titles: dict[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def has_queues(documents: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def queued_cluster(
-    cluster: ClusterInput, documents: Sequence[Mapping[str, Any]], more: Callable[[Objects], Iterable[Work]] | None = None
+    cluster: ClusterInput, documents: Sequence[Mapping[str, Any]], more: Callable[[Objects], Iterable[QueuedWork]] | None = None
 ) -> QueuedCluster:
     """Return a cluster with its works in queues. ``more`` makes works that the cluster does not have, such as those of a trace.
 
@@ -95,7 +95,7 @@ def queued_cluster(
     standing = {id(work.workload) for work in works}
     for one in held:
         if id(one) not in standing:
-            works.append(Work(f"Workload/{one.name}", one, [[] for _ in one.pod_sets], [0] * len(one.pod_sets)))
+            works.append(QueuedWork(f"Workload/{one.name}", one, [[] for _ in one.pod_sets], [0] * len(one.pod_sets)))
     if more is not None:
         works += more(objects)
     if not cluster.namespaces:

@@ -124,7 +124,7 @@ def _cohorts(cohort: CohortNode) -> list[CohortNode]:
 
 
 def _satisfied(queue: ClusterQueue, uses: Mapping[Key, _Use], works: Iterable[TimedWork]) -> float | None:
-    """Return the largest share of its quota that a queue used over time; None for a queue that nobody wanted."""
+    """Return the largest share of its quota that a queue used over time; None for a queue that no job wanted."""
     if not any(works):
         return None
     shares = [use.used[1] / queue.quota(key).nominal for key, use in uses.items() if queue.quota(key).nominal]

@@ -31,7 +31,7 @@ from moorage.simulator.owners import is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.workloads import PodFactory
 
-__all__ = ["ARRIVAL", "DURATION", "KINDS_OF_JOBS", "PLACES", "QUEUE_LABEL", "Work", "find_works", "work_of_pods"]
+__all__ = ["ARRIVAL", "DURATION", "KINDS_OF_JOBS", "PLACES", "QUEUE_LABEL", "QueuedWork", "find_works", "work_of_pods"]
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 #: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.
@@ -110,7 +110,7 @@ KINDS_OF_JOBS: Final = tuple(PLACES)
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class QueuedWork:
     """What a queue admits as a whole: a workload, and the pods that stand for it.
 
     ``title``        the object, as ``Job/train``
@@ -148,7 +148,7 @@ class _Item(NamedTuple):
 
 def find_works(
     cluster: ClusterInput, objects: Objects, priorities: Mapping[str, int], held: Iterable[Workload] = ()
-) -> tuple[ClusterInput, list[Work]]:
+) -> tuple[ClusterInput, list[QueuedWork]]:
     """Return the works of a cluster, in the order of its objects, and the cluster without them and their waiting pods.
 
     ``held``: Workloads of the input, which stand for their owners.
@@ -198,7 +198,7 @@ def find_works(
 def work_of_pods(
     title: str, pods: Sequence[Pod], queue: str, *, priority: int = 0, created: float = 0.0, arrival_s: float = 0.0,
     duration_s: float | None = None,
-) -> Work:  # fmt: skip
+) -> QueuedWork:  # fmt: skip
     """Return the work of pods that are admitted together; equal specs make one pod set."""
     roles: dict[int, list[Pod]] = {}
     for pod in pods:
@@ -219,7 +219,7 @@ def work_of_pods(
         },
     }
     workload = read_workload(data, created)
-    return Work(title, workload, sets, [0] * len(sets), arrival_s, duration_s, until_gone=True)
+    return QueuedWork(title, workload, sets, [0] * len(sets), arrival_s, duration_s, until_gone=True)
 
 
 class _Reader:
@@ -228,7 +228,7 @@ class _Reader:
     def __init__(
         self, cluster: ClusterInput, priorities: Mapping[str, int], known: Mapping[tuple[str, str, str], Workload]
     ) -> None:
-        self.works: list[Work] = []
+        self.works: list[QueuedWork] = []
         self._priorities = priorities
         self._known = known
         self._last = max((one.created for one in known.values()), default=0.0)
@@ -278,7 +278,7 @@ class _Reader:
         if len(sets) < len(specs):  # the pods are those of the input
             sets = [sets[0], *([] for _ in specs[1:])]
         lasts_s = float(lasts) if lasts.isdigit() else None
-        self.works.append(Work(title, workload, sets, completions, arrival_s, duration_s, lasts_s))
+        self.works.append(QueuedWork(title, workload, sets, completions, arrival_s, duration_s, lasts_s))
 
     def add_loose(self, pods: Iterable[Pod]) -> None:
         """Make works of pods without a controller, together if they name a group."""

@@ -1,7 +1,7 @@
 """Queues in virtual time: jobs arrive, are admitted, run on the nodes that the scheduler gives them, end and give quota back.
 
 Cycles take no time. What waits without hope is woken one second after something changed, as Kueue batches it. An evicted job
-loses its pods and waits again; its work begins anew. Each admitted workload is noted with its times, for the report.
+loses its pods and waits again; its work begins again. Each admitted workload is noted with its times, for the report.
 
 Source  Kueue, pkg/cache/queue/inadmissible_workloads.go; pkg/controller/core/workload_controller.go; pkg/controller/jobs
 """
@@ -20,7 +20,7 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen
 from moorage.simulator.kueue.cycle import QueueAdmission
-from moorage.simulator.kueue.integrations import Work
+from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import CheckOutcome, Settings
 from moorage.simulator.kueue.workloads import Amounts, Assigned
@@ -58,7 +58,7 @@ class TimedWork:
     ``futile``   how often it was evicted since ``changes`` arrivals and ends of others
     """
 
-    work: Work
+    work: QueuedWork
     arrived_s: float
     episodes: list[Episode] = field(default_factory=list)
     started_s: float | None = None
@@ -92,7 +92,7 @@ class QueueTimeline:
         self,
         simulation: SimulatedCluster,
         admission: QueueAdmission,
-        works: Iterable[Work],
+        works: Iterable[QueuedWork],
         settings: Settings,
         zero_s: float,
         titles: dict[str, str],
@@ -433,7 +433,7 @@ class QueueTimeline:
         self._ask_for_cycles()
 
     def _lose(self, one: TimedWork, record: PodRecord) -> None:
-        """Add up what a pod used in vain."""
+        """Add up what an evicted pod used."""
         if record.placed_s is None:
             return
         ran_s = self._now - record.placed_s

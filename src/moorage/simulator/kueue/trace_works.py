@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import InputError
-from moorage.simulator.kueue.integrations import Work, work_of_pods
+from moorage.simulator.kueue.integrations import QueuedWork, work_of_pods
 from moorage.simulator.kueue.objects import Objects
 from moorage.simulator.trace import Trace
 
@@ -37,7 +37,9 @@ class _Taker:
     selector: Selector
 
 
-def works_of_trace(trace: Trace, objects: Objects, documents: Sequence[Mapping[str, Any]], *, seed: int = 0) -> Iterator[Work]:
+def works_of_trace(
+    trace: Trace, objects: Objects, documents: Sequence[Mapping[str, Any]], *, seed: int = 0
+) -> Iterator[QueuedWork]:
     """Yield a work for each arrival, in a LocalQueue. All LocalQueues take equal parts unless one of them states a part.
 
     Raises  InputError if no queue takes a pod, or an annotation cannot be read

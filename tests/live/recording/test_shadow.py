@@ -62,6 +62,22 @@ def test_bindings_may_be_seen_in_another_order():
     assert not shadow.told
 
 
+@pytest.mark.parametrize("node_first", [True, False])
+def test_a_change_of_a_node_may_be_seen_in_another_order(node_first):
+    """The watch shows the larger n2 before or after the decision that knew of the smaller or larger one."""
+    shadow = Following(a_node("n1", "4"), a_node("n2", "2"))
+    larger, (pod, bound) = Seen(a_node("n2", "16", version="2")), waits_then("a", "n1" if node_first else "n2")
+    found, _ = shadow.take(pod, *((larger, bound) if node_first else (bound, larger)))
+    assert found == {"same in another order": 1}
+    assert [node.status.allocatable["cpu"] for node in shadow.scheduler.cluster.table.nodes] == ["4", "16"]
+
+
+def test_a_heartbeat_of_a_node_is_no_change():
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    found, _ = shadow.take(Seen(a_node("n1", "16", version="2")), *waits_then("a", "n2"))
+    assert (found, len(shadow._recent)) == ({"different": 1}, 1)
+
+
 def test_a_deletion_may_be_seen_before_the_decision():
     shadow = Following(a_node("n1", "4"), a_node("n2", "4"))
     old = a_pod("old", "2", node="n1")

@@ -4,8 +4,8 @@ An engine follows the cluster and never makes an attempt of its own. When a pod 
 it is unschedulable, the cycle decides on the pod as it was, before the change is applied.
 
 The cluster's scheduler decides on what it knows: it has counted pods whose bindings are under way, and may not have seen the
-last deletions. So if the decisions differ, the pods that were bound or deleted right before are put back one by one, and those
-that are bound right after are counted too, until the decisions agree or there are no more of them.
+last deletions and changes of nodes. So if the decisions differ, the pods that were bound or deleted right before, and the nodes
+that changed, are put back one by one; what happens right after is counted too, until the decisions agree or nothing is left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from moorage.api.core import ENDED_PHASES, Pod
+from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import feasible_nodes_to_find
@@ -37,15 +37,17 @@ _MOST: Final = 8
 
 
 class _Move(NamedTuple):
-    """A pod that was bound or deleted: where it was before and after, None if on no node."""
+    """A pod that was bound or deleted: where it was before and after, None if on no node. Or a node that changed."""
 
     now: float
-    before: PodInfo | None
-    after: PodInfo | None
+    before: PodInfo | Node | None
+    after: PodInfo | Node | None
 
     @property
-    def uid(self) -> str:
-        return (self.before or self.after or _nobody).uid
+    def key(self) -> str:
+        """The UID of the pod, or the name of the node."""
+        one = self.before or self.after
+        return one.name if isinstance(one, Node) else (one or _nobody).uid
 
 
 class _Open(NamedTuple):
@@ -93,6 +95,7 @@ class Shadow:
         """Compare a decision that a fact tells of, then apply the fact. ``at``: the time of the log before it."""
         pod = fact.obj
         placed = None
+        node = _node_named(self.scheduler, pod.name) if isinstance(fact, Seen) and isinstance(pod, Node) else None
         if isinstance(pod, Pod):
             placed = self.scheduler.cluster.pod(pod.metadata.uid)
             if isinstance(fact, Gone) or pod.status.phase in ENDED_PHASES:
@@ -108,6 +111,8 @@ class Shadow:
             after = self.scheduler.cluster.pod(pod.metadata.uid)
             if (placed is None) is not (after is None):
                 self._moved(_Move(now, placed, after))
+        elif node is not None and isinstance(pod, Node) and _differ(node, pod):
+            self._moved(_Move(now, node, pod))
         if self._open and self._open[0].until < now:
             self.settle(now)
 
@@ -161,27 +166,28 @@ class Shadow:
         )
 
     def _undone(self, pod: PodInfo, found: ComparedDecision, now: float) -> ComparedDecision | None:
-        """Take back the last bindings and deletions one by one until the decisions agree; None if they never do."""
-        cluster, undone, agreed = self.scheduler.cluster, [], None
+        """Take back the last bindings, deletions and changes of nodes one by one until the decisions agree; None if never."""
+        scheduler, undone, agreed = self.scheduler, list[_Move](), None
         for move in reversed(self._recent):
-            if move.now < now - _SOON_S or cluster.pod(move.uid) is not move.after:
+            found_there = _node_named(scheduler, move.key) if isinstance(move.after, Node) else scheduler.cluster.pod(move.key)
+            if move.now < now - _SOON_S or found_there is not move.after:
                 break
-            _put(self.scheduler, move.uid, move.before)
+            _put(scheduler, move.key, move.before)
             undone.append(move)
             again = self._judged(pod, found.node, found.message)
             if again is not None and again.verdict.agrees:
                 agreed = _reordered(again, len(undone))
                 break
         for move in reversed(undone):
-            _put(self.scheduler, move.uid, move.after)
+            _put(scheduler, move.key, move.after)
         return agreed
 
     def _moved(self, move: _Move) -> None:
-        """Note that a pod was bound or deleted, and look at open differences again with pods that were bound since."""
+        """Note that a pod was bound or deleted or a node changed, and look at open differences again with what came since."""
         self._recent.append(move)
         still = []
         for case in self._open:
-            if move.after is None or move.uid == case.pod.uid or len(case.moves) >= _MOST:
+            if move.after is None or move.key == case.pod.uid or len(case.moves) >= _MOST:
                 still.append(case)
                 continue
             wider = case._replace(moves=(*case.moves, move))
@@ -218,12 +224,27 @@ def _reasons_of(pod: Pod) -> str:
     return ""
 
 
-def _put(scheduler: Scheduler, uid: str, pod: PodInfo | None) -> None:
-    """Let a pod be on the node that it names, or on none."""
-    if pod is None:
+def _put(scheduler: Scheduler, uid: str, one: PodInfo | Node | None) -> None:
+    """Let a pod be on the node that it names, or on none; let a node be as this one."""
+    if one is None:
         scheduler.cluster.remove_pod(uid)
+    elif isinstance(one, Node):
+        scheduler.cluster.set_node(one)
     else:
-        scheduler.cluster.place(pod, pod.spec.node_name)
+        scheduler.cluster.place(one, one.spec.node_name)
+
+
+def _node_named(scheduler: Scheduler, name: str) -> Node | None:
+    table = scheduler.cluster.table
+    row = table.row_of.get(name)
+    return None if row is None else table.nodes[row]
+
+
+def _differ(before: Node, after: Node) -> bool:
+    """Return whether a node changed in what decides about pods, not only by a heartbeat."""
+    if before.spec != after.spec or before.metadata.labels != after.metadata.labels:
+        return True
+    return before.status.allocatable != after.status.allocatable
 
 
 def _reordered(found: ComparedDecision, by: int) -> ComparedDecision:

@@ -64,6 +64,7 @@ _STANDS_IN: Mapping[str, str] = {
     "kueue": "moorage.simulator.kueue",
     "learning": "moorage.laboratory.learning",
     "plots": "moorage.interfaces.plots",
+    "plugins.scoring_strategies": "moorage.plugins.resources.scoring_strategies",
     "printable": "moorage.basis.printable",
     "queue": "moorage.core.queue",
     "releases": "moorage.api.releases",
@@ -86,7 +87,7 @@ class _ShortPaths:
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         first, _, rest = name.partition(".")
-        package, _, inner = rest.partition(".")
+        package, _, inner = (rest, "", "") if rest in _STANDS_IN else rest.partition(".")
         if first != "moorage" or package not in _STANDS_IN:
             return None
         return ModuleSpec(name, self, origin=f"{_STANDS_IN[package]}.{inner}".rstrip("."))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import pytest
 from moorage.api.releases import CURRENT, EARLIER, LATER, RELEASES
 from moorage.core.cycle.cycle import Cycle
 from moorage.framework import features
-from moorage.plugins.releases import VARIANTS
+from moorage.plugins.shared.releases import VARIANTS
 from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
 from tools.recordings.answers import answer
 from tools.recordings.scenarios import load_scenario

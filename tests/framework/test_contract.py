@@ -18,7 +18,7 @@ from moorage.framework import changes, explaining, points
 from moorage.framework.points import Depends, Domains, Idle, Plugin, Reuse, Scope
 from moorage.framework.profile import make_profile, reuse_of
 from moorage.plugins import BUILTIN
-from moorage.plugins.releases import PLUGINS_1_21
+from moorage.plugins.shared.releases import PLUGINS_1_21
 from moorage.testing.builders import a_cluster, a_pod
 
 ROOT = Path(__file__).parents[2]

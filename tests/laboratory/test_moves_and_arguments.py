@@ -16,7 +16,7 @@ from moorage.laboratory.edit.changes import apply_all
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.moves import PodMoves, off_its_node, unplaced
 from moorage.laboratory.trial.trials import FreshTrials
-from moorage.plugins.evictions import evict
+from moorage.plugins.shared.evictions import evict
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 from tests.laboratory.brute_force import NEW, random_cluster

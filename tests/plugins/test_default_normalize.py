@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.plugins.default_normalize import default_normalize
+from moorage.plugins.shared.default_normalize import default_normalize
 
 # scores, reverse → normalised
 CASES = {

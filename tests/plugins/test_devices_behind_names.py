@@ -9,11 +9,11 @@ from moorage.api.core import Node
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.framework.features import FeatureGates
-from moorage.plugins.device_backed_scores import DeviceBackedDemands, with_devices
 from moorage.plugins.devices.device_counts import count_devices
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.plugins.scoring_strategies import Demand
+from moorage.plugins.resources.device_backed_scores import DeviceBackedDemands, with_devices
+from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.state.cluster import ClusterState
 from moorage.testing.builders import a_node, a_pod
 

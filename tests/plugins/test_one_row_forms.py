@@ -17,7 +17,7 @@ from moorage.plugins.node_resources_balanced_allocation import (
 )
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from moorage.plugins.node_unschedulable import NodeUnschedulable
-from moorage.plugins.scoring_strategies import (
+from moorage.plugins.resources.scoring_strategies import (
     RatioShape,
     ResourceSpec,
     ScoringStrategy,

@@ -7,7 +7,7 @@ from moorage.plugins import BUILTIN
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.pod_topology_spread import PodTopologySpread
-from moorage.plugins.releases import PLUGINS_1_21
+from moorage.plugins.shared.releases import PLUGINS_1_21
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing.builders import a_cluster, a_node, a_pod
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.plugins.scoring_strategies import (
+from moorage.plugins.resources.scoring_strategies import (
     CPU_AND_MEMORY,
     Demand,
     ResourceSpec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.framework.features import FeatureGates
-from moorage.plugins.scoring_strategies import UtilizationPoint
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
 
 CLOSED = FeatureGates()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.framework.features import FeatureGates
-from moorage.plugins.scoring_strategies import UtilizationPoint
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod

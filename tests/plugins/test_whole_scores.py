@@ -12,7 +12,7 @@ from moorage.plugins.earlier.balanced_allocation import NodeResourcesBalancedAll
 from moorage.plugins.earlier.node_resources_fit import NodeResourcesFitV134, NodeResourcesFitV135
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
-from moorage.plugins.scoring_strategies import ResourceSpec, ScoringStrategy
+from moorage.plugins.resources.scoring_strategies import ResourceSpec, ScoringStrategy
 from moorage.state.view import FewRows, NodeView
 from moorage.testing.builders import a_cluster, a_node, a_pod
 

@@ -24,8 +24,8 @@ from moorage.plugins.node_volume_limits import NodeVolumeLimits
 from moorage.plugins.pod_group_pods_count import PodGroupPodsCount
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
-from moorage.plugins.releases import PLUGINS_1_21, VARIANTS
 from moorage.plugins.scheduling_gates import SchedulingGates
+from moorage.plugins.shared.releases import PLUGINS_1_21, VARIANTS
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.topology_placement_generator import TopologyPlacementGenerator
 from moorage.plugins.volume_binding import VolumeBinding

@@ -49,7 +49,6 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
-from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.devices.binding import Binder, deallocated, deletion_of
 from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates
@@ -61,7 +60,8 @@ from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
-from moorage.plugins.evictions import can_be_evicted, evict
+from moorage.plugins.shared.default_normalize import default_normalize
+from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

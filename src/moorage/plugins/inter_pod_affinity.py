@@ -45,11 +45,17 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
-from moorage.plugins.affinity_reasons import explained, refusing_terms
-from moorage.plugins.affinity_remedies import remedies_of_neighbours
-from moorage.plugins.affinity_scores import AffinityWeights, FollowedWeights, normalize_weights, sum_weights, weigh_affinity
-from moorage.plugins.no_pre_score import NoPreScoreError
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
+from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms
+from moorage.plugins.affinity.affinity_remedies import remedies_of_neighbours
+from moorage.plugins.affinity.affinity_scores import (
+    AffinityWeights,
+    FollowedWeights,
+    normalize_weights,
+    sum_weights,
+    weigh_affinity,
+)
+from moorage.plugins.shared.no_pre_score import NoPreScoreError
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm

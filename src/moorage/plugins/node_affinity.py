@@ -41,9 +41,13 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
-from moorage.plugins.default_normalize import default_normalize
-from moorage.plugins.node_affinity_reasons import explained, refusing_terms
-from moorage.plugins.node_affinity_remedies import remedies_of_added_affinity, remedies_of_affinity, remedies_of_selector
+from moorage.plugins.affinity.node_affinity_reasons import explained, refusing_terms
+from moorage.plugins.affinity.node_affinity_remedies import (
+    remedies_of_added_affinity,
+    remedies_of_affinity,
+    remedies_of_selector,
+)
+from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import (

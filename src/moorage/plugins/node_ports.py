@@ -16,8 +16,8 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.evictions import evict_all
-from moorage.plugins.term_names import port_name
+from moorage.plugins.shared.evictions import evict_all
+from moorage.plugins.shared.term_names import port_name
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import HostPort, PodInfo

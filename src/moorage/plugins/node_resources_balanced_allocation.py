@@ -35,10 +35,16 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
-from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
-from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
-from moorage.plugins.single_node_scores import balance_of
-from moorage.plugins.whole_scores import UsageRule, Weighed, balance_of_all, usable, weighed
+from moorage.plugins.resources.device_backed_scores import (
+    NATIVE,
+    DeviceBackedDemands,
+    ScoredDemands,
+    classes_behind,
+    with_devices,
+)
+from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
+from moorage.plugins.resources.single_node_scores import balance_of
+from moorage.plugins.resources.whole_scores import UsageRule, Weighed, balance_of_all, usable, weighed
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

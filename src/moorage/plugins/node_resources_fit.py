@@ -50,11 +50,11 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
-from moorage.plugins.extended_resources import backs, device_class_for
-from moorage.plugins.fit_reasons import missing_share, short_resources, why_short
-from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
-from moorage.plugins.scoring_strategies import (
+from moorage.plugins.resources.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
+from moorage.plugins.resources.extended_resources import backs, device_class_for
+from moorage.plugins.resources.fit_reasons import missing_share, short_resources, why_short
+from moorage.plugins.resources.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
+from moorage.plugins.resources.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
     ScoringStrategy,
@@ -64,7 +64,7 @@ from moorage.plugins.scoring_strategies import (
     scorer_of,
     sub_path,
 )
-from moorage.plugins.whole_scores import UsageRule, Wanted, Weighed, rows_short, weighed
+from moorage.plugins.resources.whole_scores import UsageRule, Wanted, Weighed, rows_short, weighed
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

@@ -18,8 +18,8 @@ from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.points import Attachable, EnqueueExtensions, FilterNodePlugin, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.taint_remedies import remedies_of_cordon
-from moorage.plugins.term_names import CORDON as CORDONED
+from moorage.plugins.shared.taint_remedies import remedies_of_cordon
+from moorage.plugins.shared.term_names import CORDON as CORDONED
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView

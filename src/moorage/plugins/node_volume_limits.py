@@ -22,13 +22,13 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.volume_reasons import why_attached
-from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
 from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, PodCsiVolumes, needed_volumes
+from moorage.plugins.volumes.volume_reasons import why_attached
+from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

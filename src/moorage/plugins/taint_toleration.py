@@ -33,10 +33,10 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.default_normalize import default_normalize
-from moorage.plugins.no_pre_score import NoPreScoreError
-from moorage.plugins.taint_remedies import remedies_of_taints
-from moorage.plugins.term_names import taint_name, taint_text
+from moorage.plugins.shared.default_normalize import default_normalize
+from moorage.plugins.shared.no_pre_score import NoPreScoreError
+from moorage.plugins.shared.taint_remedies import remedies_of_taints
+from moorage.plugins.shared.term_names import taint_name, taint_text
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated

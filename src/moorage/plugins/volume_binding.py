@@ -46,10 +46,8 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
-from moorage.plugins.scoring_strategies import utilization_table
+from moorage.plugins.resources.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
-from moorage.plugins.volume_reasons import why_unbound
-from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, uses_claim
@@ -66,6 +64,8 @@ from moorage.plugins.volumes.planned_bindings import (
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
 from moorage.plugins.volumes.provisioning import volume_limit
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
+from moorage.plugins.volumes.volume_reasons import why_unbound
+from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
 from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray

@@ -12,7 +12,7 @@ from msgspec import structs
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
-from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults
 
 __all__ = ["VolumeBindingArgs"]
 

@@ -25,9 +25,9 @@ from moorage.framework.points import (
     Scope,
 )
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.volume_reasons import why_held
-from moorage.plugins.volume_remedies import remedies_of_holders
 from moorage.plugins.volumes.claim_lookup import claim_not_found, names_claim
+from moorage.plugins.volumes.volume_reasons import why_held
+from moorage.plugins.volumes.volume_remedies import remedies_of_holders
 from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray

@@ -17,7 +17,7 @@ from moorage.core.engine.loading import ConfigSource
 from moorage.errors import ConfigError, InputError
 from moorage.framework.profile import points_of
 from moorage.plugins import builtin_registry
-from moorage.plugins.releases import PLUGINS_1_21
+from moorage.plugins.shared.releases import PLUGINS_1_21
 
 GROUP = "kubescheduler.config.k8s.io"
 RULES = ConfigSource()

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import pytest
 
 from moorage.core.cycle.ring_totals import RingTotals
-from moorage.plugins import affinity_scores
-from moorage.plugins.affinity_scores import FollowedWeights
+from moorage.plugins.affinity import affinity_scores
+from moorage.plugins.affinity.affinity_scores import FollowedWeights
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.core.cycle.test_pod_classes import History
 

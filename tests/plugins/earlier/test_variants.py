@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import EARLIER, LATER
-from moorage.plugins.releases import VARIANTS
-from moorage.plugins.scoring_strategies import UtilizationPoint
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint
+from moorage.plugins.shared.releases import VARIANTS
 from moorage.testing.plugin_checks import check_plugin
 
 SHAPE = (UtilizationPoint(), UtilizationPoint(utilization=100, score=10))

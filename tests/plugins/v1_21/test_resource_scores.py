@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.features import FeatureGates
-from moorage.plugins.scoring_strategies import UtilizationPoint
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocated, NodeResourcesLeastAllocatedArgs
 from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocated, NodeResourcesMostAllocatedArgs
-from moorage.plugins.v1_21.requested_shares import ResourceSpecV121
 from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatio, RequestedToCapacityRatioArgs
+from moorage.plugins.v1_21.shared.requested_shares import ResourceSpecV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores

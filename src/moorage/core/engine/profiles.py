@@ -16,7 +16,7 @@ from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Handle, Registry
 from moorage.framework.verdict_table import MessageForm
-from moorage.plugins.earlier.waking import Waking
+from moorage.plugins.earlier.shared.waking import Waking
 
 __all__ = ["BuiltProfiles", "build_profiles", "build_resolved"]
 

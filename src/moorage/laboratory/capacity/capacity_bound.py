@@ -16,7 +16,7 @@ import numpy as np
 from moorage.framework.profile import Profile
 from moorage.laboratory.explain.verdicts import EveryVerdict
 from moorage.plugins.node_resources_fit import RequestedResource
-from moorage.plugins.spread_counts import Spread
+from moorage.plugins.spread.spread_counts import Spread
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 

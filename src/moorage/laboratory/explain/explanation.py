@@ -35,7 +35,7 @@ from moorage.laboratory.explain.refusals import all_conflicts, conflict_terms, e
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage, verdicts_of_all
 from moorage.laboratory.trial.recorded_state import RecordedClusterState
 from moorage.laboratory.trial.undo_log import UndoLog
-from moorage.plugins.term_names import selector_name, taint_name
+from moorage.plugins.shared.term_names import selector_name, taint_name
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
 from moorage.report.explanation_values import PreemptionReport, ScoreReport

@@ -19,11 +19,11 @@ from moorage.laboratory.explain.explained_state import ExplainedState
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_unschedulable import CORDON
+from moorage.plugins.shared.term_names import taint_name
 from moorage.plugins.taint_toleration import CONDITIONS
-from moorage.plugins.term_names import taint_name
-from moorage.plugins.volume_reasons import required_of
 from moorage.plugins.volumes.claim_lookup import class_of_claim
 from moorage.plugins.volumes.volume_reach import rows_reaching
+from moorage.plugins.volumes.volume_reasons import required_of
 from moorage.report.explanation import PodStanding
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.core.cycle.decision import Feasible
-from moorage.plugins.affinity_counts import AffinityCounts
-from moorage.plugins.spread_counts import Spread
+from moorage.plugins.affinity.affinity_counts import AffinityCounts
+from moorage.plugins.spread.spread_counts import Spread
 
 __all__ = ["CountsBeside", "counts_beside"]
 

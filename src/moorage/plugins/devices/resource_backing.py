@@ -13,7 +13,7 @@ from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass
 from moorage.api.names import is_extended_resource_name
 from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, requests_for
-from moorage.plugins.extended_resources import DEVICE_CLASS_PREFIX, device_class_for
+from moorage.plugins.resources.extended_resources import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView

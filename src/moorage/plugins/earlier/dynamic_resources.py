@@ -29,7 +29,7 @@ from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
-from moorage.plugins.earlier.resource_backing import ResourceBackingV134
+from moorage.plugins.earlier.shared.resource_backing import ResourceBackingV134
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

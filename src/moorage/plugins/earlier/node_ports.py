@@ -5,7 +5,7 @@ Source    kube-scheduler 1.32.5, plugins/nodeports/node_ports.go
 
 from __future__ import annotations
 
-from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
+from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.node_ports import NodePorts
 
 __all__ = ["NodePortsV132"]

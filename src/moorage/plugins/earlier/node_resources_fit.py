@@ -30,13 +30,11 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.device_backed_scores import ScoredDemands, without_devices
 from moorage.plugins.devices.resource_backing import unlisted
-from moorage.plugins.earlier.cpu_overhead import overhead_of, with_overhead_in_cores, without_overhead, without_storage
-from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
-from moorage.plugins.earlier.resource_backing import backs_by_one_name
-from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
-from moorage.plugins.extended_resources import device_class_for
+from moorage.plugins.earlier.shared.cpu_overhead import overhead_of, with_overhead_in_cores, without_overhead, without_storage
+from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
+from moorage.plugins.earlier.shared.resource_backing import backs_by_one_name
+from moorage.plugins.earlier.shared.sidecar_usage import SidecarUsageView
 from moorage.plugins.node_resources_fit import (
     ALWAYS_COMPARED,
     INSUFFICIENT,
@@ -45,7 +43,9 @@ from moorage.plugins.node_resources_fit import (
     RequestedResource,
     ignored_faults,
 )
-from moorage.plugins.scoring_strategies import (
+from moorage.plugins.resources.device_backed_scores import ScoredDemands, without_devices
+from moorage.plugins.resources.extended_resources import device_class_for
+from moorage.plugins.resources.scoring_strategies import (
     LEAST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
     ScoringStrategy,

@@ -28,8 +28,8 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.earlier.placed_pods import for_placed_pods
-from moorage.plugins.earlier.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
+from moorage.plugins.earlier.shared.placed_pods import for_placed_pods
+from moorage.plugins.earlier.shared.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
 from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
 from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimitsV121, limit_key
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes

@@ -16,13 +16,13 @@ from msgspec import structs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, ScorePlugin
 from moorage.framework.registry import Handle
-from moorage.plugins.device_backed_scores import ScoredDemands
 from moorage.plugins.earlier.node_resources_fit import NodeResourcesFitArgsV124, NodeResourcesFitV124
-from moorage.plugins.scoring_strategies import RatioShape, ResourceSpec, ScoringStrategy
+from moorage.plugins.resources.device_backed_scores import ScoredDemands
+from moorage.plugins.resources.scoring_strategies import RatioShape, ResourceSpec, ScoringStrategy
 from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocatedArgs
 from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocatedArgs
-from moorage.plugins.v1_21.requested_shares import AllocationArgs
 from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatioArgs
+from moorage.plugins.v1_21.shared.requested_shares import AllocationArgs
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

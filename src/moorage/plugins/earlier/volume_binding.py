@@ -29,8 +29,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import PreScorePlugin, ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
-from moorage.plugins.earlier.volumes_by_migration import closed_plugins
-from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
+from moorage.plugins.earlier.shared.volumes_by_migration import closed_plugins
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.v1_21.volume_binding import UNREACHABLE, VolumeBindingV121, unusable
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores

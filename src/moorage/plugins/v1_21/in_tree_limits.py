@@ -23,9 +23,9 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
-from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
-from moorage.plugins.volume_reasons import why_attached
-from moorage.plugins.volume_remedies import remedies_of_full_attachments
+from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
+from moorage.plugins.volumes.volume_reasons import why_attached
+from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

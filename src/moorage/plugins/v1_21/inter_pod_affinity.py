@@ -33,11 +33,11 @@ from moorage.framework.points import (
 )
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
-from moorage.plugins.affinity_counts import AffinityCounts, count_affinity
-from moorage.plugins.affinity_reasons import explained, refusing_terms
-from moorage.plugins.affinity_remedies import remedies_of_neighbours
-from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
-from moorage.plugins.earlier.selected_namespaces import with_namespaces_found
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, count_affinity
+from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms
+from moorage.plugins.affinity.affinity_remedies import remedies_of_neighbours
+from moorage.plugins.affinity.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
+from moorage.plugins.earlier.shared.selected_namespaces import with_namespaces_found
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.framework.registry import Handle
-from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskCounter, DiskKind, disks_of
-from moorage.plugins.v1_21.requested_shares import allocation, scored_signature
+from moorage.plugins.v1_21.shared.in_tree_disks import KINDS, DiskCounter, DiskKind, disks_of
+from moorage.plugins.v1_21.shared.requested_shares import allocation, scored_signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

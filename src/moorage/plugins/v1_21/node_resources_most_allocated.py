@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moorage.plugins.v1_21.requested_shares import AllocationArgs, AllocationScore, share
+from moorage.plugins.v1_21.shared.requested_shares import AllocationArgs, AllocationScore, share
 from moorage.state.columns import IntArray
 
 __all__ = ["NodeResourcesMostAllocated", "NodeResourcesMostAllocatedArgs"]

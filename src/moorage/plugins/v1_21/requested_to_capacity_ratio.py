@@ -19,8 +19,8 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
-from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
-from moorage.plugins.v1_21.requested_shares import (
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
+from moorage.plugins.v1_21.shared.requested_shares import (
     CPU_AND_MEMORY,
     ResourceSpecV121,
     allocation,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from moorage.api.core import Node
 from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement
 from moorage.framework.explaining import Detail
-from moorage.plugins.term_names import ADDED_AFFINITY, NODE_AFFINITY, expression_name, selector_name
+from moorage.plugins.shared.term_names import ADDED_AFFINITY, NODE_AFFINITY, expression_name, selector_name
 from moorage.state.columns import BoolArray
 from moorage.state.node_matching import required_node_affinity, rows_labelled, rows_matching, rows_matching_term
 from moorage.state.pod_info import PodInfo

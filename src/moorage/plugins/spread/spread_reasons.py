@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.explaining import Detail
-from moorage.plugins.spread_counts import Spread
-from moorage.plugins.term_names import selector_text, spread_name, topology_name
+from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
+from moorage.plugins.spread.spread_counts import Spread
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView
 

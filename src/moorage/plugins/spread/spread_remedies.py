@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from moorage.framework.changes import Change, Owner, Remedies
-from moorage.plugins.evictions import evict_any, pods_near
-from moorage.plugins.spread_counts import Spread
-from moorage.plugins.term_names import spread_name
+from moorage.plugins.shared.evictions import evict_any, pods_near
+from moorage.plugins.shared.term_names import spread_name
+from moorage.plugins.spread.spread_counts import Spread
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from moorage.api.storage import PersistentVolume
 from moorage.framework.features import FeatureGates
-from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, KINDS
+from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, KINDS
 from moorage.plugins.volumes.csi_migration import MigratedVolume, Migration, driver_of, translated
 
 __all__ = ["migration_under"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moorage.framework.events import Hint, Resource, Wake
-from moorage.plugins.earlier.event_kinds import EVENT_KINDS, Events
+from moorage.plugins.earlier.shared.event_kinds import EVENT_KINDS, Events
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Waking"]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from moorage.framework.explaining import Detail
-from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm
-from moorage.plugins.term_names import affinity_name, others_name, selector_text, topology_name
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm
+from moorage.plugins.shared.term_names import affinity_name, others_name, selector_text, topology_name
 from moorage.state.columns import BoolArray
 from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import AffinityTerm, PodInfo

@@ -9,7 +9,7 @@ from typing import Final
 from moorage.api.selectors import compile_node_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.framework.changes import Change, Remedies
-from moorage.plugins.evictions import can_be_evicted, evict, evict_all
+from moorage.plugins.shared.evictions import can_be_evicted, evict, evict_all
 from moorage.plugins.volumes.claim_lookup import class_of_claim
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

@@ -17,7 +17,7 @@ from moorage.api.devices import DeviceClass, DeviceRequest, ExactDeviceRequest
 from moorage.api.names import is_extended_resource_name
 from moorage.plugins.devices.extended_resource_claims import ContainerMapping, ExtendedRequests, request_name, whole_number
 from moorage.plugins.devices.resource_backing import ResourceBacking, unlisted
-from moorage.plugins.extended_resources import DEVICE_CLASS_PREFIX, device_class_for
+from moorage.plugins.resources.extended_resources import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView

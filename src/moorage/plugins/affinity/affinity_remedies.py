@@ -9,9 +9,9 @@ from typing import Final
 from moorage.api.core import PodAffinity, PodAffinityTerm
 from moorage.framework.change_values import term_text
 from moorage.framework.changes import Change, Remedies
-from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, matches_all
-from moorage.plugins.evictions import evict_all, pods_near
-from moorage.plugins.term_names import affinity_name, others_name
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm, matches_all
+from moorage.plugins.shared.evictions import evict_all, pods_near
+from moorage.plugins.shared.term_names import affinity_name, others_name
 from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeView

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from moorage.api.meta import Quantity
 from moorage.api.quantity import milli_value, value
 from moorage.framework.features import FeatureGates
-from moorage.plugins.scoring_strategies import Demand, ResourceSpec
+from moorage.plugins.resources.scoring_strategies import Demand, ResourceSpec
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["overhead_of", "with_overhead_in_cores", "without_overhead", "without_storage"]

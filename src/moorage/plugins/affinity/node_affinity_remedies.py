@@ -13,7 +13,7 @@ from moorage.api.quantity import parse_int64
 from moorage.api.selectors import compile_node_term
 from moorage.framework.change_values import term_text
 from moorage.framework.changes import Change, Remedies
-from moorage.plugins.term_names import ADDED_AFFINITY, NODE_AFFINITY, selector_name
+from moorage.plugins.shared.term_names import ADDED_AFFINITY, NODE_AFFINITY, selector_name
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["labels_to_set", "remedies_of_added_affinity", "remedies_of_affinity", "remedies_of_selector"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from moorage.api.quantity import shown_amount
 from moorage.framework.explaining import Detail
-from moorage.plugins.term_names import PODS
+from moorage.plugins.shared.term_names import PODS
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import Node, Volume
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
 from moorage.framework.features import FeatureGates
-from moorage.plugins.v1_21.held_volumes import HeldVolumes
+from moorage.plugins.v1_21.shared.held_volumes import HeldVolumes
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, Column, IntArray

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.framework.changes import Change, Remedies
-from moorage.plugins.evictions import FEW, can_be_evicted, evict, evict_any, evict_enough
-from moorage.plugins.term_names import PODS
+from moorage.plugins.shared.evictions import FEW, can_be_evicted, evict, evict_any, evict_enough
+from moorage.plugins.shared.term_names import PODS
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 

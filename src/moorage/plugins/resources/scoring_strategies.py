@@ -23,8 +23,8 @@ from msgspec.structs import force_setattr
 from moorage.api.releases import CURRENT, Release
 from moorage.errors import Fault
 from moorage.framework.args import Int32
-from moorage.plugins.single_node_scores import least_of, mean_of, most_of, ratio_of
-from moorage.plugins.whole_scores import least_allocated_of_all, most_allocated_of_all, usable
+from moorage.plugins.resources.single_node_scores import least_of, mean_of, most_of, ratio_of
+from moorage.plugins.resources.whole_scores import least_allocated_of_all, most_allocated_of_all, usable
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeInfo, NodeView

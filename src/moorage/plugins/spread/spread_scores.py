@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.points import ScoresByCount
-from moorage.plugins.spread_counts import CountedConstraint, pods_by_domain
+from moorage.plugins.spread.spread_counts import CountedConstraint, pods_by_domain
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.view import NodeView, domain_ids, domains_with, rows_with_labels

@@ -13,8 +13,8 @@ import numpy as np
 from moorage.api.devices import DeviceClass
 from moorage.framework.features import FeatureGates
 from moorage.plugins.devices.device_counts import DeviceCountView
-from moorage.plugins.extended_resources import device_class_for
-from moorage.plugins.scoring_strategies import Demand
+from moorage.plugins.resources.extended_resources import device_class_for
+from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.state.cluster import Snapshot
 from moorage.state.view import NodeInfo, NodeView
 

@@ -22,8 +22,8 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
-from moorage.plugins.scoring_strategies import sub_path
-from moorage.plugins.v1_21.pod_requests_1_21 import scored_request
+from moorage.plugins.resources.scoring_strategies import sub_path
+from moorage.plugins.v1_21.shared.pod_requests_1_21 import scored_request
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import is_counted

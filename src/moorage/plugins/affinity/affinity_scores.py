@@ -15,7 +15,7 @@ import numpy as np
 
 from moorage.api.core import Namespace
 from moorage.framework.answer_forms import FollowedScores
-from moorage.plugins.affinity_counts import resolved
+from moorage.plugins.affinity.affinity_counts import resolved
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.counts import PodMatcher

@@ -1,0 +1,1 @@
+"""What InterPodAffinity and NodeAffinity count, score, explain and suggest."""

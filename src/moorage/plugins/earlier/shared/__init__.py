@@ -1,0 +1,1 @@
+"""What plugins of earlier releases share."""

@@ -1,0 +1,1 @@
+"""How full nodes are: amounts that are short, scores of usage, and resources that devices back."""

@@ -1,0 +1,1 @@
+"""What plugins of several kinds use, and which release has which plugins."""

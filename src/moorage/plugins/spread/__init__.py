@@ -1,0 +1,1 @@
+"""What PodTopologySpread counts, scores, explains and suggests."""

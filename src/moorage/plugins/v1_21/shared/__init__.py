@@ -1,0 +1,1 @@
+"""What the plugins of 1.21 share: volumes, requests and siblings of a pod, zones."""

@@ -19,7 +19,7 @@ from moorage.laboratory.costs import BASE_COSTS, Costs, read_costs
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.edit.edits import parse_edit
 from moorage.laboratory.edit.pod_changes import request_of
-from moorage.laboratory.surroundings import ListedObjects
+from moorage.laboratory.present import ListedObjects
 from moorage.testing.builders import a_node, a_pod
 
 ZONE = "topology.kubernetes.io/zone"

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from moorage.laboratory.explain.row_names import row_names
+from moorage.laboratory.explain.verdicts import row_names
 from moorage.state.table import NodeTable
 from moorage.testing.builders import a_node
 

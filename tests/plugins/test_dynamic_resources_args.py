@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.framework.features import FeatureGates
-from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
+from moorage.plugins.dynamic_resources import DynamicResourcesArgs
 
 OPEN = FeatureGates()
 NO_FILTER_TIMEOUT = FeatureGates({"DRASchedulerFilterTimeout": False})

@@ -11,7 +11,7 @@ from moorage.framework.effects import Amend, Until
 from moorage.plugins.devices.binding import FINALIZER, MAX_USERS
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.testing.attempts import failed_attempt
+from moorage.testing.builders import failed_attempt
 from tests.plugins.device_claims import (
     DRIVER,
     a_claim,

@@ -11,8 +11,7 @@ from moorage.framework.effects import Amend, Delete
 from moorage.framework.profile import make_profile
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.testing.attempts import failed_attempt
-from moorage.testing.builders import a_node, a_pod
+from moorage.testing.builders import a_node, a_pod, failed_attempt
 from tests.plugins.device_claims import (
     GPU,
     OWNER,

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.framework.features import FeatureGates
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
-from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volume_binding import VolumeBindingArgs
 
 CLOSED = FeatureGates()
 SCORING = FeatureGates({"StorageCapacityScoring": True})

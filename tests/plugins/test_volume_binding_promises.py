@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from moorage.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
 from moorage.errors import AttemptError
 from moorage.framework.effects import Until, Write
-from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volume_binding import VolumeBinding, VolumeBindingArgs
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.framework.features import FeatureGates
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
-from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volume_binding import VolumeBinding, VolumeBindingArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_volume, on_hosts, standing_on, with_objects

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from moorage.report.comparison import comparison_summary, interval_text
-from moorage.report.gates import GateResult, MetricComparison
-from moorage.report.metric_names import amount_text, difference_text, title_of
+from moorage.report.gates import GateResult, MetricComparison, amount_text, difference_text, title_of
 
 
 def compared(name, a, b, *, interval=None, ends=None):

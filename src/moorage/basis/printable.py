@@ -1,4 +1,4 @@
-r"""Escape text from outside for printing: names, messages and file names from input, servers and plugins.
+"""Escape text from outside for printing: names, messages and file names from input, servers and plugins.
 
 Terminals interpret control characters, and characters that reorder the line, are invisible or break the line mislead readers.
 All of these are escaped as in a Python literal (``\x1b``, ``\u202e``, ``\n``); other characters stay as they are. Escaping
@@ -11,10 +11,11 @@ that is written to standard output and standard error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["MOST_BYTES", "clip", "escape_json", "is_printable", "one_line", "some_lines"]
+__all__ = ["MOST_BYTES", "clip", "counted", "escape_json", "is_printable", "one_line", "some", "some_lines"]
+
 
 #: The maximum length of a text from a server or a plugin in an error or a log line.
 MOST_BYTES: Final = 1024
@@ -81,3 +82,20 @@ def _as_json(character: str) -> str:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+# -- wording -----------------------------------------------------------------------------------------------------------
+# Numbers and lists of names in the sentences of reports.
+
+_SHOWN: Final = 3
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 pod``, ``2 pods``, ``2 classes``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from moorage.api.releases import RELEASES, STABLE, Gate, Release
 from moorage.api.releases.metrics import metrics_of
 from moorage.api.releases.release import Spec
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.scheduler_document import Loaded

@@ -18,7 +18,7 @@ from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.present import Surroundings
 from moorage.state.pod_requests import amount
 
 __all__ = ["BASE_COSTS", "Costs", "read_costs"]

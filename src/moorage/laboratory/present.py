@@ -1,10 +1,11 @@
-"""The current objects of a cluster: those that the engine holds, and those that the scheduler does not read."""
+"""The current objects of a cluster, and look-ups of them for the search for changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, Final, Protocol
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.custom_objects import CustomObject
@@ -15,7 +16,11 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["ASIDE", "aside_of", "cluster_input", "is_simulated", "present_objects"]
+__all__ = [
+    "ASIDE", "NOTHING_AROUND", "ListedObjects", "Surroundings", "aside_of", "cluster_input", "is_simulated",
+    "present_objects",
+]  # fmt: skip
+
 
 _SLOTS: Mapping[type, str] = {kind.type: kind.slot for kind in KINDS}
 _ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
@@ -54,3 +59,37 @@ def cluster_input(objects: Iterable[Object]) -> ClusterInput:
         held.setdefault("custom" if issubclass(kind, CustomObject) else _SLOTS[kind], []).extend(some)
     slots: dict[str, Any] = {slot: tuple(some) for slot, some in held.items()}
     return ClusterInput(**slots)
+
+
+# -- surroundings ------------------------------------------------------------------------------------------------------
+# Look-ups of objects for the search for changes, and a list of objects that provides them.
+
+
+class Surroundings(Protocol):
+    """Objects that are found by kind and name."""
+
+    def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
+        """Return the object of a kind and name, if there is one."""
+
+    def all_of(self, kind: type[Object]) -> Iterable[Object]:
+        """Return all objects of a kind."""
+
+
+class ListedObjects:
+    """A list of objects. The index by name is built at the first look-up."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self._objects = list(objects)
+
+    def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
+        return self._named.get((kind, namespace, name))
+
+    def all_of(self, kind: type[Object]) -> Iterable[Object]:
+        return [obj for obj in self._objects if isinstance(obj, kind)]
+
+    @cached_property
+    def _named(self) -> dict[tuple[type[Object], str, str], Object]:
+        return {(type(obj), obj.metadata.namespace, obj.metadata.name): obj for obj in reversed(self._objects)}
+
+
+NOTHING_AROUND: Final = ListedObjects(())

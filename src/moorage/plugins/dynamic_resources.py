@@ -15,15 +15,17 @@ that the result is the same on every machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
+from msgspec import structs
 
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaim
+from moorage.api.durations import format_duration
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
-from moorage.errors import AttemptError
-from moorage.framework.args import PluginArgs
+from moorage.errors import AttemptError, Fault
+from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -59,7 +61,6 @@ from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earli
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
-from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.cluster import Snapshot
@@ -68,7 +69,59 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
 from moorage.state.view import NodeView
 
-__all__ = ["DynamicResources"]
+__all__ = ["DynamicResources", "DynamicResourcesArgs"]
+
+
+# -- dynamic resources args --------------------------------------------------------------------------------------------
+# Arguments of DynamicResources: how long it may search for devices and wait for them to be ready.
+#
+# Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go
+
+
+class DynamicResourcesArgs(PluginArgs, frozen=True):
+    """Timeouts in seconds. ``filter_timeout`` is per node, 0 disables it. Setting either requires its feature gates."""
+
+    filter_timeout: Duration | None = None
+    binding_timeout: Duration | None = None
+
+    def completed(self, gates: FeatureGates) -> Self:
+        filter_s, binding_s = self.filter_timeout, self.binding_timeout
+        if filter_s is None and gates["DRASchedulerFilterTimeout"]:
+            filter_s = 10.0
+        if binding_s is None and _may_bind_slowly(gates):
+            binding_s = 600.0
+        return structs.replace(self, filter_timeout=filter_s, binding_timeout=binding_s)
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        return [*self._filter_faults(f"{path}.filterTimeout", gates), *self._binding_faults(f"{path}.bindingTimeout", gates)]
+
+    def _filter_faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        if self.filter_timeout is None:
+            return []
+        if not gates["DRASchedulerFilterTimeout"]:
+            return [Fault("Forbidden", path, "DRASchedulingFilterTimeout feature gate is disabled")]
+        wrong = self.filter_timeout < 0
+        return [Fault("Invalid value", path, "must be zero or positive", _text(self.filter_timeout))] if wrong else []
+
+    def _binding_faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        if self.binding_timeout is None:
+            return []
+        if not _may_bind_slowly(gates):
+            text = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
+            return [Fault("Forbidden", path, text)]
+        wrong = self.binding_timeout < 1
+        return [Fault("Invalid value", path, "must be at least 1 second", _text(self.binding_timeout))] if wrong else []
+
+
+def _may_bind_slowly(gates: FeatureGates) -> bool:
+    return gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
+
+
+def _text(seconds: float) -> str:
+    return format_duration(round(seconds * 1e9))
+
+
+# -- dynamic resources -------------------------------------------------------------------------------------------------
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"

@@ -13,19 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
+from msgspec import structs
 
-from moorage.api.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-)
-from moorage.errors import AttemptError
+from moorage.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.errors import AttemptError, Fault
+from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -46,8 +41,7 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
-from moorage.plugins.resources.scoring_strategies import utilization_table
-from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, uses_claim
@@ -72,7 +66,42 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["BoundVolumes", "VolumeBinding", "VolumeBindingState"]
+__all__ = ["BoundVolumes", "VolumeBinding", "VolumeBindingArgs", "VolumeBindingState"]
+
+
+# -- volume binding args -----------------------------------------------------------------------------------------------
+# Arguments of VolumeBinding: the bind timeout, and how to score nodes by the use of their storage.
+#
+# Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go
+
+#: Static volumes with more free space score higher.
+_DEFAULT_SHAPE = (UtilizationPoint(utilization=0, score=10), UtilizationPoint(utilization=100, score=0))
+
+
+class VolumeBindingArgs(PluginArgs, frozen=True):
+    """``shape`` requires the feature gate StorageCapacityScoring."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationPoint, ...] | None = None
+
+    def completed(self, gates: FeatureGates) -> Self:
+        scores = gates["StorageCapacityScoring"] and not self.shape
+        return structs.replace(self, shape=_DEFAULT_SHAPE) if scores else self
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        faults = []
+        if self.bind_timeout_seconds < 0:
+            text = "invalid BindTimeoutSeconds, should not be a negative value"
+            faults.append(Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds))
+        if gates["StorageCapacityScoring"]:
+            faults += shape_faults(self.shape or (), f"{path}.shape", gates.emulated)
+        elif self.shape is not None:
+            text = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+            faults.append(Fault("Invalid value", f"{path}.shape", text, self.shape))
+        return faults
+
+
+# -- volume binding ----------------------------------------------------------------------------------------------------
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.style import WIDTH, cells, columns, human, paragraph
 

@@ -8,11 +8,21 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer
-from moorage.report.gates import GateResult, MeasuredRun, MetricComparison, RunMeasures, evaluate, json_number, parse_gate
-from moorage.report.metric_names import amount_text, difference_text, kind_of, title_of
+from moorage.report.gates import (
+    GateResult,
+    MeasuredRun,
+    MetricComparison,
+    RunMeasures,
+    amount_text,
+    difference_text,
+    evaluate,
+    json_number,
+    kind_of,
+    parse_gate,
+    title_of,
+)
 from moorage.report.style import columns, paragraph
 
 __all__ = [

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, Assumption, Proof, plain
 from moorage.report.style import columns, paragraph, some_pods
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer
 from moorage.report.style import columns, human, paragraph, some_pods
 

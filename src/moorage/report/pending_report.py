@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer
 from moorage.report.explanation_values import AtomReport
 from moorage.report.style import paragraph, together

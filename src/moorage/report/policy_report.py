@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, plain
 from moorage.report.gates import GateResult, UnplacedPod
 from moorage.report.style import paragraph

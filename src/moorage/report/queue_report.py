@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from moorage.api.quantity import canonical
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.report.style import columns, fitted
 
 __all__ = ["QueueAmounts", "QueueFigures", "QueueReport", "QueueWaits", "WorkloadFigures", "amount_text", "time_text"]

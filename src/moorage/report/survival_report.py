@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.plan import MovedPod
 from moorage.report.style import cells, human, paragraph, some_pods

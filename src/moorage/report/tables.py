@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import some
+from moorage.basis.printable import one_line, some
 from moorage.report.claims_and_groups import claim_tables, group_table
 from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.obstacles import obstacle_lines

@@ -25,7 +25,7 @@ from moorage.api.admission import (
 from moorage.api.core import LimitRange, Pod, PodSpec
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 
 __all__ = ["Admittance", "admit", "admit_strictly"]

@@ -39,7 +39,7 @@ from moorage.api.validation.pods import PodValidator
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import (

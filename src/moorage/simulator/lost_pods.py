@@ -15,7 +15,7 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.claim_cleanup import owning_pod, without_stale_consumers
 from moorage.report.outcome import InputNote

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import Object
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 
 __all__ = ["MissingReference", "find_missing"]

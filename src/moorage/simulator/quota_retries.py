@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from moorage.api.core import Pod
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.core.engine.facts import Seen
 from moorage.report.outcome import InputNote, RefusedPods
 from moorage.simulator.outcome import refused_outcomes

@@ -11,7 +11,7 @@ from typing import Any
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision

@@ -6,18 +6,69 @@ only changed rows are read again. While most rooms differ, no rooms are tracked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.state.change_log import ChangeLog
-from moorage.state.columns import BoolArray, RowSpace
+from moorage.state.change_log import ChangeLog, RowLog
+from moorage.state.columns import BoolArray, Column, RowSpace
 from moorage.state.node_tree import Ring
-from moorage.state.rooms import Rooms
 
-__all__ = ["DistinctRooms", "RoomRows"]
+__all__ = ["DistinctRooms", "RoomRows", "Rooms"]
+
+
+# -- rooms -------------------------------------------------------------------------------------------------------------
+# Rooms: all that plugins which read only sums can read of a row, as one number.
+#
+# A node's room is its allocatable resources and the sums of its pods' requests. Rows with equal numbers have equal rooms, so
+# one answer of such a plugin stands for all of them.
+
+#: The most rooms whose numbers are remembered. When there are more, a room that occurs again gets a new number.
+_KEPT: Final = 65_536
+
+
+class Rooms:
+    """The room of each row. Numbers are never reused, and two numbers may stand for equal rooms."""
+
+    def __init__(self, space: RowSpace, changes: RowLog, sums: Sequence[Column]) -> None:
+        """``sums``: the columns that make up a room: the number of the allocatable set, and sums of requests. It may grow."""
+        self._space = space
+        self._changes = changes
+        self._sums = sums
+        self._column = space.column()
+        self._position = 0
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._given = 0
+
+    def followed(self) -> Column:
+        """Return the number of each row's room, up to date. No what-if may be open."""
+        position, behind = self._changes.position, self._changes.position - self._position
+        if behind == 1 and self._changes.last < self._space.rows:  # otherwise the row is gone
+            self._position = position
+            self._renumber(self._changes.last)
+        elif behind:
+            changed = self._changes.since(self._position)
+            self._position = position
+            for row in range(self._space.rows) if changed is None else dict.fromkeys(changed):
+                if row < self._space.rows:
+                    self._renumber(row)
+        return self._column
+
+    def _renumber(self, row: int) -> int:
+        room = tuple([column.cells[row] for column in self._sums])
+        number = self._numbers.get(room)
+        if number is None:
+            if len(self._numbers) >= _KEPT:
+                self._numbers.clear()
+            self._given += 1
+            number = self._numbers[room] = self._given
+        self._column.cells[row] = number
+        return number
+
+
+# -- distinct rooms ----------------------------------------------------------------------------------------------------
 
 #: In clusters with fewer rows than this, running on all rows is as fast: each call into NumPy has a fixed cost.
 _WORTH_IT: Final = 1024

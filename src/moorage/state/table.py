@@ -19,12 +19,11 @@ from moorage.api.meta import Quantity
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, add_at
 from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, PodCounts
-from moorage.state.distinct_rooms import DistinctRooms
+from moorage.state.distinct_rooms import DistinctRooms, Rooms
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns, NodeImages
 from moorage.state.node_tree import NodeTree, Ring, is_heartbeat, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import PodRequests, amount
-from moorage.state.rooms import Rooms
 from moorage.state.usage import DivisorColumns, Divisors, Usage
 from moorage.state.volume_use import VolumeUse
 

@@ -15,10 +15,14 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import Node, Pod
-from moorage.state.cluster import ClusterState
+from moorage.core.preemption.what_if import FailedAttempt, Nominated
+from moorage.framework.plugin_runner import run_filter, run_pre_filter
+from moorage.framework.profile import make_profile, points_of
+from moorage.framework.verdict_table import Verdicts
+from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["a_cluster", "a_node", "a_pod"]
+__all__ = ["a_cluster", "a_node", "a_pod", "failed_attempt"]
 
 
 def a_pod(
@@ -60,3 +64,21 @@ def a_cluster(nodes: Iterable[Node], pods: Mapping[str, Iterable[PodInfo]] | Non
         for pod in placed:
             cluster.place(pod, name)
     return cluster
+
+
+# -- attempts ----------------------------------------------------------------------------------------------------------
+# Build a failed attempt, the input of PostFilter plugins.
+
+
+def failed_attempt(rules: Iterable[Any], pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> FailedAttempt:
+    """Return the input of PostFilter for a pod, filtered by these plugins in this order.
+
+    Nodes that admit the pod get no status. PreFilter must not reject the pod.
+    """
+    plugins = {rule.name: rule for rule in rules}
+    points = {point: [name for name, rule in plugins.items() if point in points_of(rule)] for point in ("preFilter", "filter")}
+    profile = make_profile("default", plugins, points, {})
+    found = run_pre_filter(profile, pod, snapshot)
+    verdicts = Verdicts(len(snapshot.table))
+    run_filter(profile, found, pod, snapshot.nodes, verdicts)
+    return FailedAttempt(profile, found, pod, snapshot, verdicts, nominated or {})

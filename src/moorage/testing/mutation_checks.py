@@ -20,7 +20,7 @@ from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Hold, Skip
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
-from moorage.testing.attempts import failed_attempt
+from moorage.testing.builders import failed_attempt
 
 __all__ = ["changes_by"]
 

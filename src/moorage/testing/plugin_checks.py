@@ -22,8 +22,7 @@ from moorage.framework.profile import Profile, Step, declared_name, declared_wak
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
-from moorage.testing.attempts import failed_attempt
-from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
 from moorage.testing.hint_checks import broken_hints
 from moorage.testing.mutation_checks import changes_by
 from moorage.testing.plugin_queries import final_scores, refusals

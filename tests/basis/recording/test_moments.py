@@ -6,9 +6,8 @@ import pytest
 
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.recording.frames import Mark, Put
-from moorage.basis.recording.log_reader import STARTED, objects_at
+from moorage.basis.recording.log_reader import STARTED, moment_text, objects_at, parse_moment
 from moorage.basis.recording.log_writer import LogWriter
-from moorage.basis.recording.moments import moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read
 

@@ -16,8 +16,8 @@ from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN
-from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
-from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.dynamic_resources import DynamicResourcesArgs
+from moorage.plugins.volume_binding import VolumeBindingArgs
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -19,8 +19,7 @@ from moorage.framework.verdict_table import fit_error
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.testing.attempts import failed_attempt
-from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
 
 NO_BUDGETS = Budgets([])
 

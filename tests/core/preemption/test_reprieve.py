@@ -23,8 +23,7 @@ from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.pod_topology_spread import PodTopologySpread
-from moorage.testing.attempts import failed_attempt
-from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
 
 
 def wants(cpu, priority=0, name="pod", start=None, labels=None, ports=(), gpu=0, **spec):

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.api.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
-from moorage.core.config import release_1_21, release_1_22, release_1_24, release_1_36
+from moorage.core.config import release_1_21, release_1_22, release_1_36
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, PluginSet
 from moorage.core.config.legacy_document import (
     V1Beta1Document,
@@ -40,10 +40,47 @@ from moorage.core.config.legacy_sets import appended, overlaid, settled
 from moorage.core.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
 
-__all__ = [
-    "API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "default_version", "v1_of", "v1beta1_over",
-    "version_of",
-]  # fmt: skip
+__all__ = ["API_VERSIONS", "V1", "V1BETA1", "ApiVersion", "default_version", "v1_of", "v1beta1_over", "version_of"]
+
+
+# -- release 1 24 ------------------------------------------------------------------------------------------------------
+# The defaults of a v1beta3 configuration: those of kube-scheduler 1.23 and 1.24, as one list for all extension points.
+#
+# Source  kube-scheduler 1.24, apis/config/v1beta3/default_plugins.go
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta3"
+
+_DEFAULTS: Final = (
+    PluginRef(name="PrioritySort"),
+    PluginRef(name="NodeUnschedulable"),
+    PluginRef(name="NodeName"),
+    PluginRef(name="TaintToleration", weight=3),
+    PluginRef(name="NodeAffinity", weight=2),
+    PluginRef(name="NodePorts"),
+    PluginRef(name="NodeResourcesFit", weight=1),
+    PluginRef(name="VolumeRestrictions"),
+    PluginRef(name="EBSLimits"),
+    PluginRef(name="GCEPDLimits"),
+    PluginRef(name="NodeVolumeLimits"),
+    PluginRef(name="AzureDiskLimits"),
+    PluginRef(name="VolumeBinding"),
+    PluginRef(name="VolumeZone"),
+    PluginRef(name="PodTopologySpread", weight=2),
+    PluginRef(name="InterPodAffinity", weight=2),
+    PluginRef(name="DefaultPreemption"),
+    PluginRef(name="NodeResourcesBalancedAllocation", weight=1),
+    PluginRef(name="ImageLocality", weight=1),
+    PluginRef(name="DefaultBinder"),
+)
+
+
+def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the default plugins as entries of ``multiPoint``; no gate changes them."""
+    del gates
+    return _DEFAULTS
+
+
+# -- api versions ------------------------------------------------------------------------------------------------------
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
@@ -181,12 +218,12 @@ V1: Final = ApiVersion(
 )
 
 V1BETA3: Final = ApiVersion(
-    name=release_1_24.API_VERSION,
+    name=API_VERSION,
     document=V1Beta3Document,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
     plugin_points={**_without_later_points(release_1_36.PLUGIN_POINTS), **_IN_TREE},
-    expand=_multi_point(release_1_24.default_plugins),
+    expand=_multi_point(default_plugins),
     checked=release_1_36.CHECKED_WHEN_LOADED,
 )
 

@@ -10,7 +10,7 @@ from moorage.errors import InputError
 from moorage.interfaces.plots.drawing import COLOURS, PlotData, column_of, columns_of, new_figure, plain_axes
 from moorage.laboratory.sweeps.grid import SEED
 from moorage.laboratory.sweeps.results import MetricSummary, SweepResult
-from moorage.report.metric_names import amount_text, kind_of, title_of
+from moorage.report.gates import amount_text, kind_of, title_of
 
 __all__ = ["plot_decision_map", "plot_sweep"]
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
-from moorage.basis.wording import counted as in_words
+from moorage.basis.printable import counted as in_words
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget

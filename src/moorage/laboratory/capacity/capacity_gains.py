@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node
 from moorage.api.meta import Object
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.core.engine.facts import Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount

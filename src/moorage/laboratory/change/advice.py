@@ -24,7 +24,7 @@ from moorage.laboratory.change.corrections import Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
 from moorage.laboratory.edit.changes import GOING, STARTING, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
-from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
 from moorage.simulator.owners import controller_of
 

@@ -23,7 +23,7 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import people_quantity
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
-from moorage.laboratory.surroundings import NOTHING_AROUND, Surroundings
+from moorage.laboratory.present import NOTHING_AROUND, Surroundings
 from moorage.simulator.owners import controller_of
 
 __all__ = ["command_of", "describe", "workload_of"]

@@ -20,7 +20,7 @@ from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.framework.change_values import term_text
 from moorage.framework.changes import Change
-from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.present import Surroundings
 from moorage.plugins.volumes.claim_lookup import class_of_claim
 
 __all__ = ["Corrections", "closest", "required_labels"]

@@ -8,11 +8,11 @@ from typing import Final
 
 from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
-from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
 
 __all__ = ["effects_of", "who_makes"]

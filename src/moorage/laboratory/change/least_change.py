@@ -36,7 +36,7 @@ from moorage.laboratory.change.combinations import LeastCosts, NodeChoices, all_
 from moorage.laboratory.change.effects import effects_of, who_makes
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.surroundings import ListedObjects, Surroundings
+from moorage.laboratory.present import ListedObjects, Surroundings
 from moorage.laboratory.trial.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
 

@@ -21,7 +21,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import PodShape
 from moorage.laboratory.edit.config_changes import reconfigure
-from moorage.laboratory.trial.packing import Packed, pack, unpack
+from moorage.laboratory.trial.history import Packed, pack, unpack
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.trial.undo_log import UndoLog
 from moorage.report.gates import MeasuredRun

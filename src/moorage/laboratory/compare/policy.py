@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import Selector, SelectorError, parse_selector
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodStatus
 from moorage.api.meta import Object
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput
 from moorage.laboratory.compare.run_metrics import MeasureSetting

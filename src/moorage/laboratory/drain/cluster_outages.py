@@ -95,7 +95,7 @@ class OutageQuestions:
 
         Raises  InputError for a node that is not there
         """
-        from moorage.laboratory.drain.cordon_question import cordon_report
+        from moorage.laboratory.drain.drain_question import cordon_report
 
         return cordon_report(self, _request(self, {"cordon": list(nodes)}), nodes)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from moorage.api.core import Pod
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 
 __all__ = ["WORKLOAD_KINDS", "pods_asked_for"]

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.quantity import exact
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.edit.asked import pods_asked_for
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, ChangeLimits, with_changes
-from moorage.laboratory.explain.explanation import Subject, explain_now, explain_pending
-from moorage.laboratory.explain.moments import Moment, WatchingCycle
+from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, explain_now, explain_pending
 from moorage.laboratory.explain.simulated_state import state_of
 from moorage.laboratory.pending import PendingSearch, grouped
 from moorage.laboratory.present import aside_of

@@ -15,7 +15,7 @@ from moorage.laboratory.change.advice import LEFT_OUT
 from moorage.laboratory.change.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.explain.pod_state import REPAIR
-from moorage.laboratory.surroundings import Surroundings
+from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trials
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, PodStanding, Proof
 from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut

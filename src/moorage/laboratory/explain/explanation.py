@@ -15,8 +15,10 @@ from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
 from moorage.api.selectors import Requirement
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.extenders.consultation import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
 from moorage.core.extenders.wire import EXTENDER, ExtenderError, Whole
 from moorage.core.preemption.what_if import Nominated
@@ -27,7 +29,6 @@ from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.explain.explained_state import ExplainedState
 from moorage.laboratory.explain.headline import why_nowhere
-from moorage.laboratory.explain.moments import Moment
 from moorage.laboratory.explain.placement_report import choice_of, score_report
 from moorage.laboratory.explain.pod_state import standing_of, standing_without_attempt
 from moorage.laboratory.explain.preemption_report import find_preemption, preemption_of
@@ -39,15 +40,60 @@ from moorage.plugins.shared.term_names import selector_name, taint_name
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
 from moorage.report.explanation_values import PreemptionReport, ScoreReport
-from moorage.state.cluster import ClusterState
+from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from moorage.simulator.simulation import PodRecord
 
-__all__ = ["Findings", "Subject", "explain_now", "explain_pending", "find_now"]
+__all__ = ["Findings", "Moment", "Subject", "WatchingCycle", "explain_now", "explain_pending", "find_now"]
 
+
+# -- moments -----------------------------------------------------------------------------------------------------------
+# Report decisions on the pods to explain while the state is still the one of the decision.
+#
+# Every decision changes the state, so an explanation computes what it needs at once: ``WatchingCycle`` calls back right after
+# it has decided on a watched pod, before the engine acts on that decision.
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A decision, and the state before it; valid until the callback returns."""
+
+    profile: Profile
+    decision: Decision
+    snapshot: Snapshot
+    nominated: Nominated
+
+
+@dataclass
+class WatchingCycle(Cycle):
+    """A cycle that reports decisions on some pods. ``watched``: UID → the callback that gets each decision."""
+
+    watched: dict[str, Callable[[Moment], None]] = field(default_factory=dict)
+
+    def deciding(
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
+        *,
+        ask: bool = True,
+    ) -> Asking[Decision]:
+        decision = yield from super().deciding(profile, pod, snapshot, nominated, scope, ask=ask)
+        self._report(Moment(profile, decision, snapshot, nominated or {}))
+        return decision
+
+    def _report(self, moment: Moment) -> None:
+        heard = self.watched.get(moment.decision.pod.uid)
+        if heard is not None:
+            heard(moment)
+
+
+# -- explanation -------------------------------------------------------------------------------------------------------
 
 # -- without node ------------------------------------------------------------------------------------------------------
 # Find the node of a pod without one node: remove the node, decide on the pod again, and put the node back.

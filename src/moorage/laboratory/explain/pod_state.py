@@ -10,7 +10,7 @@ import numpy as np
 from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.core.engine.binding import Binding
 from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.events import Action, Resource, Wake

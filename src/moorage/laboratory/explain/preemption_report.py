@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.core.preemption.candidates import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.importance import by_importance
@@ -21,8 +21,7 @@ from moorage.core.preemption.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
-from moorage.laboratory.explain.row_names import row_names
-from moorage.laboratory.explain.verdicts import engine_view
+from moorage.laboratory.explain.verdicts import engine_view, row_names
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.report.explanation_values import PreemptionNode, PreemptionReport, VictimReport
 from moorage.state.cluster import Snapshot

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from moorage.framework.explaining import Detail, has_shortfall
 from moorage.framework.verdicts import Code, Status
-from moorage.laboratory.explain.row_names import row_names
-from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage
+from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage, row_names
 from moorage.report.explanation import ConflictTerm, FunnelStep, NearestNode, NodeGroup, RefusalReport
 from moorage.state.columns import BoolArray
 

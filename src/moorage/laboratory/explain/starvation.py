@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.report.explanation import Explanation
 
 __all__ = ["MOST_AHEAD", "may_starve", "starved"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +29,54 @@ from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
-from moorage.laboratory.explain.row_names import row_names
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "is_accepted", "judgements_of", "verdicts_of_all"]
+__all__ = [
+    "Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "is_accepted", "judgements_of", "row_names",
+    "verdicts_of_all",
+]  # fmt: skip
+
+
+# -- row names ---------------------------------------------------------------------------------------------------------
+# The names of the nodes of a table by row, and their order. Both are kept until a node is added or removed.
+
+_Rows = npt.NDArray[np.intp]
+
+
+class NamesByRow(NamedTuple):
+    """``arrangement`` is that of the table's change log; ``places`` has the position of each row in the order of names.
+
+    Shapes  places (rows,)
+    """
+
+    arrangement: int
+    names: Sequence[str]
+    places: _Rows
+
+    def in_order(self, rows: _Rows) -> _Rows:
+        """Return these rows in the order of their names."""
+        return rows[np.argsort(self.places[rows])]
+
+
+_KEPT: Final[WeakKeyDictionary[NodeTable, NamesByRow]] = WeakKeyDictionary()
+
+
+def row_names(table: NodeTable) -> NamesByRow:
+    """Return the names of the nodes of a table, which must not be changed."""
+    kept = _KEPT.get(table)
+    if kept is None or kept.arrangement != table.changes.arrangement:
+        names = [node.metadata.name for node in table.nodes]
+        places = np.empty(len(names), dtype=np.intp)
+        places[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        kept = _KEPT[table] = NamesByRow(table.changes.arrangement, names, places)
+    return kept
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
 
 #: Answers of PreFilter after which Filter of the same plugin passes all nodes: it skipped, rejected the pod or raised.
 _PASSING: Final = (Skip, Hold, PluginError)

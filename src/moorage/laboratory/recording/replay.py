@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod, PodStatus
 from moorage.api.kinds import KINDS
 from moorage.api.meta import Object
+from moorage.basis.printable import counted
 from moorage.basis.recording.frames import Dropped, Mark, Record, Touched
-from moorage.basis.recording.log_reader import ClusterLog, LogState
-from moorage.basis.recording.moments import moment_text
-from moorage.basis.wording import counted
+from moorage.basis.recording.log_reader import ClusterLog, LogState, moment_text
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run

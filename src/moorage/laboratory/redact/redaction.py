@@ -17,8 +17,7 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
-from moorage.basis.printable import one_line
-from moorage.basis.wording import some
+from moorage.basis.printable import one_line, some
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError

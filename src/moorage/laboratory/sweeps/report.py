@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from moorage.basis.printable import one_line
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted, one_line
 from moorage.laboratory.sweeps.grid import SEED, Label, version
 from moorage.laboratory.sweeps.jobs import FailedRun
 from moorage.laboratory.sweeps.results import MetricSummary, SweepBaseline, SweepGroup, SweepResult, baseline_of
 from moorage.report.answer import plain, stopped_text
 from moorage.report.comparison import interval_text
-from moorage.report.gates import MetricComparison, json_number
-from moorage.report.metric_names import amount_text, difference_text, title_of
+from moorage.report.gates import MetricComparison, amount_text, difference_text, json_number, title_of
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import columns, paragraph
 

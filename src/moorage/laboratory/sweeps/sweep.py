@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, TimeBudget
 from moorage.laboratory.sweeps.cluster_grid import read_grid

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import MoorageError
 from moorage.live.client.listwatch import ListWatchClient

@@ -27,8 +27,7 @@ from moorage.framework.features import FeatureGates
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
-from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
+from moorage.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from moorage.plugins.earlier.shared.resource_backing import ResourceBackingV134
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from moorage.api.core import Pod
-from moorage.basis.recording.log_reader import ClusterLog, is_log
-from moorage.basis.recording.moments import moment_text, parse_moment
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
+from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import emulating, read_cluster, reading_options, rules_of, simulation_options
 from moorage.interfaces.cli.command_help import DescribedCommand

@@ -11,10 +11,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from moorage.basis.printable import one_line
-from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, LogFault
-from moorage.basis.recording.moments import moment_text
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted, one_line
+from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, LogFault, moment_text
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.live.recording.agreement import Match

@@ -13,7 +13,7 @@ from moorage.api.decode import decode
 from moorage.api.workloads import Deployment
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects
-from moorage.basis.wording import counted, some
+from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, find_kind, served

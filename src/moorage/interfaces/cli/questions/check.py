@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from moorage import __version__
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.cluster_files import read_cluster, rules_of
 from moorage.interfaces.cli.command_help import DescribedCommand

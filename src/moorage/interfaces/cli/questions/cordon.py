@@ -10,7 +10,7 @@ from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import named_nodes, node_selector_option
-from moorage.laboratory.drain.cordon_question import cordon_report
+from moorage.laboratory.drain.drain_question import cordon_report
 
 __all__ = ["cordon"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.terminal import bare, collect_seldom, say

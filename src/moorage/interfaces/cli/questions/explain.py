@@ -11,8 +11,7 @@ from typing import Any
 import click
 from msgspec.structs import replace as with_fields
 
-from moorage.basis.recording.log_reader import ClusterLog, is_log
-from moorage.basis.recording.moments import moment_text, parse_moment
+from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.command_help import DescribedCommand

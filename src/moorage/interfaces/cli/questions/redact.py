@@ -14,7 +14,7 @@ import click
 import yaml
 
 from moorage.basis.files import read_file
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
     emulating,

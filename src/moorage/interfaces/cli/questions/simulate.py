@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 import click
 
 from moorage.api.gc_pause import frozen_after_pauses
-from moorage.basis.recording.log_reader import ClusterLog, is_log
-from moorage.basis.recording.moments import parse_moment
+from moorage.basis.recording.log_reader import ClusterLog, is_log, parse_moment
 from moorage.core.cycle.decision import Decision
 from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (

@@ -10,7 +10,7 @@ import click
 
 from moorage import __version__
 from moorage.api.core import PodCondition
-from moorage.basis.wording import counted
+from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.gate_options import ManifestLines, pending_findings, print_gate_report, read_baseline
 from moorage.laboratory.compare.input_digest import input_digest

@@ -69,7 +69,7 @@ class GroupOutcome(Struct, eq=False):
     ``preempting`` results of PostFilter, each with its pod; they are applied even if the group fails
     ``victims``    pods to evict for the group as a whole
     ``nominated``  UID → the node that a pod gets once they are gone
-    ``untried``    the status of pods that were not tried: that of the group before preemption
+    ``untried``    the status of pods that were not tried: that of the group, since 1.37 before preemption
     """
 
     tried: tuple[MemberAttempt, ...]

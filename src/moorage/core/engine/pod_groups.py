@@ -179,9 +179,10 @@ class GroupAttempt:
         )  # fmt: skip
         outcome = yield from cycle.run()
         outcome.preempting = tuple(cycle.preempting)
-        outcome.untried = outcome.status
+        before_preemption = outcome.status
         if state.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
             yield from self._preempt_for_group(cycle, outcome)
+        outcome.untried = before_preemption if state.gates.emulated.groups_as_one else outcome.status
         return outcome
 
     def _preempt_for_group(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[None]:

@@ -49,6 +49,7 @@ def pytest_sessionstart() -> None:
         of_python = name.startswith("PYTHON") and name not in {"PYTHONPATH", "PYTHONHASHSEED"}
         if of_python or name.startswith("LC_") or name.upper() in UNWANTED:
             del os.environ[name]
+    os.environ["MOORAGE_CACHE_DIR"] = ""  # commands keep nothing of one cluster for another
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,6 +16,8 @@ import pytest
 
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
+from moorage.laboratory.redact import live_cache
+from moorage.live.client.rest import Rest
 from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 
 BIN = Path(sys.executable).parent
@@ -81,6 +83,29 @@ def test_the_context_gives_cluster_and_namespace(asked, tmp_path):
     assert [status for status, _, _ in found] == [2] * 7 + [1, 0, 1]
     assert found[7][2] == "error: no pod or workload api among 1 pod\n"
     assert found[9][2] == f"error: {config}: context 'none' does not exist; there are: moorage\n"
+
+
+@pytest.mark.slow
+def test_the_second_command_lists_no_large_collection_again(asked, tmp_path, monkeypatch):
+    listed = []
+    get = Rest.get
+
+    async def counted(self, path, params):
+        if "limit" in params:
+            listed.append(path)
+        return await get(self, path, params)
+
+    monkeypatch.setattr(Rest, "get", counted)
+    monkeypatch.setattr(live_cache, "_LARGE", 0)
+    monkeypatch.setenv("MOORAGE_CACHE_DIR", str(tmp_path / "cache"))
+    words = ["explain", "--all", "-A", "--probes", "0"]
+    (first, said, _), (second, again, _), (_, _, refused) = asked(words, words, ["explain", "none", "--context", "none"])
+    assert (first, second) == (2, 2)
+    taken = re.compile(r"^Taken from .*$", re.MULTILINE)
+    assert subjects(said) == ["default/web", "shop/api", "shop/web"]
+    assert taken.sub("", said) == taken.sub("", again)
+    assert listed.count("/api/v1/pods") == listed.count("/api/v1/nodes") == 1
+    assert "does not exist" in refused
 
 
 def completed(monkeypatch, capsys, *words):

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import ShellComplete
 
 from moorage.interfaces.cli.main import COMMANDS, GROUPS, Commands, run_command
+from moorage.interfaces.cli.terminal import collect_seldom
 
 __all__ = ["complete", "kubectl", "main"]
 
@@ -87,6 +88,7 @@ def kubectl(**given: Any) -> None:
 
 def main() -> None:
     """Run ``kubectl-moorage`` and exit with its status."""
+    collect_seldom()
     run_command(kubectl, _NAME)
 
 

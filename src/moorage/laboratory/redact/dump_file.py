@@ -29,7 +29,8 @@ class DumpWriter:
 
     def __init__(self, kept: Iterable[str] = ()) -> None:
         self._cleaner = ObjectCleaner(kept)
-        self._items: list[bytes] = []
+        #: The JSON of each object.
+        self.items: list[bytes] = []
         #: Kind → number of objects.
         self.counts: dict[str, int] = {}
 
@@ -46,7 +47,7 @@ class DumpWriter:
             else:
                 obj = msgspec.convert(payload, kind.type) if isinstance(payload, dict) else _DECODERS[kind.slot].decode(payload)
                 item = self._cleaner.json(kind, found.api_version, obj)
-            self._items.append(item)
+            self.items.append(item)
             self.counts[found.kind] = self.counts.get(found.kind, 0) + 1
 
     def parts(self, server: str, taken_at: str, missing: Iterable[Unread], version: str = "") -> Iterator[bytes]:
@@ -60,7 +61,7 @@ class DumpWriter:
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
         yield b'{"apiVersion":"v1","kind":"List","items":[\n'
         yield _encode(head)
-        for item in self._items:
+        for item in self.items:
             yield b",\n"
             yield item
         yield b"\n]}\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -25,7 +25,10 @@ from moorage.live.client.resources import server_version
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
-__all__ = ["Get", "Pages", "Unread", "endpoint_of", "fetch", "naming_the_server", "take_dump", "version_of"]
+if TYPE_CHECKING:
+    from moorage.live.client.rest import Rest  # imports aiohttp
+
+__all__ = ["Get", "Pages", "Unread", "endpoint_of", "fetch", "naming_the_server", "take_dump", "uncached", "version_of"]
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
@@ -73,9 +76,20 @@ def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) 
     return in_cluster(environment)
 
 
-def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
+@asynccontextmanager
+async def uncached(rest: Rest) -> AsyncIterator[Get]:
+    """Read each collection from the API server."""
+    yield rest.get
+
+
+def take_dump(
+    endpoint: Endpoint,
+    custom: Iterable[str] = (),
+    reading: Callable[[Rest], AbstractAsyncContextManager[Get]] = uncached,
+) -> ClusterInput:
     """Return the objects of every kind that scheduling reads; notes say when they were read, and which kinds are missing.
 
+    ``reading`` returns what reads through a session with the API server.
     Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
     """
     from moorage.live.client.rest import Rest  # imports aiohttp, which only this needs
@@ -85,8 +99,8 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
     found = Pages()
 
     async def read() -> None:  # returns nothing: asyncio.run makes a text of what a task returns
-        async with Rest(endpoint, agent="moorage-laboratory") as rest:
-            await found.read(rest.get, custom)
+        async with Rest(endpoint, agent="moorage-laboratory") as rest, reading(rest) as get:
+            await found.read(get, custom)
 
     with naming_the_server(endpoint.server):
         asyncio.run(read())

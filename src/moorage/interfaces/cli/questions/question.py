@@ -14,6 +14,7 @@ def capacity(**given: Any) -> int:
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import sys
@@ -30,6 +31,7 @@ import click
 import yaml
 from msgspec.structs import replace
 
+from moorage import __version__
 from moorage.basis.printable import escape_json, one_line
 from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
@@ -52,7 +54,8 @@ from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.edit.replaced_objects import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
-from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
+from moorage.laboratory.redact.live_cache import LiveCache, cache_folder, keeping
+from moorage.laboratory.redact.live_dump import endpoint_of, take_dump, uncached
 from moorage.report.answer import Answer, AnswerRequest
 from moorage.report.style import PrintableDumper, paragraph
 from moorage.simulator.cluster_input import ClusterInput
@@ -245,9 +248,12 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
     read = read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
     progress.say("reading the live cluster …")
     endpoint = endpoint_of(given["kubeconfig"], given["context"])
-    live = read_once(
-        (endpoint.server, place_of(given["kubeconfig"]), given["context"], custom), lambda: take_dump(endpoint, custom)
-    )
+    place = place_of(given["kubeconfig"])
+    # A custom plugin may read fields that the cache leaves out.
+    folder = None if custom or given["plugins"] else cache_folder(os.environ)
+    key = (place or os.environ.get("KUBECONFIG", ""), given["context"] or "")
+    reading = uncached if folder is None else keeping(LiveCache(folder, endpoint, (__version__, *key)))
+    live = read_once((endpoint.server, *key, custom), lambda: take_dump(endpoint, custom, reading))
     return live if read is None else replaced(live, read)
 
 

@@ -1,0 +1,231 @@
+"""What commands keep of a live cluster: a later one watches for changes, and reads what it cannot use again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from moorage.errors import ClusterError
+from moorage.laboratory.redact import live_cache
+from moorage.laboratory.redact.live_cache import CachedGet, LiveCache, cache_folder
+from moorage.live.client.endpoint import Endpoint
+
+PODS = "/api/v1/pods"
+NAMESPACE = "/api/v1/namespaces/kube-system"
+SECRET = "a-password"
+HERE = Endpoint("https://here")
+
+
+def a_pod(name, node=""):
+    container = {"name": "c", "image": "i", "args": [SECRET], "env": [{"name": "PASSWORD", "value": SECRET}]}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "a", "resourceVersion": "5", "annotations": {"example.com/note": SECRET}},
+        "spec": {"containers": [container], "nodeName": node},
+    }  # fmt: skip
+
+
+def event(kind, name, version, node=""):
+    found = a_pod(name, node)
+    found["metadata"]["resourceVersion"] = version
+    return json.dumps({"type": kind, "object": found}).encode()
+
+
+class Server:
+    """A server with pods. ``silent`` watches stay open, others end after their events."""
+
+    def __init__(self, *names, version="10", events=(), uid="one", silent=True, refused=()):
+        self.pods = [a_pod(name) for name in names]
+        self.version, self.events, self.uid, self.silent, self.refused = version, events, uid, silent, refused
+        self.listed = 0
+
+    async def send(self, method, path, *, params=None):
+        assert method == "GET"
+        if path == NAMESPACE:
+            if "namespace" in self.refused:
+                raise ClusterError("no", 403, "Forbidden")
+            return json.dumps({"metadata": {"name": "kube-system", "uid": self.uid}}).encode()
+        assert (path, params) == (PODS, {"limit": "1"})
+        if "list" in self.refused:
+            raise ClusterError("no", 403, "Forbidden")
+        return json.dumps({"metadata": {"resourceVersion": self.version}}).encode()
+
+    async def get(self, path, params):
+        self.listed += 1
+        if "list" in self.refused:
+            raise ClusterError("no", 403, "Forbidden")
+        page = {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": self.version}, "items": self.pods}
+        return json.dumps(page).encode()
+
+    @asynccontextmanager
+    async def watch(self, path, params, idle_s):
+        if "watch" in self.refused:
+            raise ClusterError("no", 403, "Forbidden")
+        assert (path, params["watch"], params["resourceVersion"]) == (PODS, "1", "10")
+
+        async def lines():
+            yield list(self.events)
+            if self.silent:
+                await asyncio.sleep(3600)
+
+        yield lines()
+
+
+def names_read(server, folder, key=("me",), endpoint=HERE):
+    """Return the pods that a command sees, with their nodes."""
+
+    async def read():
+        get = CachedGet(server, LiveCache(folder, endpoint, key))
+        await get.open()
+        page = json.loads(await get(PODS, {"limit": "500"}))
+        get.save()
+        return [(one["metadata"]["name"], one["spec"].get("nodeName", "")) for one in page["items"]]
+
+    return asyncio.run(read())
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(live_cache, "_LARGE", 0)
+    monkeypatch.setattr(live_cache, "_SILENCE_S", 0.01)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A folder in which a command kept two pods at version 10."""
+    folder = tmp_path / "moorage" / "live"
+    assert names_read(Server("b", "w"), folder) == [("b", ""), ("w", "")]
+    return folder
+
+
+def the_file(folder):
+    (found,) = folder.iterdir()
+    return found
+
+
+FOLLOWED = {  # the server → what the second command sees; nothing is listed
+    "nothing changed": (Server(), [("b", ""), ("w", "")]),
+    "other kinds changed": (Server(version="30"), [("b", ""), ("w", "")]),
+    "a pod came, in its place": (Server(version="12", events=[event("ADDED", "f", "12")]), [("b", ""), ("f", ""), ("w", "")]),
+    "a pod was bound": (Server(version="12", events=[event("MODIFIED", "w", "12", "n1")]), [("b", ""), ("w", "n1")]),
+    "a pod went": (Server(version="12", events=[event("DELETED", "b", "12")]), [("w", "")]),
+    "a bookmark": (Server(version="12", events=[event("BOOKMARK", "", "12")]), [("b", ""), ("w", "")]),
+    "all that it waits for came before the watch ended": (
+        Server(version="12", events=[event("DELETED", "b", "12")], silent=False), [("w", "")],
+    ),
+    "versions that are no numbers": (Server(version="x", events=[event("DELETED", "b", "y")]), [("w", "")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("server", "seen"), FOLLOWED.values(), ids=FOLLOWED)
+def test_changes_since_then_are_watched(kept, server, seen):
+    assert names_read(server, kept) == seen
+    assert server.listed == 0
+    assert names_read(Server(version=server.version), kept) == seen  # the third starts from the second's version
+
+
+EXPIRED = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}).encode()
+LISTED = {
+    "its version has expired": Server("n", version="99", events=[EXPIRED]),
+    "a watch that is dropped": Server("n", version="99", silent=False),
+    "a watch that is dropped before all came": Server("n", version="99", events=[event("ADDED", "f", "50")], silent=False),
+    "no right to watch": Server("n", version="99", refused=["watch"]),
+    "no event": Server("n", version="99", events=[b"<html>"]),
+    "another cluster at that address": Server("n", uid="two"),
+    "no right to know the cluster": Server("n", refused=["namespace"]),
+}
+
+
+@pytest.mark.parametrize("server", LISTED.values(), ids=LISTED)
+def test_what_cannot_be_followed_is_listed(kept, server):
+    assert names_read(server, kept) == [("n", "")]
+    assert server.listed == 1
+
+
+def test_what_may_not_be_read_any_more_is_refused(kept):
+    with pytest.raises(ClusterError):
+        names_read(Server("n", refused=["list"]), kept)
+
+
+DAMAGES = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "a byte changed": lambda data: data[:-20] + b"X" + data[-19:],
+    "empty": lambda data: b"",
+    "no header": lambda data: b"\n" + data,
+    "another format": lambda data: b"{}\n" + data,
+    "not text": lambda data: b"\xff\xfe" * 40,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_not_used(kept, damage):
+    path = the_file(kept)
+    path.write_bytes(damage(path.read_bytes()))
+    server = Server("n")
+    assert names_read(server, kept) == [("n", "")]
+    assert names_read(Server(), kept) == [("n", "")]  # and it was replaced by a good one
+
+
+@pytest.mark.parametrize(
+    ("key", "endpoint"),
+    [
+        (("you",), Endpoint("https://here")), (("me",), Endpoint("https://there")),
+        (("me",), Endpoint("https://here", ca=b"x")), (("me",), Endpoint("https://here", headers=(("Impersonate-User", "a"),))),
+    ],
+)  # fmt: skip
+def test_each_view_of_a_cluster_has_its_own_file(kept, key, endpoint):
+    server = Server("n")
+    assert names_read(server, kept, key, endpoint) == [("n", "")]
+    assert server.listed == 1
+    assert len(list(kept.iterdir())) == 2
+
+
+def test_files_are_private_and_have_no_secrets(kept):
+    names_read(Server(version="12", events=[event("ADDED", "f", "12")]), kept)
+    path = the_file(kept)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert SECRET.encode() not in path.read_bytes()
+
+
+def test_a_file_that_was_not_used_for_weeks_is_removed(kept):
+    old = kept / "old.objects"
+    old.write_bytes(b"")
+    os.utime(old, (0, 0))
+    names_read(Server(), kept)
+    assert not old.exists()
+
+
+def test_several_commands_at_once_leave_a_whole_file(kept):
+    async def one(name):
+        server = Server(version="12", events=[event("ADDED", name, "12")])
+        get = CachedGet(server, LiveCache(kept, Endpoint("https://here"), ("me",)))
+        await get.open()
+        await get(PODS, {"limit": "500"})
+        await asyncio.to_thread(get.save)
+
+    async def every():
+        await asyncio.gather(*(one(f"p{at}") for at in range(8)))
+
+    asyncio.run(every())
+    (name,) = {name for name, _ in names_read(Server(version="12"), kept)} - {"b", "w"}
+    assert name.startswith("p")
+    the_file(kept)
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert names_read(Server("n"), tmp_path / "file" / "live") == [("n", "")]
+
+
+def test_the_folder_is_that_of_the_user():
+    assert cache_folder({"HOME": "/home/me"}) == Path("/home/me/.cache/moorage/live")
+    assert cache_folder({"HOME": "/home/me", "XDG_CACHE_HOME": "/c"}) == Path("/c/moorage/live")
+    assert cache_folder({"MOORAGE_CACHE_DIR": "/d", "XDG_CACHE_HOME": "/c"}) == Path("/d")
+    assert cache_folder({"MOORAGE_CACHE_DIR": "", "HOME": "/home/me"}) is None

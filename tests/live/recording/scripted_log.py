@@ -19,7 +19,7 @@ def a_node(name, cpu="4", version="1", **labels):
     return decode({"metadata": metadata, "status": status}, Node, "test")
 
 
-def a_pod(name, cpu="1", node="", version="1", message="", uid="", **spec):
+def a_pod(name, cpu="1", node="", version="1", message="", uid="", meta=None, **spec):
     container = {
         "name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}},
         "env": [{"name": "PASSWORD", "value": "hunter2"}], "args": ["--token=hunter2"],
@@ -28,6 +28,7 @@ def a_pod(name, cpu="1", node="", version="1", message="", uid="", **spec):
     metadata = {
         "name": name, "namespace": "default", "uid": uid or f"u-{name}", "resourceVersion": version,
         "annotations": {"secret": "hunter2"}, "managedFields": [{"manager": "hunter2"}],
+        **(meta or {}),
     }  # fmt: skip
     spec = {"schedulerName": "default-scheduler", "containers": [container], **spec, **({"nodeName": node} if node else {})}
     status = {"phase": "Running" if node else "Pending", "conditions": [condition] if message else []}

@@ -72,6 +72,22 @@ def test_a_change_of_a_node_may_be_seen_in_another_order(node_first):
     assert [node.status.allocatable["cpu"] for node in shadow.scheduler.cluster.table.nodes] == ["4", "16"]
 
 
+def test_a_deletion_under_way_may_be_seen_before_the_decision():
+    """Spread does not count a pod that is being deleted, and the scheduler had not seen that yet."""
+    zones = a_node("n1", "8", zone="a"), a_node("n2", "4", zone="b")
+    constraint = {
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    }  # fmt: skip
+    shadow = Following(*zones)
+    labels = {"labels": {"app": "x"}}
+    old = a_pod("old", "1", node="n1", meta=labels)
+    leaving = a_pod("old", "1", node="n1", version="2", meta={**labels, "deletionTimestamp": "2026-11-24T00:00:00Z"})
+    pod, bound = waits_then("a", "n2", cpu="1", topologySpreadConstraints=[constraint], meta=labels)
+    found, _ = shadow.take(Seen(old), pod, Seen(leaving), Gone(leaving), bound)
+    assert found == {"same in another order": 1}
+
+
 def test_a_heartbeat_of_a_node_is_no_change():
     shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
     found, _ = shadow.take(Seen(a_node("n1", "16", version="2")), *waits_then("a", "n2"))

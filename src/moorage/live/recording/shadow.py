@@ -37,7 +37,7 @@ _MOST: Final = 8
 
 
 class _Move(NamedTuple):
-    """A pod that was bound or deleted: where it was before and after, None if on no node. Or a node that changed."""
+    """A pod that was bound, changed or deleted: as it was before and after, None if on no node. Or a node that changed."""
 
     now: float
     before: PodInfo | Node | None
@@ -109,7 +109,7 @@ class Shadow:
             self.faults += 1
         if isinstance(pod, Pod):
             after = self.scheduler.cluster.pod(pod.metadata.uid)
-            if (placed is None) is not (after is None):
+            if _counts_otherwise(placed, after):
                 self._moved(_Move(now, placed, after))
         elif node is not None and isinstance(pod, Node) and _differ(node, pod):
             self._moved(_Move(now, node, pod))
@@ -232,6 +232,13 @@ def _put(scheduler: Scheduler, uid: str, one: PodInfo | Node | None) -> None:
         scheduler.cluster.set_node(one)
     else:
         scheduler.cluster.place(one, one.spec.node_name)
+
+
+def _counts_otherwise(before: PodInfo | None, after: PodInfo | None) -> bool:
+    """Return whether a pod was bound or deleted, or selectors count it otherwise: its labels changed, or its deletion began."""
+    if before is None or after is None:
+        return before is not after
+    return before.label_class != after.label_class
 
 
 def _node_named(scheduler: Scheduler, name: str) -> Node | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from typing import Final
 
 from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
-from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
+from moorage.simulator.kueue.preemption import Asking, OverQuota, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare
 from moorage.simulator.kueue.waiting import Requeue, Waiting
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -76,6 +77,8 @@ class QueueAdmission:
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
         self._tried: set[str] = set()
+        #: The queues above their quota, as ``preemption`` finds them; good as long as usage does not change.
+        self._over: OverQuota = {}
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
         self._notified: set[str] = set()
 
@@ -163,6 +166,7 @@ class QueueAdmission:
     def cycle(self, now: float) -> CycleResult:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1
+        self._over.clear()
         result = CycleResult()
         entries: list[_Entry] = []
         aside: list[tuple[Workload, str, str, Requeue]] = []
@@ -178,7 +182,7 @@ class QueueAdmission:
                 continue
             entries.append(self._nominate(head, self.objects.queues[name], now))
         victims: dict[str, Victim] = {}
-        order = self._fair_order(entries) if self.fair else iter(sorted(entries, key=_classical_order))
+        order = iter(_FairOrder(entries)) if self.fair else iter(sorted(entries, key=_classical_order))
         for entry in order:
             self._process(entry, victims, now, result)
         self._unreserve()
@@ -222,7 +226,7 @@ class QueueAdmission:
             workload.scan = None
 
         def asking(needed: frozenset[Key], requests: Amounts) -> Asking:
-            return Asking(workload, queue, self.objects.queues, needed, requests, now)
+            return Asking(workload, queue, self.objects.queues, needed, requests, now, self._over)
 
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
             return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)
@@ -311,6 +315,7 @@ class QueueAdmission:
         for target in gone:
             target.queue.workloads.pop(target.workload.key, None)
             target.queue.remove(target.workload.usage)
+        self._over.clear()
         workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
         entry.assignment, entry.targets = self._assign(workload, entry.queue, now)
         workload.scan, workload.nominated = entry.assignment.scan, {}
@@ -340,7 +345,7 @@ class QueueAdmission:
         for queue, amounts in self._reserved:
             queue.remove({key: amount for key, amount in amounts.items() if amount > 0})
             for key, amount in amounts.items():
-                queue.usage[key] = queue.usage.get(key, 0) - min(amount, 0)
+                queue.shift(key, -min(amount, 0))
         self._reserved.clear()
 
     def _requeue(self, entry: _Entry, now: float) -> None:
@@ -349,50 +354,57 @@ class QueueAdmission:
         self.waiting[entry.queue.name].requeue(entry.workload, entry.why, entry.reason, now)
         entry.workload.wait(entry.reason, entry.message)
 
-    # -- the order with fair sharing
 
-    def _fair_order(self, entries: Sequence[_Entry]) -> Iterator[_Entry]:
-        """Yield entries by tournaments: the child of a Cohort with the smallest share after its admission wins."""
-        left = {entry.queue.name: entry for entry in entries}
-        while left:
-            first = next(iter(left.values()))
-            if first.queue.parent is None:
-                winner: _Entry | None = first
-            else:
-                root = first.queue.parent.root()
-                winner = _tournament(root, left, _shares(root, left))
-            assert winner is not None
-            del left[winner.queue.name]
+class _FairOrder:
+    """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
+
+    The shares of queues below their own Cohort do not change while others are admitted, so each Cohort has them in a heap. The
+    share of a Cohort does: it is computed for the one entry that won below.
+    """
+
+    def __init__(self, entries: Sequence[_Entry]) -> None:
+        self._left = {entry.queue.name: entry for entry in entries}
+        self._heaps: dict[int, list[tuple[tuple[object, ...], int, _Entry]]] = {}
+        self._above: set[int] = set()
+        for number, entry in enumerate(entries):
+            if (parent := entry.queue.parent) is not None:
+                rank = _fair_rank(entry, entry.queue.share_with(entry.assignment.usage))
+                self._heaps.setdefault(id(parent), []).append((rank, number, entry))
+                self._above.update(map(id, entry.queue.ancestors()))
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def __iter__(self) -> Iterator[_Entry]:
+        while self._left:
+            winner = next(iter(self._left.values()))
+            if winner.queue.parent is not None:
+                found = self._winner(winner.queue.parent.root())
+                assert found is not None
+                winner = found[0]
+                heappop(self._heaps[id(winner.queue.parent)])
+            del self._left[winner.queue.name]
             yield winner
 
+    def _winner(self, cohort: CohortNode) -> tuple[_Entry, Amounts] | None:
+        """Return the entry that wins below a Cohort, and what of its usage reaches the Cohort."""
+        best: tuple[_Entry, Amounts] | None = None
+        best_rank: tuple[object, ...] = ()
+        for child in cohort.cohorts:
+            if id(child) in self._above and (found := self._winner(child)) is not None:
+                entry, usage = found
+                rank = _fair_rank(entry, child.share_with(usage))
+                if best is None or rank < best_rank:
+                    best, best_rank = (entry, child.overflow(usage)), rank
+        heap = self._heaps.get(id(cohort))
+        if heap and (best is None or heap[0][0] < best_rank):
+            entry = heap[0][2]
+            return entry, entry.queue.overflow(entry.assignment.usage)
+        return best
 
-def _shares(root: CohortNode, left: Mapping[str, _Entry]) -> dict[tuple[str, str], DominantShare]:
-    """Return, for each Cohort above an entry, the share of its child on the entry's path, with the entry admitted."""
-    shares: dict[tuple[str, str], DominantShare] = {}
-    for queue in root.subtree_queues():
-        entry = left.get(queue.name)
-        if entry is None:
-            continue
-        queue.add(entry.assignment.usage)
-        share = queue.share()
-        for ancestor in queue.ancestors():
-            shares[ancestor.name, entry.workload.key] = share
-            share = ancestor.share()
-        queue.remove(entry.assignment.usage)
-    return shares
 
-
-def _tournament(
-    cohort: CohortNode, left: Mapping[str, _Entry], shares: Mapping[tuple[str, str], DominantShare]
-) -> _Entry | None:  # fmt: skip
-    candidates = [found for child in cohort.cohorts if (found := _tournament(child, left, shares)) is not None]
-    candidates += [left[queue.name] for queue in cohort.active_queues() if queue.name in left]
-
-    def rank(entry: _Entry) -> tuple[object, ...]:
-        share, workload = shares[cohort.name, entry.workload.key], entry.workload
-        return (share.borrows_any_of(entry.assignment.usage), share.rank, -workload.priority, workload.order_time)
-
-    return min(candidates, key=rank, default=None)
+def _fair_rank(entry: _Entry, share: DominantShare) -> tuple[object, ...]:
+    workload = entry.workload
+    return (share.borrows_any_of(entry.assignment.usage), share.rank, -workload.priority, workload.order_time)
 
 
 def _classical_order(entry: _Entry) -> tuple[int, int, float]:

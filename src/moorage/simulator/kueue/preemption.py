@@ -9,7 +9,7 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare, QuotaNode, lowest_subtree
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["Asking", "Victim", "find_targets", "possibility_of"]
+__all__ = ["Asking", "OverQuota", "Victim", "find_targets", "possibility_of"]
 
 _IN_QUEUE = "InClusterQueue"
 _RECLAIM = "InCohortReclamation"
@@ -34,6 +34,10 @@ class Victim(NamedTuple):
     reason: str
 
 
+#: Cohort, the child that is left out, and the flavors and resources → the queues below that use more than their quota.
+OverQuota = dict[tuple[int, int, frozenset[Key]], list[ClusterQueueNode]]
+
+
 @dataclass(slots=True)
 class Asking:
     """A workload that needs room in ``needed``, and all that it requests."""
@@ -44,6 +48,7 @@ class Asking:
     needed: frozenset[Key]
     requests: Amounts
     now: float
+    over: OverQuota
 
     def fits(self, *, borrowing: bool = True) -> bool:
         for key, amount in self.requests.items():
@@ -77,6 +82,26 @@ class Asking:
         reserved = self.now if candidate.reserved_at is None else candidate.reserved_at
         own = candidate.cluster_queue == self.queue.name
         return (not candidate.evicted, own, candidate.priority, -reserved, candidate.uid)
+
+    def stays_within(self, own: Sequence[Workload]) -> bool:
+        """Return whether it would fit into the quota of its queue without these workloads of the queue."""
+        return not any(
+            self.queue.borrowing_with(key, amount - sum(one.usage.get(key, 0) for one in own))
+            for key, amount in self.requests.items()
+        )
+
+    def may_fit(self, candidates: Sequence[Workload]) -> bool:
+        """Return False if it would not fit even without all candidates."""
+        for key, amount in self.requests.items():
+            missing = amount - self.queue.available(key) if amount else 0
+            if missing > 0:
+                for one in candidates:
+                    missing -= one.usage.get(key, 0)
+                    if missing <= 0:
+                        break
+                else:
+                    return False
+        return True
 
     def take(self, candidate: Workload) -> ClusterQueue:
         queue = self.queues[candidate.cluster_queue]
@@ -136,16 +161,19 @@ def _classical(asking: Asking) -> list[Victim]:
     above, beside, own = _candidates(asking)
     if not (above or beside or own):
         return []
-    groups = [sorted(group, key=lambda one: asking.order(one.workload)) for group in (above, beside, own)]
-    ordered = [one for gone in (True, False) for group in groups for one in group if one.workload.evicted is gone]
     forbidden = asking.queue.preemption.borrow == "Never"
     under = all(asking.queue.quota(key).nominal > asking.queue.usage.get(key, 0) for key in asking.needed)
     if not (above or beside) or (forbidden and not under):
         attempts: tuple[bool, ...] = (True,)
     else:
         attempts = (False, True) if forbidden and not above else (True, False)
+    ordered: list[_Candidate] = []
     for borrowing in attempts:
         targets: list[Victim] = []
+        usable = [one.workload for one in (*above, *beside, *own) if not (borrowing and one.only_within_nominal)]
+        if not (asking.may_fit(usable) and (borrowing or asking.stays_within([one.workload for one in own]))):
+            continue
+        ordered = ordered or _ordered(asking, above, beside, own)
         for candidate in ordered:
             if not _is_valid(asking, candidate, borrowing):
                 continue
@@ -154,6 +182,11 @@ def _classical(asking: Asking) -> list[Victim]:
                 return asking.fill_back(targets, borrowing=borrowing)
         asking.put_back(targets)
     return []
+
+
+def _ordered(asking: Asking, *groups: list[_Candidate]) -> list[_Candidate]:
+    parts = [sorted(group, key=lambda one: asking.order(one.workload)) for group in groups]
+    return [one for gone in (True, False) for group in parts for one in group if one.workload.evicted is gone]
 
 
 def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
@@ -186,9 +219,14 @@ def _candidates(asking: Asking) -> tuple[list[_Candidate], list[_Candidate], lis
         return above, beside, own
     advantage, rest = queue.fit_in_quota(asking.requests)
     done: CohortNode | None = None
+    # Without an advantage others help only a queue that stays within its quota, unless it may preempt while borrowing.
+    pointless = rules.borrow == "Never" and not asking.stays_within([one.workload for one in own])
     for cohort in queue.ancestors():
-        for other in _over_quota(cohort, asking, done):
-            for one in other.workloads.values():
+        place = (id(cohort), id(done), asking.needed)
+        if place not in asking.over:
+            asking.over[place] = list(_over_quota(cohort, asking.needed, done))
+        for other in asking.over[place] if advantage or not pointless else ():
+            for one in other.workloads.values() if other is not queue else ():
                 if asking.allows(one, rules.reclaim):
                     (above if advantage else beside).append(_classified(asking, one, cohort, advantage))
         fits, rest = cohort.fit_in_quota(rest)
@@ -210,12 +248,12 @@ def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantag
     return _Candidate(candidate, meets, _BORROWING)
 
 
-def _over_quota(cohort: CohortNode, asking: Asking, done: CohortNode | None) -> Iterator[ClusterQueueNode]:
+def _over_quota(cohort: CohortNode, needed: frozenset[Key], done: CohortNode | None) -> Iterator[ClusterQueueNode]:
     for child in cohort.cohorts:
-        if child is not done and not child.within_nominal(asking.needed):
-            yield from _over_quota(child, asking, done)
-    for queue in cohort.active_queues():
-        if queue is not asking.queue and not queue.within_nominal(asking.needed):
+        if child is not done and not child.within_nominal(needed):
+            yield from _over_quota(child, needed, done)
+    for queue in cohort.queues:
+        if queue.active and not queue.within_nominal(needed):
             yield queue
 
 
@@ -223,9 +261,10 @@ def _over_quota(cohort: CohortNode, asking: Asking, done: CohortNode | None) -> 
 
 
 def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
-    candidates = sorted(_fair_candidates(asking), key=asking.order)
-    if not candidates:
+    found = list(_fair_candidates(asking))
+    if not found or not asking.may_fit(found):
         return []
+    candidates = sorted(found, key=asking.order)
     asking.queue.add(asking.requests)  # shares are those after the admission
     targets: list[Victim] = []
     again: list[Workload] = []
@@ -245,8 +284,12 @@ def _fair_candidates(asking: Asking) -> Iterator[Workload]:
         yield from (one for one in queue.workloads.values() if asking.allows(one, rules.within_queue))
     if queue.parent is None or rules.reclaim == "Never":
         return
-    for other in queue.parent.root().subtree_queues():
-        if other is not queue and any(other.borrowing_with(key) for key in asking.needed):
+    place = (id(queue.parent.root()), 0, asking.needed)
+    if place not in asking.over:
+        every = queue.parent.root().subtree_queues()
+        asking.over[place] = [one for one in every if any(one.borrowing_with(key) for key in asking.needed)]
+    for other in asking.over[place]:
+        if other is not queue:
             yield from (one for one in other.workloads.values() if asking.allows(one, rules.reclaim))
 
 

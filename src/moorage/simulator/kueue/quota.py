@@ -69,6 +69,7 @@ class QuotaNode:
         self.usage: Amounts = {}
         self._local: Amounts = {}
         self._potential: Amounts = {}
+        self._share: DominantShare | None = None
 
     # -- what the quotas say
 
@@ -77,6 +78,7 @@ class QuotaNode:
         self.subtree = {key: quota.nominal for key, quota in self.quotas.items()}
         self._local.clear()
         self._potential.clear()
+        self._share = None
 
     def quota(self, key: Key) -> QueueQuota:
         return self.quotas.get(key, _NO_QUOTA)
@@ -125,6 +127,7 @@ class QuotaNode:
             rest = amount
             while node is not None and rest:
                 over = rest - node.local_available(key)
+                node._share = None
                 node.usage[key] = node.usage.get(key, 0) + rest
                 if over <= 0:
                     break
@@ -136,10 +139,16 @@ class QuotaNode:
             rest = amount
             while node is not None and rest:
                 stored = node.usage.get(key, 0) - node.local_quota(key)
+                node._share = None
                 node.usage[key] = node.usage.get(key, 0) - rest
                 if stored <= 0:
                     break
                 node, rest = node.parent, min(rest, stored)
+
+    def shift(self, key: Key, amount: int) -> None:
+        """Change the usage of this node alone."""
+        self._share = None
+        self.usage[key] = self.usage.get(key, 0) + amount
 
     def exceeds(self, key: Key, more: int = 0) -> bool:
         """Return whether the usage, with ``more``, is above what the node has of its own."""
@@ -147,6 +156,10 @@ class QuotaNode:
 
     def within_nominal(self, keys: frozenset[Key]) -> bool:
         return all(self.subtree.get(key, 0) >= self.usage.get(key, 0) for key in keys)
+
+    def overflow(self, requests: Mapping[Key, int]) -> Amounts:
+        """Return what of the requests goes up to the parent."""
+        return {key: over for key, amount in requests.items() if (over := amount - self.local_available(key)) > 0}
 
     def fit_in_quota(self, requests: Mapping[Key, int]) -> tuple[bool, Amounts]:
         """Return whether the requests fit into the quota of this subtree, and what of them goes up to the parent."""
@@ -161,9 +174,15 @@ class QuotaNode:
 
     def share(self) -> DominantShare:
         """Return the dominant resource share."""
+        if self._share is None:
+            self._share = self.share_with({})
+        return self._share
+
+    def share_with(self, more: Mapping[Key, int]) -> DominantShare:
+        """Return the dominant resource share, with ``more`` in use."""
         if self.parent is None:
             return DominantShare(self.weight)
-        over = {key: self.usage.get(key, 0) - quota for key, quota in self.subtree.items()}
+        over = {key: self.usage.get(key, 0) + more.get(key, 0) - quota for key, quota in self.subtree.items()}
         borrowed = tuple(key for key, amount in over.items() if amount > 0)
         if not borrowed:
             return DominantShare(self.weight)

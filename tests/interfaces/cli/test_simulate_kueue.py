@@ -161,3 +161,25 @@ def test_the_pods_of_a_trace_share_the_queues(moorage, tmp_path):
     ran = moorage(*given)
     assert ran.status == 1
     assert "'much' is no part; use a number such as 1 or 2.5" in ran.err
+
+
+def test_explain_says_why_a_job_waits(moorage):
+    ran = moorage("explain", "workload/sweep", "-f", TEAMS)
+    assert ran.status == 2
+    assert "vision/Job/sweep waits for quota" in ran.out
+    assert "give ClusterQueue vision 12 more nvidia.com/gpu in flavor a100" in ran.out
+    ran = moorage("explain", "job/label", "-f", TEAMS, "-o", "json")
+    assert (ran.status, json.loads(ran.out)["answer"]["waitsFor"]) == (0, "started")
+
+
+NOT_QUEUED = {
+    "no queue": ("workload/sweep", ("jobs.yaml", "nodes.yaml"), "has no ClusterQueue"),
+    "no job": ("workload/nothing", ("",), "workload/nothing: no queue has or had a job of this name"),
+}
+
+
+@pytest.mark.parametrize(("name", "files", "says"), NOT_QUEUED.values(), ids=NOT_QUEUED)
+def test_explain_refuses(moorage, name, files, says):
+    ran = moorage("explain", name, *(part for file in files for part in ("-f", TEAMS / file)))
+    assert ran.status == 1
+    assert says in ran.err

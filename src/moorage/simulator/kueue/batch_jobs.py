@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from typing import Any, Final
 
 from moorage.errors import StateError
@@ -36,7 +37,7 @@ KINDS: Final = (*QUEUE_KINDS, *KINDS_OF_JOBS)
 
 @dataclass(slots=True)
 class QueuedCluster:
-    """A cluster, its queues, and the works that wait in them: good for one run.
+    """A cluster, its queues, and the works that wait in them: good for one run; ``fresh`` gives another.
 
     ``cluster``  what is left without the works and their waiting pods: the simulation begins with it
     ``titles``   the object of each pod that was created, by UID
@@ -46,8 +47,16 @@ class QueuedCluster:
     objects: Objects
     works: list[QueuedWork]
     settings: Settings
+    documents: Sequence[Mapping[str, Any]] = ()
     timeline: QueueTimeline | None = None
     titles: dict[str, str] = field(default_factory=dict)
+
+    def fresh(self) -> QueuedCluster:
+        """Return the same as it was before any run. Call it before this one runs."""
+        objects = read_objects(self.documents, "Kueue")
+        objects.namespaces.update(self.objects.namespaces)
+        works = [with_fields(one, workload=one.workload.copied()) for one in self.works]
+        return QueuedCluster(self.cluster, objects, works, self.settings, self.documents)
 
     def attach(self, simulation: SimulatedCluster) -> None:
         """Let an empty simulation of ``cluster`` admit the works."""
@@ -102,7 +111,7 @@ def queued_cluster(
         for work in works:
             name = work.workload.namespace
             objects.namespaces.setdefault(name, {"kubernetes.io/metadata.name": name})
-    return QueuedCluster(rest, objects, works, read_settings(documents))
+    return QueuedCluster(rest, objects, works, read_settings(documents), documents)
 
 
 def _is_finished(workload: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
 from moorage.simulator.kueue.quota import lowest_subtree
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, ScanState, Workload, rank_of
 
-__all__ = ["Assignment", "ChosenFlavor", "Mode", "Possibility", "Reason", "assign_flavors", "requested"]
+__all__ = ["Assignment", "ChosenFlavor", "Mode", "Possibility", "Reason", "assign_flavors", "refusal_of", "requested"]
 
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -337,17 +337,19 @@ class _Search:
         """Return why a flavor is passed over, and whether that counts as an attempt."""
         if self.workload.nominated and self.workload.nominated[self.workload.pod_sets[index].name].get(resource) != flavor:
             return f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}", False
-        kind = self.flavors.get(flavor)
-        if kind is None:
-            return f"flavor {flavor} not found", True
-        spec = self.workload.pod_sets[index].spec
-        taint = find_untolerated(kind.taints, (*spec.tolerations, *kind.tolerations), _NO_EXECUTION, numeric=True)
-        if taint is not None:
-            shown = "{" + " ".join((taint.key, taint.value, taint.effect, "<nil>")) + "}"
-            return f"untolerated taint {shown} in flavor {flavor}", True
-        if not _labels_match(spec, kind.labels):
-            return f"flavor {flavor} doesn't match node affinity", True
-        return None
+        refused = refusal_of(self.flavors.get(flavor), flavor, self.workload.pod_sets[index].spec)
+        return None if refused is None else (refused, True)
+
+
+def refusal_of(kind: Flavor | None, name: str, spec: PodSpec) -> str | None:
+    """Return why pods cannot have a flavor, whatever its quota; None if they can."""
+    if kind is None:
+        return f"flavor {name} not found"
+    taint = find_untolerated(kind.taints, (*spec.tolerations, *kind.tolerations), _NO_EXECUTION, numeric=True)
+    if taint is not None:
+        shown = "{" + " ".join((taint.key, taint.value, taint.effect, "<nil>")) + "}"
+        return f"untolerated taint {shown} in flavor {name}"
+    return None if _labels_match(spec, kind.labels) else f"flavor {name} doesn't match node affinity"
 
 
 def _labels_match(spec: PodSpec, labels: Mapping[str, str]) -> bool:

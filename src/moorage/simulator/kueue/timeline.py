@@ -50,6 +50,7 @@ class Episode:
 class TimedWork:
     """A work, and what became of it.
 
+    ``started_s``, ``ready_s``  when its pods were created first, and when all of them had a node first
     ``lost``     what its evicted pods had used: amounts times seconds, by resource
     ``pods``     the pods that it has, with the number of their pod set; ``placed``: those with a node
     ``left``     how many pods of each pod set must still end; ``models``: a pod of each, for those that follow
@@ -62,6 +63,7 @@ class TimedWork:
     arrived_s: float
     episodes: list[Episode] = field(default_factory=list)
     started_s: float | None = None
+    ready_s: float | None = None
     finished_s: float | None = None
     lost: dict[str, float] = field(default_factory=dict)
     attempts: int = 0
@@ -298,6 +300,8 @@ class QueueTimeline:
             one.placed.add(decision.pod.uid)
         else:
             one.placed.discard(decision.pod.uid)
+        if one.is_ready and one.ready_s is None:
+            one.ready_s = self._now
         self._set_ready(one, one.is_ready)
 
     def _note_end(self, record: PodRecord) -> None:

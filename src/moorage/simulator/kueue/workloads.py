@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -136,6 +136,10 @@ class Workload:
     @property
     def can_be_reduced(self) -> bool:
         return any(one.count > (one.count if one.min_count is None else one.min_count) for one in self.pod_sets)
+
+    def copied(self) -> Workload:
+        """Return the same workload, for another run."""
+        return replace(self, usage=dict(self.usage), conditions=dict(self.conditions))
 
     def hold(self, queue: str, admission: tuple[Assigned, ...], now: float) -> None:
         """Take quota."""

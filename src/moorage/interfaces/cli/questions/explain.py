@@ -16,6 +16,7 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.explain_jobs import explain_jobs, kinds_of_jobs
 from moorage.interfaces.cli.questions.narrowing_options import selector_of
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.interfaces.cli.terminal import say
@@ -82,7 +83,8 @@ def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node.
 
     Places the pending pods of a cluster as moorage simulate does, then lets every plugin judge every node for the pod. To
-    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. Exits with 0 when every named pod
+    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. workload/NAME, or the kind and
+    name of a job in Kueue's queues, says why the job waits and what would start it. Exits with 0 when every named pod
     has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
     certain.
     """
@@ -95,12 +97,16 @@ def explain(**given: Any) -> int:
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
     given = _before_binding(given)
-    with Progress.of(given) as progress, open_question(given, progress) as asked:
+    kinds = kinds_of_jobs(given["pods"])
+    with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
+        jobs = explain_jobs(given, asked) if kinds else None
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
         counts = partial(_count, progress)
         found: list[Answer] = (
-            [explain_together(asked.changed_input, asked.changed_options, what, on_attempt=counts)]
+            [*jobs]
+            if jobs is not None
+            else [explain_together(asked.changed_input, asked.changed_options, what, on_attempt=counts)]
             if given["together"]
             else [*_explained(asked, what, counts)]
         )

@@ -176,8 +176,8 @@ class Asked:
 
 
 @contextmanager
-def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Asked]:
-    """Read the input and the options of a command. Extenders stay connected until the block ends.
+def open_question(given: Mapping[str, Any], progress: Progress, kinds: tuple[str, ...] = ()) -> Iterator[Asked]:
+    """Read the input, with more ``kinds``, and the options of a command. Extenders stay connected until the block ends.
 
     Raises  InputError, ConfigError; ClusterError with ``--live``
     """
@@ -186,7 +186,7 @@ def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Aske
     options = simulation_options(given)
     with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
         progress.say("reading the input …")
-        asked = asked_of(given, options, progress)
+        asked = asked_of(given, options, progress, kinds)
         asked.budget = budget_of(given, len(asked.given.nodes) + len(asked.given.pods), began_s)
         with ended_by_interrupt(asked.budget, progress):
             yield asked
@@ -224,7 +224,7 @@ def ended_by_interrupt(budget: TimeBudget, progress: Progress) -> Iterator[None]
         signal.signal(signal.SIGINT, before)
 
 
-def asked_of(given: Mapping[str, Any], options: Options, progress: Progress) -> Asked:
+def asked_of(given: Mapping[str, Any], options: Options, progress: Progress, kinds: tuple[str, ...] = ()) -> Asked:
     """Read the files, or the live cluster, and the changes.
 
     Raises  InputError, ConfigError; ClusterError with ``--live``
@@ -235,7 +235,7 @@ def asked_of(given: Mapping[str, Any], options: Options, progress: Progress) -> 
         raise click.UsageError("--context and --kubeconfig need --live")
     if [given["config"], *given["paths"], *given["replacements"]].count(STDIN) > 1:
         raise click.UsageError("standard input can be read only once: give another file than -")
-    custom = kinds_named(options)
+    custom = (*kinds_named(options), *kinds)
     changes = what_if(given, custom)
     cluster = _read_input(given, custom, progress)
     return Asked(emulating(options, given, cluster), cluster, changes, paths_of(given))

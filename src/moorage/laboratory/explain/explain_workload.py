@@ -1,0 +1,414 @@
+"""Why a job waits in Kueue's queue, and the least changes that would start it.
+
+The cluster is simulated with its queues until the job has arrived: that is its state. The run goes on until nothing more
+happens: that says when it starts by itself. Each proposed change is made in a fresh run up to the same moment, without nodes if
+no time has passed, and is kept if the job gets quota then: it answers what would start the job at once, by the same decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moorage.basis.printable import some
+from moorage.errors import InputError
+from moorage.laboratory.budget import TimeBudget
+from moorage.report.answer import AnswerRequest, Proof
+from moorage.report.queue_report import amount_text
+from moorage.report.workload_explanation import (
+    Borrower,
+    NeededQuota,
+    StartingChange,
+    WorkloadExplanation,
+    headline,
+)
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.kueue.batch_jobs import QueuedCluster
+from moorage.simulator.kueue.figures import why_waiting
+from moorage.simulator.kueue.flavors import refusal_of
+from moorage.simulator.kueue.objects import ClusterQueue
+from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
+from moorage.simulator.kueue.workloads import Key, PodSet
+from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulation import SimulatedCluster
+
+__all__ = ["explain_workload", "names_work"]
+
+#: How long after the arrival the state is taken: evicted pods have given their quota back, and others were woken.
+_SETTLED_S: Final = 35.0
+_PREEMPTING: Final = "WaitingForPreemptedWorkloads"
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A run up to a moment, or further."""
+
+    queued: QueuedCluster
+    simulation: SimulatedCluster
+    timeline: QueueTimeline
+    one: TimedWork
+
+
+def names_work(queued: QueuedCluster, name: str, namespace: str = "") -> int | None:
+    """Return the number of the work that ``KIND/NAME`` or ``workload/NAME`` names; None if there is none.
+
+    Raises  InputError if several have the name
+    """
+    kind, _, rest = name.partition("/")
+    wanted = kind.lower()
+    found = [
+        number
+        for number, one in enumerate(queued.works)
+        if (not namespace or one.workload.namespace == namespace)
+        and (
+            (wanted in {"workload", "wl"} and rest in {one.workload.name, one.title.partition("/")[2]})
+            or one.title.lower() == f"{wanted}/{rest.lower()}"
+        )
+    ]
+    if len(found) > 1:
+        spaces = ", ".join(sorted({queued.works[at].workload.namespace for at in found}))
+        raise InputError(
+            f"{name}: {len(found)} workloads have this name (namespaces: {spaces}); give -n NAMESPACE, or its kind"
+        )
+    return found[0] if found else None
+
+
+def explain_workload(
+    queued: QueuedCluster, number: int, options: Options, request: AnswerRequest, *, probes: int = 200,
+    alternatives: int = 5, budget: TimeBudget | None = None,
+) -> WorkloadExplanation:  # fmt: skip
+    """Return why a work of the cluster waits, when it starts, and up to so many changes that start it at once."""
+    search = _Search(queued, number, options, probes, budget or TimeBudget())
+    state = search.run(lambda _: None, nodes=True)
+    one, workload = state.one, state.one.work.workload
+    waits_for = _waits_for(state)
+    objects = state.queued.objects
+    queue = objects.queue_of(workload.namespace, workload.queue_name)
+    waiting = [] if queue is None else [each.key for each in state.timeline.admission.waiting[queue.name]]
+    needed = () if queue is None else tuple(_needed(state, queue))
+    borrowers = () if queue is None else tuple(_borrowers(state, queue))
+    without_node, reason, now_s = len(one.pods) - len(one.placed), _reason(state, waits_for), state.simulation.now
+    starts_s: float | None = None
+    changes: tuple[StartingChange, ...] = ()
+    if waits_for != "started":
+        changes = tuple(search.changes(state, waits_for, queue, alternatives))
+        state.simulation.run()
+        starts_s = one.ready_s
+    return WorkloadExplanation(
+        request=request,
+        summary=headline(workload.namespace, one.work.title, waits_for),
+        proof=Proof("run", runs=search.runs, probes=search.runs),
+        namespace=workload.namespace,
+        object=one.work.title,
+        local_queue=workload.queue_name,
+        cluster_queue="" if queue is None else queue.name,
+        cohort="" if queue is None else queue.cohort,
+        priority=workload.priority,
+        pods=sum(pod_set.count for pod_set in workload.pod_sets),
+        waits_for=waits_for,
+        reason=reason,
+        position=waiting.index(workload.key) + 1 if workload.key in waiting else None,
+        waiting=len(waiting),
+        without_node=without_node,
+        now_s=now_s,
+        starts_s=starts_s,
+        ends=any(each.work.duration_s is not None for each in state.timeline.works if each is not one),
+        needed=needed,
+        borrowers=borrowers,
+        changes=changes,
+        tried=probes > 0,
+    )
+
+
+def _waits_for(state: _Trial) -> str:
+    one, workload = state.one, state.one.work.workload
+    if one.finished_s is not None or (one.holds and one.pods and one.is_ready):
+        return "started"
+    if one.deactivated:
+        return "given up"
+    if one.holds:
+        return "nodes" if one.pods else "checks"
+    queue = state.queued.objects.queue_of(workload.namespace, workload.queue_name)
+    if queue is None or not queue.active:
+        return "queue"
+    status, why, _ = workload.conditions.get("QuotaReserved", ("", "", ""))
+    if status != "False":
+        return "turn"
+    return {_PREEMPTING: "preemption", "WaitingForPodsReady": "pods ready"}.get(why, "quota")
+
+
+def _reason(state: _Trial, waits_for: str) -> str:
+    if waits_for == "nodes":
+        records = (state.simulation.records.get(uid) for uid in state.one.pods if uid not in state.one.placed)
+        texts = list(dict.fromkeys(record.message.splitlines()[0] for record in records if record and record.message))
+        return f"{len(state.one.pods) - len(state.one.placed)} of its pods have no node: {'; '.join(texts)}"
+    return "" if state.one.holds else why_waiting(state.timeline, state.one)
+
+
+def _needed(state: _Trial, queue: ClusterQueue) -> Iterator[NeededQuota]:
+    """Yield what the work needs in each flavor that its queue could give it; what it holds itself counts as free."""
+    workload = state.one.work.workload
+    total: dict[str, int] = {}
+    for pod_set in workload.pod_sets:
+        for resource, amount in (*pod_set.requests.items(), ("pods", 1)):
+            total[resource] = total.get(resource, 0) + amount * pod_set.count
+    for group in queue.groups:
+        for flavor in group.flavors:
+            why = refusal_of(state.queued.objects.flavors.get(flavor), flavor, workload.pod_sets[0].spec) or ""
+            for resource in sorted(group.resources & total.keys()):
+                key = (flavor, resource)
+                own = workload.usage.get(key, 0)
+                free = queue.free(key) + own
+                if total[resource]:
+                    used = queue.usage.get(key, 0)
+                    yield NeededQuota(flavor, resource, total[resource], queue.quota(key).nominal, used, free, why)
+
+
+def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
+    if queue.parent is None:
+        return
+    for other in queue.parent.root().subtree_queues():
+        for (flavor, resource), quota in queue.quotas.items():
+            over = other.usage.get((flavor, resource), 0) - other.quota((flavor, resource)).nominal
+            if other is not queue and over > 0 and quota.nominal:
+                held = [
+                    f"{one.work.workload.namespace}/{one.work.title}"
+                    for one in state.timeline.works
+                    if one.holds
+                    and one.work.workload.cluster_queue == other.name
+                    and (flavor, resource) in one.work.workload.uses
+                ]
+                yield Borrower(other.name, flavor, resource, over, tuple(held))
+
+
+# -- changes ------------------------------------------------------------------------------------------------------------
+
+_Change = Callable[[QueuedCluster], None]
+
+
+class _Search:
+    """Tries changes by runs, as many as the limit allows."""
+
+    def __init__(self, queued: QueuedCluster, number: int, options: Options, probes: int, budget: TimeBudget) -> None:
+        self._pristine = queued
+        self._number = number
+        self._options = options
+        self._left = probes
+        self._budget = budget
+        #: Whether others may have ended before the work arrives.
+        self._needs_nodes = queued.works[number].arrival_s > 0
+        self.runs = 0
+        #: The workloads that hold quota without a change.
+        self.holders: set[str] = set()
+
+    def run(self, change: _Change, *, nodes: bool) -> _Trial:
+        """Run until the work has arrived and what that causes is over."""
+        self.runs += 1
+        queued = self._pristine.fresh()
+        change(queued)
+        simulation, _ = prepare(self._options)
+        given = queued.cluster if nodes else ClusterInput(namespaces=queued.cluster.namespaces)
+        queued.attach(simulation)
+        timeline = queued.timeline
+        assert timeline is not None
+        simulation.load(objects_of(create_pods(given, quota=self._options.quota).cluster))
+        one = timeline.works[self._number]
+        simulation.run(one.arrived_s + _SETTLED_S)
+        return _Trial(queued, simulation, timeline, one)
+
+    def starts(self, change: _Change, nodes: bool) -> str | None:
+        """Return whom the work evicts if it starts at once with a change, as a text; None if it does not start.
+
+        It starts when it gets quota, or nodes where it has quota already.
+        """
+        if self._left <= 0 or self._budget.is_over():
+            return None
+        self._left -= 1
+        trial = self.run(change, nodes=nodes or self._needs_nodes)
+        if not trial.one.holds or (nodes and not trial.one.is_ready):
+            return None
+        lost = [one for one in trial.timeline.works if not one.holds and one.work.workload.active]
+        names = [_title(one) for one in lost if one.work.workload.key in self.holders and one.finished_s is None]
+        return f"; it evicts {some(names)}" if names else ""
+
+    def changes(self, state: _Trial, waits_for: str, queue: ClusterQueue | None, most: int) -> Iterator[StartingChange]:
+        """Yield changes that start the work, those of its owner first."""
+        if queue is None or waits_for in {"queue", "checks"}:
+            return
+        nodes = waits_for == "nodes"
+        self.holders = {one.work.workload.key for one in state.timeline.works if one.holds}
+        kinds = [self._gang, self._flavor, self._stop]
+        if not nodes:
+            kinds = [self._gang, self._flavor, self._priority, self._stop, self._limit, self._quota]
+            if state.queued.settings.fair:
+                kinds.append(self._weight)
+        found = 0
+        for kind in kinds:
+            for one in kind(state, queue, nodes):
+                yield one
+                found += 1
+                if found >= most:
+                    return
+
+    def _gang(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Fewer pods in the largest pod set: the most with which it starts."""
+        del queue
+        sets = state.one.work.workload.pod_sets
+        at = max(range(len(sets)), key=lambda index: sets[index].count)
+        low, high, evicts = 0, sets[at].count, ""
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = self.starts(self._with_count(at, middle), nodes)
+            low, high, evicts = (low, middle, evicts) if found is None else (middle, high, found)
+        if low:
+            yield StartingChange("gang", f"ask for {low} instead of {sets[at].count} pods in pod set {sets[at].name}{evicts}")
+
+    def _with_count(self, at: int, count: int) -> _Change:
+        def change(queued: QueuedCluster) -> None:
+            work = queued.works[self._number]
+            sets = list(work.workload.pod_sets)
+            sets[at] = with_fields(sets[at], count=count, min_count=None)
+            work.workload.pod_sets = tuple(sets)
+            work.pods = [pods[:count] if index == at else pods for index, pods in enumerate(work.pods)]
+            work.workload.shape += f"/{count}"
+
+        return change
+
+    def _flavor(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Let the pods use a flavor whose taints or labels refuse them."""
+        workload, flavors = state.one.work.workload, state.queued.objects.flavors
+        for name in dict.fromkeys(flavor for group in queue.groups for flavor in group.flavors):
+            refused = refusal_of(flavors.get(name), name, workload.pod_sets[0].spec)
+            if refused is None or name not in flavors:
+                continue
+            if (evicts := self.starts(self._tolerating(name), nodes)) is not None:
+                yield StartingChange("flavor", f"let its pods use flavor {name} ({refused}){evicts}")
+
+    def _tolerating(self, name: str) -> _Change:
+        def change(queued: QueuedCluster) -> None:
+            work, flavor = queued.works[self._number], queued.objects.flavors[name]
+            queued.objects.flavors[name] = with_fields(flavor, taints=())
+            sets: list[PodSet] = []
+            for pod_set in work.workload.pod_sets:
+                kept = {key: value for key, value in pod_set.spec.node_selector.items() if key not in flavor.labels}
+                sets.append(with_fields(pod_set, spec=replace(pod_set.spec, node_selector=kept, affinity=None)))
+            work.workload.pod_sets = tuple(sets)
+
+        return change
+
+    def _priority(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Raise its priority above that of others, by as little as helps."""
+        del nodes
+        own = state.one.work.workload.priority
+        tree = {queue.name} if queue.parent is None else {one.name for one in queue.parent.root().subtree_queues()}
+        others = {one.work.workload.priority for one in state.timeline.works if one.work.workload.cluster_queue in tree}
+        for above in sorted(each + 1 for each in others if each >= own):
+
+            def change(queued: QueuedCluster, above: int = above) -> None:
+                queued.works[self._number].workload.priority = above
+
+            if (evicts := self.starts(change, False)) is not None:
+                yield StartingChange("priority", f"priority {above} instead of {own}{evicts}")
+                return
+
+    def _stop(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Stop one job that holds quota: the smallest with which it starts."""
+        held = [one for one in state.timeline.works if one.holds and one is not state.one]
+        keys = {key for group in queue.groups for key in _keys(group.flavors, group.resources)}
+
+        def cost(one: TimedWork) -> tuple[int, int]:
+            workload = one.work.workload
+            return workload.priority, sum(pod_set.count for pod_set in workload.pod_sets)
+
+        stopped: list[TimedWork] = []
+        for one in sorted((one for one in held if nodes or keys & one.work.workload.uses), key=cost):
+            if self.starts(self._without([one]), nodes) is not None:
+                yield StartingChange("stop", f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}")
+                return
+            stopped.append(one)
+        for count in range(2, len(stopped) + 1):
+            if self.starts(self._without(stopped[:count]), nodes) is not None:
+                yield StartingChange("stop", f"stop {', '.join(map(_title, stopped[:count]))}")
+                return
+
+    def _without(self, gone: Sequence[TimedWork]) -> _Change:
+        keys = {one.work.workload.key for one in gone}
+
+        def change(queued: QueuedCluster) -> None:
+            for work in queued.works:
+                if work.workload.key in keys:
+                    work.workload.active = False
+                    work.workload.let_go()
+            uids = {pod.uid for work in queued.works if work.workload.key in keys for pods in work.pods for pod in pods}
+            queued.cluster = with_fields(queued.cluster, pods=tuple(p for p in queued.cluster.pods if p.uid not in uids))
+
+        return change
+
+    def _limit(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Let its queue borrow, or others lend, without a limit."""
+        del nodes
+        for field in ("borrowing_limit", "lending_limit"):
+            everyone = (
+                [queue] if field == "borrowing_limit" or queue.parent is None else list(state.queued.objects.queues.values())
+            )
+            for other in everyone:
+                limited = [key for key, quota in other.quotas.items() if getattr(quota, field) is not None]
+                wider = _with_quotas(other.name, {key: {field: None} for key in limited})
+                if limited and (evicts := self.starts(wider, False)) is not None:
+                    shown = "borrow" if field == "borrowing_limit" else "lend"
+                    yield StartingChange("limit", f"let ClusterQueue {other.name} {shown} without a limit{evicts}")
+                    return
+
+    def _quota(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Raise the quota of its queue in one flavor by what is missing, and by what those before it in the queue ask for."""
+        del nodes
+        missing: dict[str, dict[Key, int]] = {}
+        for one in _needed(state, queue):
+            if one.missing and not one.why:
+                missing.setdefault(one.flavor, {})[one.flavor, one.resource] = one.missing
+        for flavor, amounts in missing.items():
+            for factor in (1, 2, 4):
+                raised = {key: {"nominal": queue.quota(key).nominal + amount * factor} for key, amount in amounts.items()}
+                if (evicts := self.starts(_with_quotas(queue.name, raised), False)) is not None:
+                    texts = [
+                        f"{amount_text(resource, amount * factor)} more {resource}" for (_, resource), amount in amounts.items()
+                    ]
+                    more = " and ".join(texts)
+                    yield StartingChange("quota", f"give ClusterQueue {queue.name} {more} in flavor {flavor}{evicts}")
+                    break
+
+    def _weight(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+        """Raise the weight of its queue."""
+        del state, nodes
+        for weight in (queue.weight * factor or 1.0 for factor in (2, 4, 8, 16)):
+
+            def change(queued: QueuedCluster, weight: float = weight) -> None:
+                queued.objects.queues[queue.name].weight = weight
+
+            if (evicts := self.starts(change, False)) is not None:
+                yield StartingChange("weight", f"fair-sharing weight {weight:g} instead of {queue.weight:g}{evicts}")
+                return
+
+
+def _with_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]]) -> _Change:
+    def change(queued: QueuedCluster) -> None:
+        queue = queued.objects.queues[name]
+        for key, fields in changes.items():
+            queue.quotas[key] = queue.quota(key)._replace(**fields)
+        (queue if queue.parent is None else queue.parent.root()).settle()
+
+    return change
+
+
+def _keys(flavors: Sequence[str], resources: frozenset[str]) -> set[Key]:
+    return {(flavor, resource) for flavor in flavors for resource in resources}
+
+
+def _title(one: TimedWork) -> str:
+    return f"{one.work.workload.namespace}/{one.work.title}"

@@ -46,6 +46,7 @@ from moorage.report.comparison import (
     comparison_text,
 )
 from moorage.report.gates import MeasuredRun, MetricComparison, evaluate, parse_gate
+from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["CompareSetting", "Comparison", "compare", "load_side", "release_changes"]
@@ -261,6 +262,7 @@ class CompareSetting:
     strict: bool = False
     names: tuple[str, str] = ("", "")
     timing: bool = False
+    queues: tuple[QueuedCluster, QueuedCluster] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +354,8 @@ def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | Non
         input_of_runs(one, again=again, prices=setting.prices, all_nodes=setting.all_nodes)
         for one in ((cluster,) if other is cluster else (cluster, other))
     ]
+    if setting.queues is not None:
+        inputs = [with_fields(inputs[at - len(inputs)], queues=queued) for at, queued in enumerate(setting.queues)]
     names = [
         name or f"{one.where}, kube-scheduler {held.release}"
         for name, one, held in zip(setting.names, options, loaded, strict=True)

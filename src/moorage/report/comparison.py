@@ -170,6 +170,7 @@ def _runs(runs: Iterable[MeasuredRun]) -> list[dict[str, Any]]:
 _SHOWN: Final = (
     "pending", "notCreated", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory",
     "balance.cpu", "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
+    "jobWait.p50", "jobWait.p90", "jobWait.p99", "jobsWaiting", "evictions", "lostHours.nvidia.com/gpu", "fairness",
 )  # fmt: skip
 _EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
 #: How many pods are listed before the rest is only counted.
@@ -229,7 +230,7 @@ def _rows(
 ) -> Iterator[tuple[str, MetricComparison]]:  # fmt: skip
     for name, one in found.metrics.items():
         shown = name in _SHOWN and (name in _EVEN_IF_ZERO or bool(one.a) or bool(one.b))
-        by_class = name.startswith("pending.") and bool(one.difference)
+        by_class = (name.startswith("pending.") or (name.startswith("jobWait.") and name.endswith(".p90"))) and one.difference
         if wide or shown or by_class or name in gated:
             yield name, one
 
@@ -366,7 +367,17 @@ _COUNTED: Final[Mapping[str, tuple[str, str, str]]] = {
     "preemptions.victims": ("preempts {} fewer", "preempts {} more", "pod"),
 }
 #: Metrics to mention if none of the above differs.
-_OTHERS: Final = ("wait.p99", "wait.p50", "cost", "fragmentation", "balance.cpu", "balance.memory", "stranded.cpu")
+_OTHERS: Final = (
+    "jobWait.p90",
+    "jobWait.p50",
+    "wait.p99",
+    "wait.p50",
+    "cost",
+    "fragmentation",
+    "balance.cpu",
+    "balance.memory",
+    "stranded.cpu",
+)
 _GOOD, _BAD = "good", "bad"
 
 
@@ -396,9 +407,7 @@ def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str
         if (one := metrics.get(name)) is not None and one.difference and not one.may_be_zero
     ]
     yield from found
-    if found:
-        return
-    for name in _OTHERS:
+    for name in ("jobWait.p90",) if found else _OTHERS:
         one = metrics.get(name)
         if one is not None and one.difference and not one.may_be_zero and not _reads_equal(one):
             better = one.difference * kind_of(name).better > 0

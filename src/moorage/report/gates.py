@@ -52,6 +52,12 @@ _KINDS: Final = {
     "preemptions": MetricKind("count"),
     "attempts": MetricKind("count"),
     "decisionsPerSecond": MetricKind("count", 1),
+    "jobWait": MetricKind("seconds"),
+    "jobsWaiting": MetricKind("count"),
+    "evictions": MetricKind("count"),
+    "lostHours": MetricKind("number"),
+    "usedHours": MetricKind("number", 1),
+    "fairness": MetricKind("number", 1),
 }
 _TITLES: Final = {
     "newPending": "new pending",
@@ -62,10 +68,14 @@ _TITLES: Final = {
     "preemptions.replaced": "preempted, replaced",
     "preemptions.budgetViolations": "budget violations",
     "decisionsPerSecond": "decisions/s",
+    "jobsWaiting": "jobs waiting",
+    "fairness": "fairness of queues",
     "moved.withinGroup": "moved within the group",
     "moved.toAnotherGroup": "moved to another group",
     "moved.toAnotherZone": "moved to another zone",
 }
+#: Titles of metrics of which there are several.
+_HEADS: Final = {"jobWait": "job wait", "lostHours": "hours lost,", "usedHours": "hours used,"}
 #: Values below this round to 0 and get no sign.
 _NOTHING: Final = 0.0005
 _AFTER: Final = {"utilisation": "used", "balance": "σ", "jain": "Jain", "stranded": "stranded", "fragmented": "fragmented"}  # noqa: RUF001
@@ -85,6 +95,8 @@ def title_of(name: str) -> str:
     if base in _TITLES:
         return _TITLES[base] + over_time
     head, _, rest = base.partition(".")
+    if head in _HEADS:
+        return f"{_HEADS[head]} {rest}"
     if head in _AFTER and rest:
         return f"{rest} {_AFTER[head]}{over_time}"
     return f"{head} {rest}".strip() + over_time

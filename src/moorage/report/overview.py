@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer
+from moorage.report.queue_report import QueueReport
 from moorage.report.style import columns, human, paragraph, some_pods
 
 __all__ = [
@@ -81,7 +82,8 @@ class PlaceUse(Struct, frozen=True, rename="camel"):
 
 
 class OverviewValues(Answer, frozen=True, kw_only=True):
-    """The values of an overview. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes."""
+    """The values of an overview. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes;
+    ``queues`` are Kueue's, as they are in the input."""
 
     KIND: ClassVar[str] = "Overview"
 
@@ -93,6 +95,7 @@ class OverviewValues(Answer, frozen=True, kw_only=True):
     pending: tuple[PendingCause, ...] = ()
     cordoned: int = 0
     not_ready: int = 0
+    queues: QueueReport | None = None
 
     @property
     def holds(self) -> bool | None:
@@ -115,6 +118,7 @@ class OverviewValues(Answer, frozen=True, kw_only=True):
             "groups": msgspec.to_builtins(self.groups),
             "zones": msgspec.to_builtins(self.zones),
             "mix": msgspec.to_builtins(self.mix),
+            **({} if self.queues is None else {"queues": self.queues.data()}),
         }  # fmt: skip
 
 
@@ -174,6 +178,8 @@ def overview_text(found: OverviewValues, *, wide: bool) -> str:
         parts.append(_places_text("ZONE", found.zones, found.mix))
     if found.mix:
         parts.append(_mix(found.mix, wide=wide))
+    if found.queues is not None:
+        parts.append(found.queues.text().rstrip("\n"))
     parts.append(_end(found, wide=wide))
     return "\n\n".join(parts) + "\n"
 

@@ -156,7 +156,7 @@ class QueueReport(Struct, frozen=True, rename="camel"):
 
     def _amounts(self) -> str:
         head = ["CLUSTERQUEUE", "COHORT", "FLAVOR", "RESOURCE", "QUOTA", "USED", "BORROWED", "LENT"]
-        mean = self.is_timed
+        mean = self.is_timed and self.seconds > 0
         rows = []
         for queue in self.queues:
             for one in queue.amounts:
@@ -183,7 +183,7 @@ class QueueReport(Struct, frozen=True, rename="camel"):
                 row += [f"{one.weight:g}", "infinite" if one.share == 2**63 - 1 else str(one.share)]
             rows.append(row)
         text = columns(head, rows, right=tuple(range(1, len(head))), gap="  ")
-        if self.is_timed and self.fairness is not None:
+        if self.is_timed and self.seconds > 0 and self.fairness is not None:
             text += f"\nFairness of what queues used of their quota (Jain): {self.fairness:.3f}"
         lost: dict[str, float] = {}
         for one in self.queues:

@@ -183,3 +183,56 @@ def test_explain_refuses(moorage, name, files, says):
     ran = moorage("explain", name, *(part for file in files for part in ("-f", TEAMS / file)))
     assert ran.status == 1
     assert says in ran.err
+
+
+@pytest.fixture
+def over_time(teams):
+    """The example with Jobs that end."""
+    jobs = (teams / "cluster" / "jobs.yaml").read_text()
+    (teams / "cluster" / "jobs.yaml").write_text(
+        jobs.replace("metadata:\n", "metadata:\n  annotations: {moorage.dev/duration: 1h}\n")
+    )
+    return teams
+
+
+@pytest.mark.slow
+def test_queues_are_compared(moorage, over_time):
+    given = ("compare", "-f", over_time / "cluster", "--seeds", "1", "-q")
+    queues = over_time / "queues" / "queues.yaml"
+    ran = moorage(*given, "--a-kueue", queues, "--b-kueue", queues, "-o", "json")
+    assert ran.status == 0, ran.err
+    metrics = json.loads(ran.out)["answer"]["metrics"]
+    assert {"jobWait.p90", "jobWait.vision.p50", "jobsWaiting", "fairness", "lostHours.nvidia.com/gpu"} <= metrics.keys()
+    assert metrics["jobWait.p90"]["difference"] == 0
+    ran = moorage(*given, "--b-kueue", queues)
+    assert ran.status == 1
+    assert "the cluster of A: no ClusterQueue found; give --a-kueue FILE" in ran.err
+    ran = moorage(*given, "--a-kueue", queues, "--replace-all")
+    assert "--a-kueue and --b-kueue exclude --replace-all" in ran.err
+
+
+@pytest.mark.slow
+def test_quotas_are_swept(moorage, over_time):
+    grid = over_time / "grid.yaml"
+    parameter = "ClusterQueue/research/nominalQuota/a100/nvidia.com/gpu"
+    grid.write_text(
+        "clusters: {now: cluster}\nqueues: {now: queues/queues.yaml}\n"
+        f"parameters:\n  {parameter}: [2, 10]\nmetrics: [jobWait.research.p90, jobsWaiting]\n"
+    )
+    ran = moorage("sweep", grid, "--store", over_time / "store", "--processes", "1", "-q", "-o", "json")
+    assert ran.status == 0, ran.err
+    assert "jobWait.research.p90" in ran.out
+    grid.write_text(grid.read_text().replace("queues: {now: queues/queues.yaml}\n", ""))
+    ran = moorage("sweep", grid, "--store", over_time / "store", "-q")
+    assert f"{parameter} needs queues" in ran.err
+
+
+@pytest.mark.slow
+def test_the_report_has_the_queues_as_they_are(moorage):
+    ran = moorage("report", "-f", TEAMS, "-q", "-o", "json")
+    queues = json.loads(ran.out)["answer"]["queues"]
+    assert {one["state"] for one in queues["workloads"]} == {"Waiting"}
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((TEAMS.parents[1] / "docs/reference/overview.schema.json").read_text())
+    jsonschema.validate(json.loads(ran.out), schema)
+    assert "CLUSTERQUEUE" in moorage("report", "-f", TEAMS, "-q").out

@@ -18,6 +18,7 @@ from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.core.engine.dropped_fields import ignored_fields_note
 from moorage.framework.changes import Change
+from moorage.laboratory.compare.queue_runs import measure_queued
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import PodShape
 from moorage.laboratory.edit.config_changes import reconfigure
@@ -26,6 +27,7 @@ from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, Recorde
 from moorage.laboratory.trial.undo_log import UndoLog
 from moorage.report.gates import MeasuredRun
 from moorage.report.outcome import InputNote
+from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
@@ -40,6 +42,7 @@ class RunInput:
     """The input of a run: objects in order, notes on them, and the metrics to measure.
 
     ``config``  changes of the configuration
+    ``queues``  the cluster with Kueue's queues, whose jobs are not among the objects; it is not sent to other processes
     """
 
     objects: tuple[Object, ...]
@@ -47,6 +50,7 @@ class RunInput:
     workloads: Mapping[str, str] = field(default_factory=dict)
     setting: MeasureSetting = _MEASURES
     config: tuple[Change, ...] = ()
+    queues: QueuedCluster | None = None
 
     @property
     def nodes(self) -> list[Node]:
@@ -88,6 +92,8 @@ class RunSeries:
 
     def measure(self, seed: int) -> MeasuredRun:
         """Run the cluster to its end and return the measurements."""
+        if self.given.queues is not None:
+            return measure_queued(self.given.queues, with_fields(self.options, seed=seed), self.given.setting)
         simulation, self._simulation = self._simulation or self._loaded(), None
         simulation.scheduler.cycle.seed = seed
         simulation.begin()

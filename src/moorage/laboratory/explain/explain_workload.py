@@ -148,7 +148,7 @@ def _reason(state: _Trial, waits_for: str) -> str:
         records = (state.simulation.records.get(uid) for uid in state.one.pods if uid not in state.one.placed)
         texts = list(dict.fromkeys(record.message.splitlines()[0] for record in records if record and record.message))
         return f"{len(state.one.pods) - len(state.one.placed)} of its pods have no node: {'; '.join(texts)}"
-    return "" if state.one.holds else why_waiting(state.timeline, state.one)
+    return "" if state.one.holds else why_waiting(state.queued.objects, state.one)
 
 
 def _needed(state: _Trial, queue: ClusterQueue) -> Iterator[NeededQuota]:

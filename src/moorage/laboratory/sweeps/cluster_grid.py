@@ -2,6 +2,7 @@
 
     clusters: {now: dump.json, bigger: [dump.json, more-nodes.yaml]}
     configs: {default: , packed: packed.yaml}
+    queues: {now: queues.yaml}
     parameters:
       NodeResourcesFit.weight: [1, 5]
     seeds: 0-9
@@ -25,9 +26,10 @@ from moorage.basis.files import read_file
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.compare.queue_runs import is_queue_parameter, with_queue_parameters
 from moorage.laboratory.sweeps.cluster_runs import ClusterRuns
 from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, SweepAxis, SweepGrid, axis_of
-from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
+from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile
 from moorage.laboratory.sweeps.trace_sources import read_trace_source
 from moorage.simulator.simulate import load_options
 
@@ -37,7 +39,7 @@ __all__ = ["DEFAULT_METRICS", "ClusterGrid", "read_grid"]
 DEFAULT_METRICS: Final = ("pending", "nodesUsed", "utilisation.cpu", "utilisation.memory", "fragmentation", "wait.p99")
 _FIELDS: Final = (
     "clusters", "traces", "configs", "releases", "parameters", "seeds", "metrics", "against", "plugins", "featureGates",
-    "replaceAll", "allNodes", "prices", "quota", "extenders",
+    "replaceAll", "allNodes", "prices", "quota", "extenders", "queues",
 )  # fmt: skip
 #: The largest grid file, and the largest configuration, in bytes.
 _MOST_BYTES: Final = 4 << 20
@@ -76,7 +78,7 @@ class _Reader:
 
     def grid(self) -> ClusterGrid:
         function = self._function()
-        found = (self._clusters(), self._traces(), self._configs(), self._releases(), *self._parameters())
+        found = (self._clusters(), self._traces(), self._queues(), self._configs(), self._releases(), *self._parameters())
         axes = [axis for axis in found if axis is not None]
         self._check(function, axes)
         seeds = axis_of(SEED, self._seeds())
@@ -150,6 +152,20 @@ class _Reader:
         sources = {name: read_trace_source(one, self._path) for name, one in traces.fields().items()}
         return SweepAxis("trace", tuple(AxisValue(name, source, source.digest) for name, source in sources.items()))
 
+    def _queues(self) -> SweepAxis | None:
+        queues = self._fields.get("queues")
+        if queues is None:
+            return None
+        found = []
+        for name, one in queues.fields().items():
+            try:
+                file = QueueFile(ClusterFiles.of([self._path(text) for text in one.texts()]))
+                file.read()
+            except MoorageError as error:
+                raise one.fault(str(error)) from None
+            found.append(AxisValue(name, file, file.digest))
+        return SweepAxis("queues", tuple(found))
+
     def _configs(self) -> SweepAxis | None:
         configs = self._fields.get("configs")
         if configs is None:
@@ -205,7 +221,16 @@ class _Reader:
         for chosen in product(*(axis.values for axis in varied)):
             values = {axis.name: one.value for axis, one in zip(varied, chosen, strict=True)}
             labels: dict[str, Label] = {axis.name: one.label for axis, one in zip(varied, chosen, strict=True)}
-            config, release = values.pop("config", ConfigText()), values.pop("release", None)
+            config, release, queues = (
+                values.pop("config", ConfigText()),
+                values.pop("release", None),
+                values.pop("queues", None),
+            )
+            of_queues = {name: values.pop(name) for name in list(values) if is_queue_parameter(name)}
+            if queues is not None:
+                with_queue_parameters(queues.read(), of_queues)
+            elif of_queues:
+                raise self._root.fault(f"parameters: {next(iter(of_queues))} needs queues, the files of Kueue's objects")
             options = function.options(config, release, values)
             loaded = load_options(options)
             if loaded.configuration.extenders and not function.skip_extenders:

@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,11 +18,15 @@ from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput, measure_run
+from moorage.laboratory.compare.queue_runs import is_queue_parameter, measure_queued, with_queue_parameters
 from moorage.laboratory.compare.run_inputs import input_of_runs, priced
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
-from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
+from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile
 from moorage.laboratory.sweeps.trace_sources import TraceSource
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.kueue.batch_jobs import KINDS, queued_cluster
+from moorage.simulator.kueue.trace_works import works_of_trace
 from moorage.simulator.simulate import Options, kinds_named, load_options
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace
@@ -156,14 +160,39 @@ class ClusterRuns:
 
     def __call__(
         self, *, cluster: ClusterSource | None = None, trace: TraceSource | None = None, seed: int = 0,
-        config: ConfigText = _DEFAULT, release: str | None = None, **parameters: Any,
+        config: ConfigText = _DEFAULT, release: str | None = None, queues: QueueFile | None = None, **parameters: Any,
     ) -> Mapping[str, Any]:  # fmt: skip
-        options = self.options(config, release, parameters, seed)
+        of_queues = {name: value for name, value in parameters.items() if is_queue_parameter(name)}
+        options = self.options(config, release, {k: v for k, v in parameters.items() if k not in of_queues}, seed)
+        if queues is not None:
+            return self._queued(cluster, trace, with_queue_parameters(queues.read(), of_queues), options)
         given = None if cluster is None else self._input(cluster, options)
         if trace is not None:
             return self._replayed(trace.trace(seed), given, options)
         assert given is not None, "a grid has clusters or traces"
         return measure_run(given, options).metrics
+
+    def _queued(
+        self, cluster: ClusterSource | None, trace: TraceSource | None, documents: Sequence[Mapping[str, Any]], options: Options
+    ) -> Mapping[str, float]:
+        """Let the jobs of a cluster, or the pods of a trace on its nodes, wait in queues, and measure that."""
+        given = ClusterInput()
+        if isinstance(cluster, PackedCluster):
+            given = cluster.cluster().input()
+        elif cluster is not None:
+            given = cluster.read((*kinds_named(options), *KINDS))
+        if trace is None:
+            queued = queued_cluster(given, documents)
+            mix = tuple(typical_mix(given.pods))
+        else:
+            played = trace.trace(options.seed)
+            queued = queued_cluster(
+                ClusterInput(nodes=given.nodes or played.nodes), documents,
+                lambda objects: works_of_trace(played, objects, documents, seed=options.seed),
+            )  # fmt: skip
+            mix = tuple(typical_mix(arrival.pod for arrival in played.arrivals))
+        setting = MeasureSetting(mix, priced(list(queued.cluster.nodes), dict(self.prices)), self.all_nodes)
+        return measure_queued(queued, options, setting).metrics
 
     def _replayed(self, trace: Trace, given: RunInput | None, options: Options) -> Mapping[str, float]:
         """Replay a trace, on the nodes of a cluster if there is one, and measure it."""

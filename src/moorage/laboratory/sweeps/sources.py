@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
+from moorage.simulator.kueue.batch_jobs import QUEUE_KINDS, has_queues, read_queues
 
-__all__ = ["ClusterFiles", "ConfigText", "PackedCluster", "digest_of_files"]
+__all__ = ["ClusterFiles", "ConfigText", "PackedCluster", "QueueFile", "digest_of_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,27 @@ class ConfigText:
     def digest(self) -> str:
         """The digest of the text."""
         return "" if self.text is None else blake2b(self.text, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """Kueue's queues in files."""
+
+    files: ClusterFiles
+
+    @property
+    def digest(self) -> str:
+        return self.files.digest
+
+    def read(self) -> list[Mapping[str, Any]]:
+        """Return the objects of Kueue.
+
+        Raises  InputError if there is no ClusterQueue
+        """
+        found = read_queues(self.files.read(QUEUE_KINDS), None)
+        if not has_queues(found):
+            raise InputError(f"{', '.join(self.files.paths)}: no ClusterQueue found")
+        return found
 
 
 def digest_of_files(files: Iterator[InputFile] | Sequence[InputFile]) -> str:

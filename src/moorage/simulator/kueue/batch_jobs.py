@@ -10,16 +10,17 @@ from typing import Any, Final
 from moorage.errors import StateError
 from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
 from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import Settings, read_settings
-from moorage.simulator.kueue.timeline import QueueTimeline
+from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.workloads import read_workload
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["KINDS", "QUEUE_KINDS", "QueuedCluster", "has_queues", "queued_cluster"]
+__all__ = ["KINDS", "QUEUE_KINDS", "QueuedCluster", "has_queues", "queued_cluster", "read_queues"]
 
 _PLURALS: Final = (
     "clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads", "workloadpriorityclasses", "admissionchecks",
@@ -31,6 +32,8 @@ QUEUE_KINDS: Final = (
     "configurations.v1beta1.config.kueue.x-k8s.io",
     "configurations.v1beta2.config.kueue.x-k8s.io",
 )
+#: A time of creation before it is none: the input does not say it.
+_EPOCH_S: Final = 1e8
 #: These, and the kinds of jobs that Moorage knows only for queues.
 KINDS: Final = (*QUEUE_KINDS, *KINDS_OF_JOBS)
 
@@ -65,6 +68,24 @@ class QueuedCluster:
         self.timeline = QueueTimeline(simulation, admission, self.works, self.settings, zero_s, self.titles)
         self.timeline.start()
 
+    def now(self) -> QueueReport:
+        """Return the report on the queues as they are in the input, before any run; times are those before now."""
+        now_s = max((max(one.workload.created, one.workload.reserved_at or 0.0) for one in self.works), default=0.0)
+        admission = QueueAdmission(self.objects, fair=self.settings.fair)
+        timed = []
+        for work in self.works:
+            workload = work.workload
+            one = TimedWork(work, workload.created - now_s if workload.created >= _EPOCH_S else 0.0)
+            if workload.admission and workload.cluster_queue in self.objects.queues:
+                admission.hold(workload)
+                one.episodes.append(Episode((workload.reserved_at or now_s) - now_s, dict(workload.usage)))
+                one.pods = {pod.uid: 0 for pods in work.pods for pod in pods}
+                one.placed = {pod.uid for pods in work.pods for pod in pods if pod.spec.node_name}
+            else:
+                admission.add(workload, now_s)
+            timed.append(one)
+        return queue_report(admission, timed, 0.0, ran=False)
+
     def report(self, end_s: float) -> QueueReport:
         """Return the report on the queues after the run.
 
@@ -72,7 +93,21 @@ class QueuedCluster:
         """
         if self.timeline is None:
             raise StateError("the queues of this cluster were not simulated; attach them to a simulation first")
-        return queue_report(self.timeline, end_s, fair=self.settings.fair)
+        return queue_report(self.timeline.admission, self.timeline.works, end_s)
+
+
+def read_queues(cluster: ClusterInput, file: str | None) -> list[Mapping[str, Any]]:
+    """Return the objects of Kueue in a cluster, and those of a file, which replace objects of the same name.
+
+    Raises  InputError
+    """
+    found = [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
+    if file is not None:
+        found += [one.document for one in read((file,), False, custom=QUEUE_KINDS).custom]
+    last = {
+        (one.get("kind"), *((one.get("metadata") or {}).get(field) for field in ("namespace", "name"))): one for one in found
+    }
+    return list(last.values())
 
 
 def has_queues(documents: Iterable[Mapping[str, Any]]) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.report.queue_report import QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
+from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.quota import CohortNode
-from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
+from moorage.simulator.kueue.timeline import TimedWork
 from moorage.simulator.kueue.workloads import Key
 
 __all__ = ["jain", "queue_report", "why_waiting"]
@@ -21,21 +22,23 @@ _HOUR: Final = 3600.0
 _Floats = npt.NDArray[np.float64]
 
 
-def queue_report(timeline: QueueTimeline, end_s: float, *, fair: bool) -> QueueReport:
-    """Return the report at the end of a run."""
-    objects = timeline.admission.objects
+def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: float, *, ran: bool = True) -> QueueReport:
+    """Return the report on works and their queues at the end of a run, or before one."""
+    objects = admission.objects
     by_queue: dict[str, list[TimedWork]] = {name: [] for name in objects.queues}
-    for one in timeline.works:
+    for one in works:
         if one.work.workload.cluster_queue in by_queue:
             by_queue[one.work.workload.cluster_queue].append(one)
     uses = _uses(objects, by_queue, end_s)
-    queues = [_queue(queue, by_queue[name], uses[name], end_s) for name, queue in objects.queues.items()]
+    queues = [
+        _queue(queue, by_queue[name], uses[name], end_s, math.inf if ran else end_s) for name, queue in objects.queues.items()
+    ]
     for at, queue in enumerate(queues):
         if fault := objects.faults.get(queue.name):
             queues[at] = QueueFigures(**{**{f: getattr(queue, f) for f in queue.__struct_fields__}, "fault": fault})
     shares = [share for name, queue in objects.queues.items() if (share := _satisfied(queue, uses[name], by_queue[name]))]
-    workloads = tuple(_workload(one, timeline) for one in timeline.works)
-    return QueueReport(tuple(queues), workloads, fair, end_s, jain(shares))
+    workloads = tuple(_workload(one, objects) for one in works)
+    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares))
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -44,9 +47,9 @@ def jain(values: Sequence[float]) -> float | None:
     return sum(values) ** 2 / (len(values) * squares) if squares else None
 
 
-def why_waiting(timeline: QueueTimeline, one: TimedWork) -> str:
+def why_waiting(objects: Objects, one: TimedWork) -> str:
     """Return why a work waits."""
-    objects, workload = timeline.admission.objects, one.work.workload
+    workload = one.work.workload
     if one.deactivated:
         return one.deactivated
     queue = objects.queue_of(workload.namespace, workload.queue_name)
@@ -58,7 +61,7 @@ def why_waiting(timeline: QueueTimeline, one: TimedWork) -> str:
     if (fault := objects.faults.get(queue.name)) is not None:
         return f"ClusterQueue {queue.name} {fault}"
     status, _, message = workload.conditions.get("QuotaReserved", ("", "", ""))
-    return message if status == "False" else f"behind others in ClusterQueue {queue.name}"
+    return message if status == "False" else f"waits for its turn in ClusterQueue {queue.name}"
 
 
 # -- use over time ------------------------------------------------------------------------------------------------------
@@ -134,7 +137,9 @@ def _satisfied(queue: ClusterQueue, uses: Mapping[Key, _Use], works: Iterable[Ti
 # -- one queue, one workload --------------------------------------------------------------------------------------------
 
 
-def _queue(queue: ClusterQueue, works: Sequence[TimedWork], uses: Mapping[Key, _Use], end_s: float) -> QueueFigures:
+def _queue(
+    queue: ClusterQueue, works: Sequence[TimedWork], uses: Mapping[Key, _Use], end_s: float, late_s: float
+) -> QueueFigures:
     hours: dict[str, float] = {}
     lost: dict[str, float] = {}
     amounts = []
@@ -164,14 +169,15 @@ def _queue(queue: ClusterQueue, works: Sequence[TimedWork], uses: Mapping[Key, _
         finished=sum(one.finished_s is not None for one in works),
         evictions=sum(map(_evictions, works)),
         amounts=tuple(amounts),
-        waits=_waits(arrived),
+        waits=_waits(arrived, late_s),
         used_hours={name: round(value, 3) for name, value in hours.items()},
         lost_hours={name: round(value, 3) for name, value in lost.items()},
     )
 
 
-def _waits(works: Iterable[TimedWork]) -> QueueWaits | None:
-    waits = sorted((one.episodes[0].since_s - one.arrived_s) if one.episodes else math.inf for one in works)
+def _waits(works: Iterable[TimedWork], late_s: float) -> QueueWaits | None:
+    """Return percentiles of waits. What waits at the end of a run waits without end; without a run, until ``late_s``."""
+    waits = sorted((one.episodes[0].since_s if one.episodes else late_s) - one.arrived_s for one in works)
     if not waits:
         return None
     p50, p90, p99 = (waits[max(math.ceil(percent * len(waits) / 100), 1) - 1] for percent in (50, 90, 99))
@@ -182,7 +188,7 @@ def _evictions(one: TimedWork) -> int:
     return sum(bool(episode.reason) for episode in one.episodes)
 
 
-def _workload(one: TimedWork, timeline: QueueTimeline) -> WorkloadFigures:
+def _workload(one: TimedWork, objects: Objects) -> WorkloadFigures:
     workload = one.work.workload
     if one.finished_s is not None:
         state = "Finished"
@@ -200,7 +206,7 @@ def _workload(one: TimedWork, timeline: QueueTimeline) -> WorkloadFigures:
         pods=sum(pod_set.count for pod_set in workload.pod_sets),
         admitted_pods=sum(held.count for held in workload.admission),
         state=state,
-        reason=why_waiting(timeline, one) if waits else "",
+        reason=why_waiting(objects, one) if waits else "",
         arrived=one.arrived_s,
         reserved=one.episodes[0].since_s if one.episodes else None,
         started=one.started_s,

@@ -35,6 +35,7 @@ from moorage.laboratory.comparison import compare as compare_runs
 from moorage.report.answer import AnswerRequest
 from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.stored_runs import StoredReport
+from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
 __all__ = ["compare"]
@@ -55,6 +56,8 @@ What is printed, and the metrics of gates: moorage help compare
 @click.option("--b", "b_config", metavar="FILE", help="The configuration B; without it, that of --config.")
 @click.option("--a-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules A follows.")
 @click.option("--b-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules B follows.")
+@click.option("--a-kueue", metavar="FILE", help="Kueue's queues of A, where jobs wait; without it, those of the cluster.")
+@click.option("--b-kueue", metavar="FILE", help="Kueue's queues of B; without it, those of the cluster.")
 @click.option("--b-filename", "b_paths", multiple=True, metavar="PATH", help="The cluster of B, if it differs from that of A.")
 @click.option(
     "--seeds", type=click.IntRange(1), default=10, show_default=True,
@@ -70,15 +73,17 @@ What is printed, and the metrics of gates: moorage help compare
 def compare(**given: Any) -> int:
     """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds.
 
-    Without --b, --b-release and --b-filename, A is the cluster as it is and B the cluster with the changes of --edit, --cordon
-    and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
+    Without --b, --b-release, --b-kueue and --b-filename, A is the cluster as it is and B the cluster with the changes of
+    --edit, --cordon and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or
+    the options.
     """
-    with Progress.of(given) as progress, open_question(_reading(given), progress) as asked, ExitStack() as block:
+    kinds = KINDS if given["a_kueue"] or given["b_kueue"] else ()
+    with Progress.of(given) as progress, open_question(_reading(given), progress, kinds) as asked, ExitStack() as block:
         baseline = read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
-            baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides.names),
+            baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides),
             request=_request(given, asked, sides, baseline), executor=executor_of(given, block),
             on_run=lambda done, of: progress.say(f"run {done} of {of} …"), budget=asked.budget,
         )  # fmt: skip
@@ -127,15 +132,20 @@ def _sides(given: Mapping[str, Any], asked: Asked, baseline: StoredReport | None
         if given["a_config"] or given["a_release"]:
             raise click.UsageError("--baseline takes the place of A: give no --a and no --a-release")
         return _Sides(asked.cluster, a, b, names=(f"stored in {baseline.where}", ""))
+    files = given["a_kueue"], given["b_kueue"]
+    if any(files) and not any(named):
+        shown = [file or "the queues of the cluster" for file in files]
+        return _Sides(asked.cluster, a, b, names=(shown[0], shown[1]))
     if not any(named):
         if asked.before is None:
             raise click.UsageError(
-                "nothing to compare with: give --b, --b-release, --b-filename, a change such as --edit, or --baseline"
+                "nothing to compare with: give --b, --b-release, --b-kueue, --b-filename, --baseline or a change such as --edit"
             )
         return _Sides(asked.before, asked.options, b, asked.cluster, ("the cluster as it is", "the cluster with the changes"))
     if not given["b_paths"]:
         return _Sides(asked.cluster, a, b)
-    other = Cluster(read_cluster(given["b_paths"], given["recursive"], kinds_named(b), rules_of(given)), b)
+    kinds = KINDS if any(files) else ()
+    other = Cluster(read_cluster(given["b_paths"], given["recursive"], (*kinds_named(b), *kinds), rules_of(given)), b)
     return _Sides(asked.cluster, a, b, other, (", ".join(asked.files) or "the live cluster", ", ".join(given["b_paths"])))
 
 
@@ -164,10 +174,31 @@ def _seeds(given: Mapping[str, Any], asked: Asked, baseline: StoredReport | None
     return [asked.options.seed + at for at in range(given["seeds"])]
 
 
-def _setting(given: Mapping[str, Any], names: tuple[str, str]) -> CompareSetting:
+def _queues(given: Mapping[str, Any], sides: _Sides) -> tuple[QueuedCluster, QueuedCluster] | None:
+    """Return both sides with their queues; None without a file of queues.
+
+    Raises  UsageError for what queues exclude, InputError for a side without queues
+    """
+    files = given["a_kueue"], given["b_kueue"]
+    if not any(files):
+        return None
+    excluded = {"replace_all": "--replace-all", "baseline": "--baseline", "dask": "--dask"}
+    named = [shown for name, shown in excluded.items() if given.get(name)] + ["--processes"] * (given["processes"] > 1)
+    if named:
+        raise click.UsageError(f"--a-kueue and --b-kueue exclude {', '.join(named)}")
+    found = []
+    for side, file, cluster in zip("AB", files, (sides.cluster, sides.other or sides.cluster), strict=True):
+        documents = read_queues(cluster.input(), file)
+        if not has_queues(documents):
+            raise InputError(f"{file or f'the cluster of {side}'}: no ClusterQueue found; give --{side.lower()}-kueue FILE")
+        found.append(queued_cluster(cluster.input(), documents))
+    return found[0], found[1]
+
+
+def _setting(given: Mapping[str, Any], sides: _Sides) -> CompareSetting:
     return CompareSetting(
         replace_all=given["replace_all"], all_nodes=given["all_nodes"], prices=_prices(given["prices"]), gates=given["gates"],
-        strict=given["strict"], names=names, timing=given["timing"],
+        strict=given["strict"], names=sides.names, timing=given["timing"], queues=_queues(given, sides),
     )  # fmt: skip
 
 
@@ -185,7 +216,8 @@ def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: St
     question = {
         "compare": {
             "a": given["a_config"], "b": given["b_config"], "aRelease": given["a_release"], "bRelease": given["b_release"],
-            "bFiles": list(given["b_paths"]), "replaceAll": given["replace_all"], "allNodes": given["all_nodes"],
+            "bFiles": list(given["b_paths"]), "aKueue": given["a_kueue"], "bKueue": given["b_kueue"],
+            "replaceAll": given["replace_all"], "allNodes": given["all_nodes"],
             "failOn": list(given["gates"]), "strict": given["strict"], "baseline": given["baseline"],
         }
     }  # fmt: skip

@@ -11,7 +11,7 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
 from moorage.laboratory.explain.explain_workload import explain_workload, names_work
 from moorage.report.workload_explanation import WorkloadExplanation
-from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, has_queues, queued_cluster
+from moorage.simulator.kueue.batch_jobs import KINDS, has_queues, queued_cluster, read_queues
 from moorage.simulator.kueue.integrations import PLACES
 
 __all__ = ["explain_jobs", "kinds_of_jobs"]
@@ -33,7 +33,7 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> list[WorkloadExplana
     Raises  InputError for a workload that is not there
     """
     cluster, names = asked.changed_input, given["pods"]
-    documents = [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
+    documents = read_queues(cluster, None)
     if not has_queues(documents):
         if _WORKLOADS.isdisjoint(name.partition("/")[0].lower() for name in names):
             return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace as with_values
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import keeping_what_is_read
@@ -19,6 +20,7 @@ from moorage.laboratory.compare.run_frames import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv
+from moorage.simulator.kueue.batch_jobs import KINDS, has_queues, queued_cluster, read_queues
 
 __all__ = ["report"]
 
@@ -52,10 +54,13 @@ def report(**given: Any) -> int:
     setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
     if given["serve"]:
         return _serve(given)
-    with Progress.of(given) as progress, open_question(given, progress) as asked:
+    with Progress.of(given) as progress, open_question(given, progress, KINDS) as asked:
         setting = replace(setting, budget=asked.budget)
         progress.say("placing pods and counting what fits …")
         found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
+        documents = read_queues(asked.changed_input, None)
+        if has_queues(documents):
+            found = with_values(found, queues=queued_cluster(asked.changed_input, documents).now())
         if given["csv_directory"] is not None:
             _write_frames(asked, given["csv_directory"])
     if given["output"] == "csv":

@@ -12,9 +12,8 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.questions.simulate_gates import SimulationGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, QueuedCluster, has_queues, queued_cluster
+from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
 from moorage.simulator.kueue.trace_works import works_of_trace
 from moorage.simulator.pod_books import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
@@ -55,12 +54,10 @@ def queued(given: Mapping[str, Any], cluster: ClusterInput, trace: Trace | None 
     Raises  InputError if a file was named and has no ClusterQueue
     """
     choice = given["kueue"]
-    documents = [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
-    if choice not in {"auto", "off"}:
-        named = [one.document for one in read((choice,), False, custom=QUEUE_KINDS).custom]
-        documents += named
-        if not has_queues(named):
-            raise InputError(f"{choice}: no ClusterQueue found; expected manifests of Kueue's kinds, v1beta1 or v1beta2")
+    named = choice not in {"auto", "off"}
+    documents = read_queues(cluster, choice if named else None)
+    if named and not has_queues(read_queues(ClusterInput(), choice)):
+        raise InputError(f"{choice}: no ClusterQueue found; expected manifests of Kueue's kinds, v1beta1 or v1beta2")
     if choice == "off" or not has_queues(documents) or given["autoscale"] or given["explains"]:
         return None
     more = None if trace is None else (lambda objects: works_of_trace(trace, objects, documents, seed=given["seed"]))

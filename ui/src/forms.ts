@@ -4,46 +4,61 @@ import type { Question } from "./live/questions";
 export interface Field {
   readonly name: string;
   readonly label: string;
-  /** Several lines, a tick, or a line for which names are offered. */
-  readonly as?: "lines" | "flag" | "nodes" | "workloads";
+  /** Several lines, a tick, a number, or a line for which names are offered. */
+  readonly as?: "lines" | "flag" | "number" | "nodes" | "workloads";
   readonly hint?: string;
+  /** Folded away until it is wanted. */
+  readonly extra?: boolean;
 }
+
+export type Picture = "drain" | "fail" | "survive" | "capacity" | "scale" | "change" | "add";
 
 type Texts = Readonly<Record<string, string>>;
 
 export interface Form {
   readonly name: string;
   readonly label: string;
+  /** What the question is about, in one sentence, and the picture beside it. */
+  readonly says?: string;
+  readonly picture?: Picture;
   readonly fields: readonly Field[];
   /** Return the question, or nothing while a field that it needs is empty. */
   readonly question: (of: Texts, nodes: readonly string[]) => Question["question"] | "" | undefined;
 }
 
 const NODES: Field = { name: "nodes", label: "Nodes", as: "nodes", hint: "worker-1 worker-2" };
-const FIRST: Field = { name: "changes", label: "Changes to make first, one a line", as: "lines", hint: "node/worker-1 labels.disk=ssd" };
+const FIRST: Field = { name: "changes", label: "Changes to make first, one a line", as: "lines", hint: "node/worker-1 labels.disk=ssd", extra: true };
 const DRAIN = ["ignore_daemonsets", "delete_emptydir_data", "force", "together"];
 
 export const WHAT_IF: readonly Form[] = [
   {
     name: "drain",
+    says: "Evict the pods of some nodes, and see where they go and what holds them up.",
+    picture: "drain",
     label: "Drain nodes",
-    fields: [NODES, FIRST, ...DRAIN.map((name): Field => ({ name, label: "--" + name.replaceAll("_", "-"), as: "flag" }))],
+    fields: [NODES, FIRST, ...DRAIN.map((name): Field => ({ name, label: "--" + name.replaceAll("_", "-"), as: "flag", extra: true }))],
     question: (of, nodes) => nodes[0] && { drain: nodes, ...Object.fromEntries(DRAIN.map((name) => [name, !!of[name]])) },
   },
   {
     name: "fail",
+    says: "Some nodes are gone at once: what comes back, and where?",
+    picture: "fail",
     label: "Lose nodes",
-    fields: [NODES, FIRST, { name: "unreachable", label: "only unreachable", as: "flag" }],
+    fields: [NODES, FIRST, { name: "unreachable", label: "only unreachable", as: "flag", extra: true }],
     question: (of, nodes) => nodes[0] && { fail: nodes, mode: of.unreachable ? "unreachable" : "deleted" },
   },
   {
     name: "survive",
+    says: "Which single loss would leave pods without a node?",
+    picture: "survive",
     label: "Lose any one node or zone",
     fields: [{ name: "over", label: "Lose each node, zone, or value of a label", hint: "zone" }, FIRST],
     question: ({ over }) => over && { survive: over },
   },
   {
     name: "capacity",
+    says: "How many more copies fit, and what stops the next one?",
+    picture: "capacity",
     label: "Add copies of a workload",
     fields: [
       { name: "workload", label: "Workload in the cluster", as: "workloads", hint: "deployment/default/web" },
@@ -53,15 +68,31 @@ export const WHAT_IF: readonly Form[] = [
     question: ({ template, workload }) => (template ? { template } : workload && { capacity: workload }),
   },
   {
+    name: "scale",
+    label: "Scale a workload",
+    says: "Run more or fewer replicas: which pods come, where, and which go?",
+    picture: "scale",
+    fields: [
+      { name: "workload", label: "Workload in the cluster", as: "workloads", hint: "deployment/default/web" },
+      { name: "replicas", label: "Replicas", as: "number" },
+      FIRST,
+    ],
+    question: ({ workload, replicas }) => workload && replicas && { compare: {}, changes: [`${workload} replicas=${replicas}`] },
+  },
+  {
     name: "change",
+    says: "Make any change first, and compare before with after.",
+    picture: "change",
     label: "Change requests, labels, taints …",
-    fields: [{ ...FIRST, label: "Changes as for --edit, one a line", hint: "pod/shop/web requests.cpu=500m" }],
+    fields: [{ ...FIRST, extra: false, label: "Changes as for --edit, one a line", hint: "pod/shop/web requests.cpu=500m" }],
     question: (of) => of.changes && { compare: {} },
   },
   {
     name: "add",
+    says: "Give the cluster more nodes like one that it has.",
+    picture: "add",
     label: "Add nodes",
-    fields: [{ name: "count", label: "Number", hint: "1" }, { ...NODES, label: "Like the node", hint: "worker-1" }, FIRST],
+    fields: [{ name: "count", label: "Number", as: "number", hint: "1" }, { ...NODES, label: "Like the node", hint: "worker-1" }, FIRST],
     question: ({ count }, nodes) => nodes[0] && { compare: {}, changes: [`add ${count || 1} nodes like ${nodes[0]}`] },
   },
 ];
@@ -82,4 +113,15 @@ export const COMPARE: readonly Form[] = [
 export function questionOf(form: Form, of: Texts): Question | "" | undefined {
   const question = form.question(of, (of.nodes ?? "").split(/[\s,]+/).filter(Boolean));
   return question && { question, changes: (of.changes ?? "").split("\n").filter((line) => line.trim()) };
+}
+
+/** Return the question in a few words, as lists of questions show it. */
+export function titleOf(form: Form, of: Texts): string {
+  const given = form.fields.filter(({ name, as }) => of[name] && as !== "flag").map(({ name, as }) => shortened(of[name]!, as === "lines" ? "\n" : " "));
+  return [form.label || "Compare", given.join(", ")].filter(Boolean).join(": ");
+}
+
+function shortened(text: string, between: string): string {
+  const parts = text.split(between).filter((part) => part.trim());
+  return parts.length > 2 ? `${parts.slice(0, 2).join(between === " " ? " " : ", ")} and ${parts.length - 2} more` : parts.join(between === " " ? " " : ", ");
 }

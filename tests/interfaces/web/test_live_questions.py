@@ -30,11 +30,19 @@ def test_a_drain_is_asked_by_keyboard_and_shared_by_its_address(server, visit, t
     answer = printed(*DRAIN[:-2], "general-a1", *DEMO)
     server.answers["POST /lab/v1/questions"] = answer
     with visit.page(server.url + "#/if", dark=True, narrow=True) as page:
+        page.get_by_text("Options", exact=True).press("Enter")
         page.get_by_label("Changes to make first").fill(DRAIN[3].removeprefix("--edit="))
         assert page.get_by_role("button", name="Ask").is_disabled()
         for flag in ("--ignore-daemonsets", "--force"):
             page.get_by_role("checkbox", name=flag).press("Space")
-        page.get_by_label("Nodes", exact=True).fill("general-a1")
+        page.get_by_role("combobox", name="Nodes").press_sequentially("AL-A")
+        assert page.get_by_role("listbox", name="Nodes: names").get_by_role("option").all_inner_texts() == [
+            "general-a1",
+            "general-a2",
+        ]
+        for key in ("ArrowDown", "ArrowDown", "ArrowUp", "Enter"):
+            page.keyboard.press(key)
+        assert page.get_by_role("combobox", name="Nodes").input_value() == "general-a1 "
         page.keyboard.press("Enter")
         page.get_by_role("heading", name=answer["summary"]).wait_for()
         assert words(server) == DRAIN
@@ -85,6 +93,11 @@ FORMS = {
         ("capacity", "--", "deployment/shop/web"),
     ),
     "a manifest": ("#/if?ask=capacity", {"or a manifest": "kind: Pod\n"}, ("capacity", "--", "template.yaml")),
+    "replicas": (
+        "#/if?ask=scale",
+        {"Workload in the cluster": "deployment/shop/web", "Replicas 1 now": "7"},
+        ("compare", "--edit=deployment/shop/web replicas=7", "--"),
+    ),
     "changes": (
         "#/if?ask=change",
         {"Changes as for --edit, one a line": "pod/web requests.cpu=1\n\nconfig/default-scheduler/NodeAffinity disable"},
@@ -116,4 +129,47 @@ def test_each_form_asks_its_command(server, visit):
             page.get_by_role("alert").filter(has_text="<b>no such node</b>").wait_for()
             assert words(server) == asked
             assert len(server.asked) == before + 1
-        assert page.locator("datalist#workloads option").get_attribute("value") == "deployment/shop/web"
+        before = page.get_by_role("region", name="Asked before").get_by_role("link")
+        assert before.all_inner_texts() == [
+            "Compare: 1.35, kind: KubeSchedulerConfiguration", "Add nodes: 2, general-a1",
+            "Change requests, labels, taints …: pod/web requests.cpu=1, config/default-scheduler/NodeAffinity disable",
+            "Scale a workload: deployment/shop/web, 7", "Add copies of a workload: kind: Pod",
+            "Add copies of a workload: deployment/shop/web", "Lose any one node or zone: zone", "Lose nodes: n1, n2",
+        ]  # fmt: skip
+        before.nth(3).click()
+        page.get_by_role("slider", name="Drag the number of replicas").press("ArrowRight")
+        assert page.get_by_label("Replicas 1 now").input_value() == "8"
+        page.get_by_role("button", name="Forget all").click()
+        page.reload()
+        assert before.all_inner_texts() == ["Scale a workload: deployment/shop/web, 7"]
+
+
+def test_nodes_are_chosen_on_the_map_which_then_shows_the_answer(server, visit):
+    nodes = [{"name": f"general-{zone}{at}", "zone": zone, "allocatable": {"cpu": 1000}} for zone in "ab" for at in (1, 2)]
+    pod = {"key": "shop/web-1", "node": "general-a1", "owner": "Deployment/web", "requests": {"cpu": 800}}
+    server.snapshot = snapshot([{**nodes[0], "requested": {"cpu": 800}}, *nodes[1:]], [pod])
+    answer = printed("drain", "general-a1", *DEMO, "--ignore-daemonsets", "--force")
+    moved = {**answer["answer"]["pods"][0], "pod": "shop/web-1", "outcome": "moves"}
+    answer["answer"]["pods"] = [{**moved, "origin": "general-a1", "node": "general-b1"}]
+    server.answers["POST /lab/v1/questions"] = answer
+    with visit.page(server.url + "#/if", dark=True) as page:
+        page.emulate_media(reduced_motion="reduce")
+        nodes = page.get_by_role("combobox", name="Nodes")
+        page.get_by_role("group", name="Choose all nodes of a group").get_by_role("button", name="b 2").click()
+        assert nodes.input_value() == "general-b1 general-b2"
+        tiles = page.get_by_role("listbox", name="4 nodes; arrow keys move, Enter chooses")
+        tiles.focus()
+        option = tiles.get_by_role("option")
+        assert option.get_attribute("aria-label").startswith("general-a1: cpu 80%")
+        page.keyboard.press("Space")
+        assert option.get_attribute("aria-selected") == "true"
+        page.get_by_role("button", name="b 2").click()
+        assert nodes.input_value() == "general-a1"
+        page.get_by_role("button", name="Ask", exact=True).click()
+        page.get_by_role("heading", name=answer["summary"]).wait_for()
+        tiles.focus()
+        assert option.get_attribute("aria-label").startswith("general-a1: cpu 0%")
+        page.get_by_role("button", name="Before").click()
+        tiles.focus()
+        assert option.get_attribute("aria-label").startswith("general-a1: cpu 80%")
+        visit.shoot(page, "if-map")

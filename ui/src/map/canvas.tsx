@@ -19,11 +19,13 @@ export interface MapProps {
   readonly lookOf: (node: NodeFields) => Look;
   readonly describe: (node: NodeFields) => string;
   readonly pick: (name: string) => void;
+  /** The nodes that are chosen, where several can be; without it, picking opens one. */
+  readonly picked?: ReadonlySet<string>;
   /** Call with each change, so that tiles are drawn again. Return how to stop. */
   readonly follow?: (listener: (touched: Touched | undefined) => void) => () => void;
 }
 
-export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: MapProps) {
+export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, picked, follow }: MapProps) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [active, setActive] = useState(-1);
@@ -84,7 +86,10 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
   };
 
   const key = (event: KeyboardEvent) => {
-    if (event.key === "Enter" && active >= 0) return pick(names[active]!);
+    if ((event.key === "Enter" || event.key === " ") && active >= 0) {
+      event.preventDefault();
+      return pick(names[active]!);
+    }
     if (!/^(Arrow|Home|End)/.test(event.key)) return;
     event.preventDefault();
     setActive(active < 0 ? 0 : neighbour(groups.map((group) => group.names.length), columns, active, event.key));
@@ -98,7 +103,8 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
       ref={box}
       role="listbox"
       tabIndex={0}
-      aria-label={`${plural(names.length, "node")}; arrow keys move, Enter opens`}
+      aria-multiselectable={picked ? true : undefined}
+      aria-label={`${plural(names.length, "node")}; arrow keys move, Enter ${picked ? "chooses" : "opens"}`}
       aria-activedescendant={node ? "active-tile" : undefined}
       onKeyDown={key}
       onFocus={() => active < 0 && setActive(0)}
@@ -116,7 +122,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
               }}
             />
             {node && place?.group === index && (
-              <Active key="active" text={describe(node)} index={active} total={names.length} side={side} x={(place.index % columns) * side} y={Math.floor(place.index / columns) * side} width={width} />
+              <Active key="active" text={describe(node)} selected={picked?.has(node.name) ?? true} index={active} total={names.length} side={side} x={(place.index % columns) * side} y={Math.floor(place.index / columns) * side} width={width} />
             )}
           </div>
         </GroupBox>
@@ -127,6 +133,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
 
 interface ActiveProps {
   text: string;
+  selected: boolean;
   index: number;
   total: number;
   side: number;
@@ -136,7 +143,7 @@ interface ActiveProps {
 }
 
 /** The active tile as an element: its frame, and its words. */
-function Active({ text, index, total, side, x, y, width }: ActiveProps) {
+function Active({ text, selected, index, total, side, x, y, width }: ActiveProps) {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (element.current?.closest("[role=listbox]") === document.activeElement) element.current?.scrollIntoView({ block: "nearest" });
@@ -147,7 +154,7 @@ function Active({ text, index, total, side, x, y, width }: ActiveProps) {
       ref={element}
       class={`active-tile ${x > width / 2 ? "to-left" : ""}`}
       role="option"
-      aria-selected="true"
+      aria-selected={selected}
       aria-posinset={index + 1}
       aria-setsize={total}
       aria-label={text}

@@ -19,6 +19,8 @@ export interface Look {
   readonly second: number;
   readonly verdict: NodeVerdict | undefined;
   readonly dim: boolean;
+  /** Chosen for a question. */
+  readonly picked?: boolean;
 }
 
 export function measured(node: NodeFields, measure: Measure): number {

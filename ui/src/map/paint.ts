@@ -10,6 +10,7 @@ export interface Palette {
   readonly second: string;
   readonly no: string;
   readonly ok: string;
+  readonly subject: string;
   readonly hatch: CanvasPattern;
 }
 
@@ -26,6 +27,7 @@ export function paletteOf(element: Element): Palette {
     second: colour("ink-3"),
     no: colour("no"),
     ok: colour("ok"),
+    subject: colour("subject"),
     hatch: hatchOf(colour("ink-2")),
   };
 }
@@ -69,6 +71,19 @@ export function drawTile(context: CanvasRenderingContext2D, x: number, y: number
     context.strokeRect(left + 1, top + 1, size - 2, size - 2);
   }
   context.globalAlpha = 1;
+  if (look.picked) drawPicked(context, left, top, size, palette);
+}
+
+/** A frame, and a corner for those who see no colours. */
+function drawPicked(context: CanvasRenderingContext2D, left: number, top: number, size: number, palette: Palette): void {
+  context.strokeStyle = context.fillStyle = palette.subject;
+  context.lineWidth = Math.max(2, size / 9);
+  context.strokeRect(left, top, size, size);
+  context.beginPath();
+  context.moveTo(left, top);
+  context.lineTo(left + size / 2, top);
+  context.lineTo(left, top + size / 2);
+  context.fill();
 }
 
 function gauge(context: CanvasRenderingContext2D, x: number, top: number, width: number, height: number, share: number, colour: string): void {

@@ -94,7 +94,10 @@ def _slot(name: str) -> str:
     return re.sub(r"y$", "ie", f"{snake}e" if snake.endswith("s") else snake) + "s"
 
 
+_ADMISSION: Final = "admissionregistration.k8s.io"
 _APPS: Final = "apps"
+_CERTIFICATES: Final = "certificates.k8s.io"
+_NETWORKING: Final = "networking.k8s.io"
 _STORAGE: Final = "storage.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -106,6 +109,7 @@ _DEVICE_VERSIONS: Final = ("v1", "v1beta2")  # both versions have the same field
 
 #: All kinds, by group; within a group in the order in which the server lists them.
 KINDS: Final = (
+    Kind("", "ComponentStatus", "componentstatuses", namespaced=False),
     Kind("", "ConfigMap", "configmaps"),
     Kind("", "Endpoints", "endpoints"),
     Kind("", "Event", "events"),
@@ -121,17 +125,57 @@ KINDS: Final = (
     Kind("", "Secret", "secrets"),
     Kind("", "Service", "services", Service, readers=Reader.BOTH),
     Kind("", "ServiceAccount", "serviceaccounts"),
+    Kind(_ADMISSION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies", namespaced=False),
+    Kind(_ADMISSION, "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", namespaced=False),
+    Kind(_ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", namespaced=False),
+    Kind(_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
+    Kind(_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False),
+    Kind(_ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False),
+    Kind("apiregistration.k8s.io", "APIService", "apiservices", namespaced=False),
     Kind(_APPS, "ControllerRevision", "controllerrevisions"),
     Kind(_APPS, "DaemonSet", "daemonsets", DaemonSet, readers=Reader.SIMULATION),
     Kind(_APPS, "Deployment", "deployments", Deployment, readers=Reader.SIMULATION),
     Kind(_APPS, "ReplicaSet", "replicasets", ReplicaSet, readers=Reader.BOTH),
     Kind(_APPS, "StatefulSet", "statefulsets", StatefulSet, readers=Reader.BOTH),
+    Kind("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", versions=("v2",)),
     Kind("batch", "CronJob", "cronjobs", CronJob, readers=Reader.SIMULATION),
     Kind("batch", "Job", "jobs", Job, readers=Reader.SIMULATION),
     Kind("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
+    Kind(_CERTIFICATES, "CertificateSigningRequest", "certificatesigningrequests", namespaced=False),
+    Kind(
+        _CERTIFICATES,
+        "ClusterTrustBundle",
+        "clustertrustbundles",
+        namespaced=False,
+        versions=("v1beta1",),
+        gate="ClusterTrustBundle",
+    ),
+    Kind(
+        _CERTIFICATES,
+        "PodCertificateRequest",
+        "podcertificaterequests",
+        versions=("v1beta1",),
+        gate="PodCertificateRequest",
+    ),
     Kind("coordination.k8s.io", "Lease", "leases"),
+    Kind("coordination.k8s.io", "LeaseCandidate", "leasecandidates", versions=("v1beta1",), gate="CoordinatedLeaderElection"),
+    Kind("discovery.k8s.io", "EndpointSlice", "endpointslices"),
     Kind("events.k8s.io", "Event", "events"),
-    Kind("networking.k8s.io", "Ingress", "ingresses"),
+    Kind("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas", namespaced=False),
+    Kind("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "prioritylevelconfigurations", namespaced=False),
+    Kind(
+        "internal.apiserver.k8s.io",
+        "StorageVersion",
+        "storageversions",
+        namespaced=False,
+        versions=("v1alpha1",),
+        gate="StorageVersionAPI",
+    ),
+    Kind(_NETWORKING, "IPAddress", "ipaddresses", namespaced=False),
+    Kind(_NETWORKING, "Ingress", "ingresses"),
+    Kind(_NETWORKING, "IngressClass", "ingressclasses", namespaced=False),
+    Kind(_NETWORKING, "NetworkPolicy", "networkpolicies"),
+    Kind(_NETWORKING, "ServiceCIDR", "servicecidrs", namespaced=False),
     Kind("node.k8s.io", "RuntimeClass", "runtimeclasses", RuntimeClass, readers=Reader.SIMULATION, namespaced=False),
     Kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", PodDisruptionBudget, readers=Reader.BOTH),
     Kind(_RBAC, "ClusterRole", "clusterroles", ClusterRole, namespaced=False),
@@ -141,6 +185,7 @@ KINDS: Final = (
     Kind(
         _RESOURCE, "DeviceClass", "deviceclasses", DeviceClass, readers=Reader.BOTH, namespaced=False, versions=_DEVICE_VERSIONS
     ),
+    Kind(_RESOURCE, "DeviceTaintRule", "devicetaintrules", namespaced=False, gate="DRADeviceTaintRules"),
     Kind(_RESOURCE, "ResourceClaim", "resourceclaims", ResourceClaim, readers=Reader.BOTH, versions=_DEVICE_VERSIONS),
     Kind(
         _RESOURCE,
@@ -149,6 +194,14 @@ KINDS: Final = (
         ResourceClaimTemplate,
         readers=Reader.SIMULATION,
         versions=_DEVICE_VERSIONS,
+    ),
+    Kind(
+        _RESOURCE,
+        "ResourcePoolStatusRequest",
+        "resourcepoolstatusrequests",
+        namespaced=False,
+        versions=("v1alpha3",),
+        gate="DRAResourcePoolStatus",
     ),
     Kind(
         _RESOURCE,
@@ -168,6 +221,13 @@ KINDS: Final = (
     Kind(_STORAGE, "StorageClass", "storageclasses", StorageClass, readers=Reader.BOTH, namespaced=False),
     Kind(_STORAGE, "VolumeAttachment", "volumeattachments", VolumeAttachment, readers=Reader.BOTH, namespaced=False),
     Kind(_STORAGE, "VolumeAttributesClass", "volumeattributesclasses", VolumeAttributesClass, namespaced=False),
+    Kind(
+        "storagemigration.k8s.io",
+        "StorageVersionMigration",
+        "storageversionmigrations",
+        namespaced=False,
+        gate="StorageVersionMigrator",
+    ),
 )
 
 KIND_OF_TYPE: Final[Mapping[type[Object], Kind]] = {kind.type: kind for kind in KINDS if kind.type is not Object}

@@ -42,9 +42,14 @@ class FeatureGates:
         self.release = release
         self.emulated = RELEASES[release]
         self._open = _opened(overrides, self.emulated) if overrides else _opened_by_default(release)
+        self._named = frozenset(name for name, is_open in (overrides or {}).items() if is_open)
 
     def __getitem__(self, gate: str) -> bool:
         return self._open[gate]
+
+    def serves(self, gate: str) -> bool:
+        """Return whether kinds behind a gate are served. A gate that changes no decision is closed unless it was named."""
+        return self._open.get(gate, gate in self._named)
 
     @property
     def names(self) -> list[str]:

@@ -26,6 +26,8 @@ from moorage.api.defaults import (
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Object
+from moorage.cluster.apiserver.admission.declared_rules import set_declared_defaults
+from moorage.cluster.apiserver.admission.policy_kind_validation import set_autoscaler_defaults, set_policy_types
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types
@@ -61,6 +63,8 @@ def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -
         fill(document)
     for name, value in _TOP_LEVEL_DEFAULTS.get((kind.group, kind.kind), {}).items():
         document.setdefault(name, value)
+    if kind.struct is None:
+        set_declared_defaults(kind, document)
     complete_types(kind, document)
     rule = _RULES.get(type(decoded)) if decoded is not None else None
     if rule is not None and decoded is not None:
@@ -286,8 +290,10 @@ _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]
     ("apps", "StatefulSet"): (
         _spec_default(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
     ),
+    ("autoscaling", "HorizontalPodAutoscaler"): (set_autoscaler_defaults,),
     ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),
     ("batch", "CronJob"): (_CRON_JOB,),
+    ("networking.k8s.io", "NetworkPolicy"): (set_policy_types,),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
     ("scheduling.k8s.io", "PodGroup"): (_spec_default(disruptionMode="Pod"),),

@@ -25,6 +25,7 @@ from moorage.cluster.apiserver.admission.container_validation import (
     source_faults,
     variable_name_faults,
 )
+from moorage.cluster.apiserver.admission.declared_rules import declared_faults
 from moorage.cluster.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
 from moorage.cluster.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
 from moorage.cluster.apiserver.admission.plain_kind_validation import (
@@ -40,6 +41,7 @@ from moorage.cluster.apiserver.admission.plain_kind_validation import (
     stateful_set_faults,
 )
 from moorage.cluster.apiserver.admission.pod_setting_validation import pod_annotation_faults, pod_setting_faults
+from moorage.cluster.apiserver.admission.policy_kind_validation import autoscaler_faults, network_policy_faults
 from moorage.cluster.apiserver.admission.services import service_faults
 from moorage.cluster.apiserver.admission.storage_validation import (
     attachment_faults,
@@ -79,6 +81,8 @@ def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]
     rule = _RULES.get((kind.group, kind.kind))
     if rule is not None:
         yield from rule(document)
+    if kind.struct is None:
+        yield from declared_faults(kind, document)
 
 
 def new_pod_faults(pod: Document) -> Iterator[Fault]:
@@ -309,15 +313,6 @@ def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
     return faults
 
 
-def _lease(lease: Document) -> Iterator[Fault]:
-    spec = lease.get("spec") or {}
-    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-    if duration is not None and duration <= 0:
-        yield Fault("Invalid value", "spec.leaseDurationSeconds", "must be greater than 0", duration)
-    if transitions is not None and transitions < 0:
-        yield Fault("Invalid value", "spec.leaseTransitions", "must be greater than or equal to 0", transitions)
-
-
 def _cron_job(cron_job: Document) -> Iterator[Fault]:
     schedule, zone = cron_job["spec"].get("schedule") or "", cron_job["spec"].get("timeZone")
     if schedule and (why := _schedule_fault(schedule)):
@@ -390,15 +385,16 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     ("", "Secret"): _secret,
     ("", "Service"): service_faults,
     ("apps", "ControllerRevision"): revision_faults,
+    ("autoscaling", "HorizontalPodAutoscaler"): autoscaler_faults,
     ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): job_faults,
     ("resource.k8s.io", "DeviceClass"): device_class_faults,
     ("resource.k8s.io", "ResourceClaim"): device_claim_faults,
     ("resource.k8s.io", "ResourceClaimTemplate"): device_claim_faults,
     ("resource.k8s.io", "ResourceSlice"): device_slice_faults,
-    ("coordination.k8s.io", "Lease"): _lease,
     ("events.k8s.io", "Event"): event_faults,
     ("networking.k8s.io", "Ingress"): ingress_faults,
+    ("networking.k8s.io", "NetworkPolicy"): network_policy_faults,
     ("node.k8s.io", "RuntimeClass"): runtime_class_faults,
     ("storage.k8s.io", "CSIDriver"): driver_faults,
     ("storage.k8s.io", "CSINode"): csi_node_faults,

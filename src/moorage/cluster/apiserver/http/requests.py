@@ -166,6 +166,8 @@ def _serve(
         return _review_or_bind(store, guard, authorizer, request, target)
     if target.subresource == "token":
         return _token(guard, request, target)
+    if target.subresource == "approval":
+        target = target._replace(subresource="status")
     if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
     if target.subresource == "finalize" and request.method != "PUT":

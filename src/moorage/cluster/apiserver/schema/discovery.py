@@ -49,6 +49,7 @@ _TERMINATING_VERBS: Final = ("delete", "deletecollection", "get", "list", "watch
 
 #: Subresources: API group, version and kind of their bodies ("" for those of the resource), and verbs.
 SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "approval": ("", "", "", ("get", "patch", "update")),
     "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
     "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),

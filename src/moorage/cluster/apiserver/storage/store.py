@@ -140,7 +140,7 @@ class Store(ObjectReader):
         gates: FeatureGates | None = None,
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
-        super().__init__(frozenset(gate for gate in ALL_GATES if self.gates[gate]), signing_key, capacity)
+        super().__init__(frozenset(filter(self.gates.serves, ALL_GATES)), signing_key, capacity)
         self.clock = clock
         self.empties_namespaces = True
         self.has_quotas = True

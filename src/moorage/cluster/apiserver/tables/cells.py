@@ -14,9 +14,32 @@ from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.vocabulary.records import Document
 
 __all__ = [
-    "NONE", "Cell", "age", "age_of", "at", "budget", "controller_revision", "created_at", "cron_job", "daemon_set",
-    "deployment", "items", "job", "name_of", "number", "pairs", "pod", "pod_conditions", "pod_template",
-    "replica_set", "replication_controller", "stateful_set", "word",
+    "NONE",
+    "Cell",
+    "age",
+    "age_of",
+    "at",
+    "autoscaler",
+    "budget",
+    "controller_revision",
+    "created_at",
+    "cron_job",
+    "daemon_set",
+    "deployment",
+    "human_duration",
+    "items",
+    "job",
+    "name_of",
+    "number",
+    "pairs",
+    "pod",
+    "pod_conditions",
+    "pod_template",
+    "replica_set",
+    "replication_controller",
+    "selector_of",
+    "stateful_set",
+    "word",
 ]  # fmt: skip
 
 
@@ -422,3 +445,37 @@ def budget(found: Document, now: float) -> list[Cell]:
     bounds = [at(found, f"spec.{name}") for name in ("minAvailable", "maxUnavailable")]
     shown = ["N/A" if bound is None else str(bound) for bound in bounds]
     return [name_of(found), *shown, number(found, "status.disruptionsAllowed"), age_of(found, now)]
+
+
+#: The field of a metric's source by its type, and how many metrics of an autoscaler are shown.
+_METRICS: Final = {
+    "ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods",
+    "Resource": "resource",
+}  # fmt: skip
+_METRICS_SHOWN: Final = 2
+
+
+def autoscaler(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a horizontal pod autoscaler."""
+    specs, current = items(found, "spec.metrics"), items(found, "status.currentMetrics")
+    texts = [_target(spec, current[i] if i < len(current) else {}) for i, spec in enumerate(specs)]
+    more = f" + {len(texts) - _METRICS_SHOWN} more..." if len(texts) > _METRICS_SHOWN else ""
+    return [
+        name_of(found), f"{word(found, 'spec.scaleTargetRef.kind')}/{word(found, 'spec.scaleTargetRef.name')}",
+        ", ".join(texts[:_METRICS_SHOWN]) + more if texts else NONE, str(at(found, "spec.minReplicas", "<unset>")),
+        str(number(found, "spec.maxReplicas")), str(number(found, "status.currentReplicas")), age_of(found, now),
+    ]  # fmt: skip
+
+
+def _target(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    source = _METRICS.get(word(spec, "type"))
+    if source is None:
+        return "<unknown type>"
+    names = ("averageValue", "averageUtilization") if source in {"resource", "containerResource"} else ("averageValue", "value")
+    name = next((name for name in names if at(spec, f"{source}.target.{name}") is not None), names[1])
+    unit = "%" if name == "averageUtilization" else ""
+    now, wanted = at(status, f"{source}.current.{name}"), at(spec, f"{source}.target.{name}", "<auto>")
+    text = f"{'<unknown>' if now is None else f'{now}{unit}'}/{wanted}{unit if wanted != '<auto>' else ''}"
+    if source in {"resource", "containerResource"}:
+        return f"{word(spec, f'{source}.name')}: {text}"
+    return f"{text} (avg)" if name == "averageValue" and source != "pods" else text

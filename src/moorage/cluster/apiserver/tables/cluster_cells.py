@@ -8,14 +8,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moorage.api import quantity
-from moorage.cluster.apiserver.tables.cells import NONE, Cell, age, age_of, at, created_at, items, name_of, number, pairs, word
+from moorage.cluster.apiserver.tables.cells import (
+    NONE,
+    Cell,
+    age,
+    age_of,
+    at,
+    created_at,
+    human_duration,
+    items,
+    name_of,
+    number,
+    pairs,
+    selector_of,
+    word,
+)
 from moorage.cluster.apiserver.tables.usage_metrics import amounts
 from moorage.cluster.apiserver.vocabulary.records import Document
 
 __all__ = [
     "attachment", "attributes_class", "claim", "config_map", "created", "device_claim", "driver", "driver_node",
-    "endpoints", "event", "lease", "metrics", "namespace", "node", "plain", "pod_group", "priority_class", "quota",
-    "role_binding", "runtime_class", "scale", "secret", "service", "slice_of_devices", "storage_class", "volume",
+    "endpoint_slice", "endpoints", "event", "lease", "metrics", "namespace", "network_policy", "node", "plain",
+    "pod_group", "priority_class", "quota", "role_binding", "runtime_class", "scale", "secret", "service",
+    "signing_request", "slice_of_devices", "storage_class", "volume",
 ]  # fmt: skip
 
 
@@ -124,10 +139,19 @@ _SHOWN: Final = 3
 def endpoints(found: Document, now: float) -> list[Cell]:
     """Return the cells of endpoints."""
     addresses = [place for subset in items(found, "subsets") for place in _places(subset)]
-    text = ",".join(addresses[:_SHOWN])
-    if len(addresses) > _SHOWN:
-        text += f" + {len(addresses) - _SHOWN} more..."
-    return [name_of(found), text if items(found, "subsets") else NONE, age_of(found, now)]
+    return [name_of(found), _first(addresses) if items(found, "subsets") else NONE, age_of(found, now)]
+
+
+def endpoint_slice(found: Document, now: float) -> list[Cell]:
+    """Return the cells of an endpoint slice."""
+    ports = [str(one.get("port") or one.get("name") or "*") for one in items(found, "ports")]
+    addresses = [str(address) for one in items(found, "endpoints") for address in one.get("addresses") or ()]
+    shown = [_first(ports) if ports else "<unset>", _first(addresses) if addresses else "<unset>"]
+    return [name_of(found), word(found, "addressType"), *shown, age_of(found, now)]
+
+
+def _first(texts: list[str]) -> str:
+    return ",".join(texts[:_SHOWN]) + (f" + {len(texts) - _SHOWN} more..." if len(texts) > _SHOWN else "")
 
 
 def _places(subset: Document) -> list[str]:
@@ -136,6 +160,21 @@ def _places(subset: Document) -> list[str]:
     if not ports:
         return addresses
     return [f"[{one}]:{port['port']}" if ":" in one else f"{one}:{port['port']}" for port in ports for one in addresses]
+
+
+def network_policy(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a network policy."""
+    return [name_of(found), selector_of(at(found, "spec.podSelector")), age_of(found, now)]
+
+
+def signing_request(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a certificate signing request."""
+    types = {word(one, "type") for one in items(found, "status.conditions")}
+    state = "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
+    state += (",Failed" if "Failed" in types else "") + (",Issued" if word(found, "status.certificate") else "")
+    seconds = at(found, "spec.expirationSeconds")
+    duration = NONE if seconds is None else human_duration(seconds)
+    return [name_of(found), age_of(found, now), word(found, "spec.signerName"), word(found, "spec.username"), duration, state]
 
 
 def event(found: Document, now: float) -> list[Cell]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from moorage.cluster.apiserver.tables import cells as workloads
 from moorage.cluster.apiserver.tables import cluster_cells as cluster
 from moorage.cluster.apiserver.tables import cluster_cells as storage
-from moorage.cluster.apiserver.tables.cells import Cell, age, name_of, pod, pod_conditions
+from moorage.cluster.apiserver.tables.cells import Cell, age, age_of, name_of, pod, pod_conditions
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import PrinterColumn, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, quoted
@@ -186,9 +186,33 @@ def rows(kind: ServedKind, documents: Iterable[Document], now: float, include: s
 
 def _layout(kind: ServedKind) -> _Layout:
     if kind.custom is None:
-        return _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
+        return _layout_of_fields(kind.columns) if kind.columns else _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
     columns = kind.custom.columns
     return _Layout((), lambda document, now: custom_cells(columns, document, now))
+
+
+@cache
+def _layout_of_fields(columns: tuple[str, ...]) -> _Layout:
+    """Return the layout of columns that read fields.
+
+    Each is ``Name=.a.b``: the values at a path, ``Name=.a/.b``: of several paths, ``Name=#.a``: the number of items, or
+    ``Age=@``. ``|<none>`` is shown for nothing.
+    """
+    named = [column.partition("=")[::2] for column in columns]
+    read = [source.rpartition("|")[::2] if "|" in source else (source, "") for _, source in named]
+    return _Layout(
+        ("Name", *(name for name, _ in named)),
+        lambda document, now: [name_of(document), *(_read_cell(source, absent, document, now) for source, absent in read)],
+    )
+
+
+def _read_cell(source: str, absent: str, document: Document, now: float) -> Cell:
+    if source == "@":
+        return age_of(document, now)
+    if source.startswith("#"):
+        return sum(len(found) for found in find_at(document, source[1:]) if isinstance(found, list))
+    parts = [",".join(map(_as_text, find_at(document, path))) for path in source.split("/")]
+    return "/".join(parts) if parts[-1] else absent
 
 
 def scale_table(scale: Document, now: float, include: str = "Metadata") -> Document:
@@ -297,16 +321,26 @@ _LAYOUTS: Final[Mapping[tuple[str, str], _Layout]] = {
     ("apps", "ReplicaSet"): _Layout(_REPLICAS, workloads.replica_set),
     ("apps", "StatefulSet"): _Layout(("Name", "Ready", "Age", *_CONTAINERS), workloads.stateful_set),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _CREATED,
+    ("autoscaling", "HorizontalPodAutoscaler"): _Layout(
+        ("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"), workloads.autoscaler
+    ),
     ("batch", "CronJob"): _Layout(
         ("Name", "Schedule", "Timezone", "Suspend:boolean", "Active:integer", "Last Schedule", "Age", *_WORKLOAD),
         workloads.cron_job,
     ),
     ("batch", "Job"): _Layout(("Name", "Status", "Completions", "Duration", "Age", *_WORKLOAD), workloads.job),
+    ("certificates.k8s.io", "CertificateSigningRequest"): _Layout(
+        ("Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"), cluster.signing_request
+    ),
     ("coordination.k8s.io", "Lease"): _Layout(("Name", "Holder", "Age"), cluster.lease),
+    ("discovery.k8s.io", "EndpointSlice"): _Layout(
+        ("Name", "AddressType", "Ports", "Endpoints", "Age"), cluster.endpoint_slice
+    ),
     ("events.k8s.io", "Event"): _EVENT,
     ("metrics.k8s.io", "NodeMetrics"): _METRICS,
     ("metrics.k8s.io", "PodMetrics"): _METRICS,
     ("networking.k8s.io", "Ingress"): _Layout(("Name", "Class", "Hosts", "Address", "Ports", "Age"), cluster.ingress),
+    ("networking.k8s.io", "NetworkPolicy"): _Layout(("Name", "Pod-Selector", "Age"), cluster.network_policy),
     ("node.k8s.io", "RuntimeClass"): _Layout(("Name", "Handler", "Age"), cluster.runtime_class),
     ("policy", "PodDisruptionBudget"): _Layout(
         ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"), workloads.budget

@@ -5,13 +5,16 @@ Source  kube-apiserver 1.36, discovery and pkg/registry/*/strategy.go
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from moorage.api import kinds
+from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.validation.rbac import check_path_segment
@@ -96,8 +99,9 @@ class ServedKind:
     ``struct`` is the type that scheduling decodes and that is validated; None for kinds whose metadata alone is validated.
     ``status_on_create`` is the initial status of a new object; None keeps the status that was sent. ``fields`` are the
     field selectors in addition to name and namespace, each with its default. ``gate`` is the feature gate that enables the
-    kind, "" for none. ``custom`` is set for a version of a custom kind. The objects of a custom kind are stored once, in its
-    storage version; ``stored_as`` is the kind of that version, None if this is the one.
+    kind, "" for none. ``columns`` are those of ``kubectl get`` that read fields (``tables``). ``custom`` is set for a version
+    of a custom kind. The objects of a custom kind are stored once, in its storage version; ``stored_as`` is the kind of that
+    version, None if this is the one.
     """
 
     group: str
@@ -115,6 +119,7 @@ class ServedKind:
     version: str = "v1"
     verbs: tuple[str, ...] = VERBS
     gate: str = ""
+    columns: tuple[str, ...] = ()
     custom: CustomVersion | None = None
     stored_as: ServedKind | None = None
 
@@ -182,180 +187,45 @@ class Review:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-_STATUS: Final = ("status",)
-_SCALE_AND_STATUS: Final = ("scale", "status")
-_POD_SUBRESOURCES: Final = (
-    "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "resize", "status",
-)  # fmt: skip
-_NODE_NAMES: Final = (("spec.unschedulable", "false"),)
-_POD_FIELDS: Final = (
-    ("spec.hostNetwork", "false"), ("spec.nodeName", ""), ("spec.restartPolicy", ""), ("spec.schedulerName", ""),
-    ("spec.serviceAccountName", ""), ("status.nominatedNodeName", ""), ("status.phase", ""), ("status.podIP", ""),
-    ("status.podIPs", ""),
-)  # fmt: skip
-_REFERENCE: Final = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
-_EVENT_FIELDS: Final = (
-    *((f"involvedObject.{name}", "") for name in _REFERENCE),
-    ("reason", ""), ("reportingComponent", ""), ("source", ""), ("type", ""),
-)  # fmt: skip
-_NEW_EVENT_FIELDS: Final = (
-    *((f"regarding.{name}", "") for name in _REFERENCE), ("reason", ""), ("reportingController", ""), ("type", ""),
-)  # fmt: skip
+def _details() -> Mapping[str, Mapping[str, Any]]:
+    """Return what the rows in ``moorage.api.kinds`` do not have, by qualified name; its defaults are those of ``ServedKind``.
+
+    ``columns``: the columns of ``kubectl get`` (``tables``), which is a function for most kinds.
+    """
+    text = resources.files("moorage.cluster.apiserver.vocabulary").joinpath("kind_details.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return found
 
 
-_APPS: Final = "apps"
-_STORAGE: Final = "storage.k8s.io"
-_RESOURCE: Final = "resource.k8s.io"
-_EVENTS: Final = "events.k8s.io"
-_RBAC: Final = "rbac.authorization.k8s.io"
-_SCHEDULING: Final = "scheduling.k8s.io"
+_NAME_CHECKS: Final = {"": check_dns1123_subdomain, "label": check_dns1123_label, "path": check_path_segment}
 
 
-def _served(name: str, group: str = "", **details: Any) -> ServedKind:
-    kind = kinds.find_kind(name, group)
+def _served(kind: Kind, details: Mapping[str, Any]) -> ServedKind:
     return ServedKind(
-        group,
-        name,
+        kind.group,
+        kind.name,
         kind.resource,
+        short_names=tuple(details.get("short", ())),
         namespaced=kind.namespaced,
         struct=None if kind.type is Object else kind.type,
+        subresources=tuple(details.get("subresources", ())),
+        in_all=details.get("inAll", False),
+        has_generation=details.get("generation", False),
+        status_on_create=details.get("status"),
+        fields=tuple(details.get("fields", {}).items()),
+        check_name=_NAME_CHECKS[details.get("name", "")],
         version=kind.versions[0],
+        verbs=tuple(details.get("verbs", VERBS)),
         gate=kind.gate,
-        **details,
+        columns=tuple(details.get("columns", ())),
     )
 
 
-#: Details of kinds that their rows in ``moorage.api.kinds`` do not have.
-_DETAILED: Final = (
-    _served("ConfigMap", short_names=("cm",)),
-    _served("Endpoints", short_names=("ep",)),
-    _served("Event", short_names=("ev",), fields=_EVENT_FIELDS),
-    _served("LimitRange", short_names=("limits",)),
-    _served(
-        "Namespace",
-        short_names=("ns",),
-        subresources=("finalize", "status"),
-        status_on_create={"phase": "Active"},
-        fields=(("status.phase", ""),),
-        check_name=check_dns1123_label,
-        verbs=tuple(verb for verb in VERBS if verb != "deletecollection"),
-    ),
-    _served("Node", short_names=("no",), subresources=_STATUS, fields=_NODE_NAMES),
-    _served("PersistentVolume", short_names=("pv",), subresources=_STATUS, status_on_create={"phase": "Pending"}),
-    _served("PersistentVolumeClaim", short_names=("pvc",), subresources=_STATUS, status_on_create={"phase": "Pending"}),
-    _served(
-        "Pod",
-        short_names=("po",),
-        subresources=_POD_SUBRESOURCES,
-        in_all=True,
-        has_generation=True,
-        status_on_create={"phase": "Pending"},
-        fields=_POD_FIELDS,
-    ),
-    _served("PodTemplate", has_generation=True),
-    _served(
-        "ReplicationController",
-        short_names=("rc",),
-        subresources=_SCALE_AND_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={"replicas": 0},
-        fields=(("status.replicas", "0"),),
-    ),
-    _served("ResourceQuota", short_names=("quota",), subresources=_STATUS, status_on_create={}),
-    _served("Secret", fields=(("type", ""),)),
-    _served(
-        "Service",
-        short_names=("svc",),
-        subresources=_STATUS,
-        in_all=True,
-        status_on_create={"loadBalancer": {}},
-        fields=(("spec.clusterIP", ""), ("spec.type", "")),
-    ),
-    _served("ServiceAccount", short_names=("sa",), subresources=("token",)),
-    _served(
-        "DaemonSet", _APPS, short_names=("ds",), subresources=_STATUS, in_all=True, has_generation=True, status_on_create={}
-    ),
-    _served(
-        "Deployment",
-        _APPS,
-        short_names=("deploy",),
-        subresources=_SCALE_AND_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={},
-    ),
-    _served(
-        "ReplicaSet",
-        _APPS,
-        short_names=("rs",),
-        subresources=_SCALE_AND_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={"replicas": 0},
-    ),
-    _served(
-        "StatefulSet",
-        _APPS,
-        short_names=("sts",),
-        subresources=_SCALE_AND_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={"replicas": 0},
-    ),
-    _served(
-        "CronJob", "batch", short_names=("cj",), subresources=_STATUS, in_all=True, has_generation=True, status_on_create={}
-    ),
-    _served(
-        "Job",
-        "batch",
-        subresources=_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={},
-        fields=(("status.successful", "0"),),
-    ),
-    _served(
-        "CustomResourceDefinition",
-        "apiextensions.k8s.io",
-        short_names=("crd", "crds"),
-        subresources=_STATUS,
-        has_generation=True,
-        status_on_create={},
-    ),
-    _served("Event", _EVENTS, short_names=("ev",), fields=_NEW_EVENT_FIELDS),
-    _served(
-        "Ingress",
-        "networking.k8s.io",
-        short_names=("ing",),
-        subresources=_STATUS,
-        has_generation=True,
-        status_on_create={"loadBalancer": {}},
-    ),
-    _served(
-        "PodDisruptionBudget",
-        "policy",
-        short_names=("pdb",),
-        subresources=_STATUS,
-        has_generation=True,
-        check_name=check_path_segment,
-        status_on_create={"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
-    ),
-    _served("DeviceClass", _RESOURCE, has_generation=True),
-    _served("ResourceClaim", _RESOURCE, subresources=_STATUS, status_on_create={}),
-    _served("ResourceSlice", _RESOURCE, has_generation=True, fields=(("spec.driver", ""), ("spec.nodeName", ""))),
-    _served("PriorityClass", _SCHEDULING, short_names=("pc",), has_generation=True),
-    _served("PodGroup", _SCHEDULING, subresources=_STATUS, status_on_create={}),
-    _served("StorageClass", _STORAGE, short_names=("sc",)),
-    _served("VolumeAttachment", _STORAGE, subresources=_STATUS, status_on_create={}),
-    _served("VolumeAttributesClass", _STORAGE, short_names=("vac",)),
-)
-
-_DETAILED_BY_NAME: Final = {(kind.group, kind.kind): kind for kind in _DETAILED}
+_DETAILS: Final = _details()
 
 #: Every kind in ``moorage.api.kinds``, in the same order.
 KINDS: Final[tuple[ServedKind, ...]] = tuple(
-    _DETAILED_BY_NAME.get((kind.group, kind.name)) or _served(kind.name, kind.group) for kind in kinds.KINDS
+    _served(kind, _DETAILS.get(f"{kind.resource}.{kind.group}".rstrip("."), {})) for kind in kinds.KINDS
 )
 
 REVIEWS: Final[tuple[Review, ...]] = (

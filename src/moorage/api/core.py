@@ -179,8 +179,9 @@ class Volume(Value):
     iscsi: dict[str, Any] | None = None
     csi: dict[str, Any] | None = None
     image: ImageVolumeSource | None = None
-    #: Scheduling ignores it; draining a node deletes its data.
+    #: Scheduling ignores these; draining a node deletes the data of the first.
     empty_dir: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
 
 
 class PodResourceClaim(Value):

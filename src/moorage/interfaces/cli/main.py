@@ -37,6 +37,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Say whether another configuration, release or cluster is better.",
     ),
     "config": ("moorage.interfaces.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
+    "deschedule": (
+        "moorage.interfaces.cli.questions.deschedule:deschedule",
+        "Say what a descheduler would evict, and where the pods would go.",
+    ),
     "dump": (
         "moorage.interfaces.cli.questions.dump:dump",
         "Write a live cluster into one file, as input for the other commands.",
@@ -68,7 +72,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 #: How ``moorage --help`` groups the commands.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ask about a cluster": (
-        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "check", "sweep",
+        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "deschedule", "fail", "survive", "compare",
+        "check", "sweep",
     ),
     "Let agents ask": ("mcp",),
     "Schedule a cluster": ("run", "up", "ui"),

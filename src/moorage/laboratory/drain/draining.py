@@ -26,7 +26,7 @@ from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.simulator.owners import controller_of, replacement
 from moorage.simulator.pod_books import State
 
-__all__ = ["DENIED", "RETRY_S", "TWO_BUDGETS", "DrainCourse", "Evicting", "EvictionRules", "NodeDrain"]
+__all__ = ["DENIED", "RETRY_S", "TWO_BUDGETS", "DrainCourse", "Evicting", "EvictionApi", "EvictionRules", "NodeDrain"]
 
 #: Seconds that kubectl waits before it retries an eviction.
 RETRY_S: Final = 5.0
@@ -151,6 +151,40 @@ class DrainCourse:
         return self.book.figures(budget, there, self.is_ready)
 
 
+class EvictionApi:
+    """The eviction subresource at one moment: each eviction that it allows counts against its budget."""
+
+    def __init__(self, course: DrainCourse) -> None:
+        self._course = course
+        #: The figures in the status of each budget, as the controller wrote them before the present evictions.
+        self._status: dict[str, BudgetFigures] = {}
+        course.gather()
+
+    def refusal(self, pod: Pod) -> tuple[str, str] | None:
+        """Return the budgets that refuse an eviction and the message; None if it is allowed."""
+        covering = [] if self._is_exempt(pod) else self._course.book.covering(pod)
+        if len(covering) > 1:
+            return ", ".join(budget.key for budget in covering), TWO_BUDGETS
+        if not covering:
+            return None
+        (budget,) = covering
+        figures = self._status.get(budget.key) or self._course.figures(budget)
+        if not self._course.is_ready(pod):
+            always = budget.budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+            if always or figures.healthy >= figures.desired > 0:
+                return None
+        if figures.allowed > 0 and not figures.fault:
+            self._status[budget.key] = figures._replace(slack=figures.slack - 1)
+            return None
+        return budget.key, _refusal(budget, figures)
+
+    def _is_exempt(self, pod: Pod) -> bool:
+        """Return True for a pod that no budget protects: it is finished, or its containers have not started."""
+        if pod.status.phase in ENDED_PHASES:
+            return True
+        return pod.status.phase == "Pending" and pod.metadata.uid not in self._course.simulation.records
+
+
 @dataclass
 class NodeDrain:
     """The evictions that one or more ``kubectl drain`` began at the same time."""
@@ -162,8 +196,6 @@ class NodeDrain:
         self._begun_s = self.course.now
         self._leaving: list[tuple[float, int, Evicting]] = []
         self._serial = 0
-        #: The figures in the status of each budget, as the controller wrote them before the present evictions.
-        self._status: dict[str, BudgetFigures] = {}
         self._changed = False
 
     def run(self, pods: Iterable[tuple[Pod, str]]) -> None:
@@ -233,8 +265,7 @@ class NodeDrain:
     def _attempt(self) -> None:
         """Request the eviction of all waiting pods."""
         self._changed = False
-        self._status.clear()
-        self.course.gather()
+        self._api = EvictionApi(self.course)
         for one in self.evictions:
             if one.waits:
                 self._ask(one)
@@ -250,32 +281,11 @@ class NodeDrain:
 
     def _may_go(self, one: Evicting, pod: Pod) -> bool:
         """Return True if the eviction subresource allows the eviction; otherwise record why not."""
-        if self.course.rules.disable_eviction or self._is_exempt(pod):
-            return True
-        covering = self.course.book.covering(pod)
-        if len(covering) > 1:
-            one.failed, one.why = True, TWO_BUDGETS
-            one.budget = ", ".join(budget.key for budget in covering)
-            return False
-        if not covering:
-            return True
-        (budget,) = covering
-        figures = self._status.get(budget.key) or self.course.figures(budget)
-        if not self.course.is_ready(pod):
-            always = budget.budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-            if always or figures.healthy >= figures.desired > 0:
-                return True
-        if figures.allowed > 0 and not figures.fault:
-            self._status[budget.key] = figures._replace(slack=figures.slack - 1)
-            return True
-        one.budget, one.why = budget.key, _refusal(budget, figures)
-        return False
-
-    def _is_exempt(self, pod: Pod) -> bool:
-        """Return True for a pod that no budget protects: it is finished, or its containers have not started."""
-        if pod.status.phase in ENDED_PHASES:
-            return True
-        return pod.status.phase == "Pending" and pod.metadata.uid not in self.course.simulation.records
+        refused = None if self.course.rules.disable_eviction else self._api.refusal(pod)
+        if refused is not None:
+            one.budget, one.why = refused
+            one.failed = one.why == TWO_BUDGETS
+        return refused is None
 
     def _watch(self, one: Evicting, pod: Pod) -> None:
         """Wait for a pod that is terminating already. The simulation deletes victims of preemption itself."""

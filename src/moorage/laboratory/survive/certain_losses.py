@@ -74,7 +74,9 @@ def _is_helpless(cluster: OutageCluster, pod: Pod) -> bool:
     if spec.resource_claims or spec.scheduling_group:
         return False
     spreads = any(one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints)
-    held = any(volume != Volume(name=volume.name, empty_dir=volume.empty_dir) for volume in spec.volumes)
+    held = any(
+        volume != Volume(name=volume.name, empty_dir=volume.empty_dir, host_path=volume.host_path) for volume in spec.volumes
+    )
     if spec.scheduling_gates or not (spreads or held or info.required_affinity or info.required_anti_affinity):
         return True
     found = _pre_filtered(cluster, info)

@@ -24,7 +24,7 @@ from moorage.laboratory.drain.drain_run import DrainPlan
 from moorage.laboratory.drain.draining import EvictionRules
 from moorage.report.drain_report import DrainReport
 
-__all__ = ["drain"]
+__all__ = ["drain", "dump_time_s"]
 
 
 EPILOG = """Examples:
@@ -84,7 +84,7 @@ def drain(**given: Any) -> int:
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         progress.say("draining …")
-        plan = _plan(given, _now_s(asked))
+        plan = _plan(given, dump_time_s(asked))
         question = asked.request({"drain": list(nodes), **_options(given)})
 
         def ask(cluster: Cluster) -> DrainReport:
@@ -147,7 +147,7 @@ def _selector(text: str) -> Selector:
         raise click.UsageError(f"--pod-selector=<pod_selector> must be a valid label selector: {error}") from None
 
 
-def _now_s(asked: Asked) -> float:
+def dump_time_s(asked: Asked) -> float:
     """Return when the dump was taken, in Unix seconds; the current time if that is not known."""
     taken = asked.given.report.taken_at
     return datetime.fromisoformat(taken).timestamp() if taken else time.time()

@@ -1,0 +1,65 @@
+"""``moorage deschedule``: what a descheduler with a policy would evict, and where the pods would go."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from moorage.api.durations import DurationError, duration_seconds
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.drain import dump_time_s
+from moorage.interfaces.cli.questions.question import exit_status, open_question, print_answer, question_options
+from moorage.laboratory.deschedule.deschedule_question import DescheduleOptions, deschedule_report, read_pod_reports
+from moorage.simulator.descheduler.policy import DeschedulerPolicy, read_descheduler_policy
+
+__all__ = ["deschedule"]
+
+EPILOG = """Examples:
+
+\b
+    moorage deschedule -f cluster.json --policy policy.yaml
+    moorage deschedule --live --policy policy.yaml --cycles 1 -o wide
+
+All that is printed, and what is assumed: moorage help deschedule
+"""
+#: Plugins that read what a dump says of containers.
+_READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemovePodsHavingTooManyRestarts"})
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option("--policy", "policy_file", required=True, metavar="FILE", help="A DeschedulerPolicy, descheduler/v1alpha2.")
+@click.option(
+    "--cycles", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many cycles to run."
+)
+@click.option("--interval", default="5m", show_default=True, metavar="DURATION", help="The time from one cycle to the next.")
+@question_options(outputs=("text", "wide", "json", "yaml"))
+def deschedule(**given: Any) -> int:
+    """Say what a descheduler would evict, and where the pods would go.
+
+    Runs the default plugins of the policy, cycle after cycle: the eviction API applies disruption budgets, controllers replace
+    the pods, and kube-scheduler places the replacements. Pending pods of the input are placed first. Exits with 0 when the
+    evictions come to an end and leave no pod pending, 2 when not, 3 when the time limit comes before, 1 when something is wrong
+    with the input, the policy or the options.
+    """
+    try:
+        interval_s = duration_seconds(given["interval"])
+    except DurationError as error:
+        raise click.UsageError(f"--interval: {error}") from None
+    if interval_s <= 0:
+        raise click.UsageError(f"--interval: {given['interval']} is not above 0")
+    policy = read_descheduler_policy(read_file(given["policy_file"], CONFIG_LIMIT), given["policy_file"])
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        reports = read_pod_reports(asked.files, recursive=given["recursive"]) if _reads_containers(policy) else {}
+        options = DescheduleOptions(dump_time_s(asked), given["cycles"], interval_s, reports=reports)
+        question = asked.request({"deschedule": given["policy_file"], "cycles": given["cycles"], "interval": given["interval"]})
+        progress.say("descheduling …")
+        found = asked.answered(lambda cluster: deschedule_report(cluster, question, policy, options, asked.budget))
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _reads_containers(policy: DeschedulerPolicy) -> bool:
+    return any(not _READ_CONTAINERS.isdisjoint(profile.plugins.deschedule.enabled) for profile in policy.profiles)

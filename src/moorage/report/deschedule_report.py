@@ -1,0 +1,192 @@
+"""``DescheduleReport``: what a descheduler evicts in some cycles, where the pods go, and whether it comes to an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from moorage.basis.printable import counted, one_line
+from moorage.report.answer import Answer, plain
+from moorage.report.style import columns, paragraph, some_pods
+
+__all__ = ["CycleReport", "DescheduleOutcome", "DescheduleReport", "DescheduledPod", "OscillatingPod", "deschedule_summary"]
+
+#: How many lines of a kind the text shows without -o wide.
+_SHOWN = 8
+
+
+DescheduleOutcome = Literal["moves", "stays", "pending", "lost"]
+
+
+class DescheduledPod(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An eviction. ``outcome``: whether the replacement moves, stays on the node, is pending, or nothing replaces the pod."""
+
+    pod: str
+    profile: str
+    plugin: str
+    node: str
+    outcome: DescheduleOutcome
+    to: str = ""
+    replacement: str = ""
+    why: str = ""
+
+
+class CycleReport(Struct, frozen=True, rename="camel", kw_only=True):
+    """One cycle. ``refused``: evictions by the limit or the budget that refused them; ``pending``: more pods than at first."""
+
+    number: int
+    at_seconds: float
+    evicted: tuple[DescheduledPod, ...] = ()
+    refused: Mapping[str, int] = {}
+    errors: tuple[str, ...] = ()
+    pending: int = 0
+
+
+class OscillatingPod(Struct, frozen=True, rename="camel"):
+    """A pod that is evicted again after its replacement was placed; ``nodes``: those it was evicted from."""
+
+    pod: str
+    evictions: int
+    nodes: tuple[str, ...]
+
+
+def deschedule_summary(cycles: Sequence[CycleReport], again: Sequence[OscillatingPod], pending: Sequence[str]) -> str:
+    """Return the first line: how many pods are evicted, where they go, and whether it ends."""
+    total = Counter(pod.outcome for one in cycles for pod in one.evicted)
+    if not total:
+        why = next((error for one in cycles for error in one.errors), "")
+        return f"{counted(len(cycles), 'cycle')} evict{'s' * (len(cycles) == 1)} no pod{f': {why}' if why else '.'}"
+    words: dict[DescheduleOutcome, str] = {
+        "moves": "move",
+        "stays": "come back to their node",
+        "pending": "have no node for their replacement",
+        "lost": "are not replaced",
+    }
+    fates = ", ".join(f"{total[key]} {word}" for key, word in words.items() if total[key])
+    last = max(one.number for one in cycles if one.evicted)
+    if last < len(cycles):
+        end = f"Nothing is evicted after cycle {last}"
+    else:
+        end = f"The evictions go on in the last of {counted(len(cycles), 'cycle')}"
+    repeated = f"; {counted(len(again), 'pod')} {'is' if len(again) == 1 else 'are'} evicted more than once" if again else ""
+    stay = f"; {counted(len(pending), 'pod')} {'is' if len(pending) == 1 else 'are'} pending in the end" if pending else ""
+    return f"{counted(total.total(), 'eviction')}: {fates}. {end}{repeated}{stay}."
+
+
+class DescheduleReport(Answer, frozen=True, kw_only=True):
+    """The answer. ``protected``: pods on nodes by the first reason why DefaultEvictor protects them, before the first cycle.
+
+    ``nodes_in_use``  nodes with pods other than those of daemon sets, before and after
+    """
+
+    KIND = "DescheduleReport"
+
+    cycles: tuple[CycleReport, ...] = ()
+    oscillating: tuple[OscillatingPod, ...] = ()
+    pending: tuple[str, ...] = ()
+    protected: Mapping[str, int] = {}
+    nodes_in_use: tuple[int, int] = (0, 0)
+    asked_cycles: int = 10
+
+    @property
+    def settles(self) -> bool:
+        """Whether the last cycle evicts nothing."""
+        return not self.cycles[-1].evicted
+
+    @property
+    def holds(self) -> bool | None:
+        """Yes if the evictions come to an end and leave no pod pending; undecided if cycles are missing."""
+        if self.pending:
+            return False
+        return None if len(self.cycles) < self.asked_cycles else self.settles
+
+    def _answer(self) -> dict[str, Any]:
+        before, after = self.nodes_in_use
+        return {
+            "cycles": plain(self.cycles),
+            "oscillating": plain(self.oscillating),
+            "pending": list(self.pending),
+            "protected": dict(self.protected),
+            "nodesInUse": {"before": before, "after": after},
+            "settles": self.settles,
+        }
+
+    def _node_names(self) -> set[str]:
+        return {name for one in self.cycles for pod in one.evicted for name in (pod.node, pod.to) if name}
+
+    def _text(self, *, wide: bool) -> str:
+        parts = [
+            "\n".join(self._cycle_rows()), "\n".join(self._plugins()), "\n".join(self._evictions(wide)),
+            "\n".join(self._again(wide)), "\n".join(self._kept(wide)), "\n".join(self._end(wide)),
+        ]  # fmt: skip
+        return "\n\n".join([paragraph(one_line(self.summary)), *filter(None, parts)]) + "\n"
+
+    def _cycle_rows(self) -> Iterator[str]:
+        rows = []
+        for one in self.cycles:
+            fate = Counter(pod.outcome for pod in one.evicted)
+            counts = (fate["moves"], fate["stays"], fate["pending"] + fate["lost"], sum(one.refused.values()))
+            rows.append(
+                [str(one.number), f"{one.at_seconds:g}s", str(len(one.evicted)), *(str(n) if n else "" for n in counts)]
+            )
+        head = ["CYCLE", "AT", "EVICTED", "MOVE", "COME BACK", "NO NODE", "REFUSED"]
+        yield columns(head, rows, right=range(7)).rstrip("\n")
+
+    def _plugins(self) -> Iterator[str]:
+        found = Counter((pod.profile, pod.plugin) for one in self.cycles for pod in one.evicted)
+        if found:
+            profiles = len({profile for profile, _ in found}) > 1
+            rows = [
+                [f"{profile}/{plugin}" if profiles else plugin, str(number)]
+                for (profile, plugin), number in found.most_common()
+            ]
+            yield columns(["PLUGIN", "EVICTED"], rows, right=[1]).rstrip("\n")
+
+    def _evictions(self, wide: bool) -> Iterator[str]:
+        listed = [(one.number, pod) for one in self.cycles for pod in one.evicted]
+        signs = {"moves": "✓", "stays": "!", "pending": "✗", "lost": "✗"}
+        words = {"pending": "pending", "lost": "not replaced"}
+        rows = [
+            [signs[pod.outcome], str(number), one_line(pod.pod), one_line(pod.node), one_line(pod.to) or words[pod.outcome]]
+            for number, pod in (listed if wide else listed[:_SHOWN])
+        ]
+        if rows:
+            yield columns(["", "CYCLE", "POD", "FROM", "TO"], rows).rstrip("\n")
+        if len(rows) < len(listed):
+            yield f"  and {len(listed) - len(rows)} more: -o wide"
+        for why, pods in _by_reason([pod for _, pod in listed if pod.why]).items():
+            yield paragraph(one_line(f"✗ {some_pods(pods)}: {why}"), indent="  ", hanging="    ")
+
+    def _again(self, wide: bool) -> Iterator[str]:
+        for one in self.oscillating if wide else self.oscillating[:_SHOWN]:
+            path = " → ".join(one.nodes)
+            yield paragraph(one_line(f"! {one.pod} is evicted {one.evictions} times: {path}"), indent="  ", hanging="    ")
+        if not wide and len(self.oscillating) > _SHOWN:
+            yield f"  and {len(self.oscillating) - _SHOWN} more: -o wide"
+
+    def _kept(self, wide: bool) -> Iterator[str]:
+        refused = sum((Counter(one.refused) for one in self.cycles), Counter[str]())
+        for why, number in refused.most_common(None if wide else 3):
+            yield paragraph(one_line(f"refused ×{number}: {why}"), indent="  ", hanging="    ")  # noqa: RUF001
+        for error in dict.fromkeys(error for one in self.cycles for error in one.errors):
+            yield paragraph(one_line(f"! {error}"), indent="  ", hanging="    ")
+        for why, number in list(self.protected.items())[: None if wide else 4]:
+            yield paragraph(one_line(f"protected ×{number}: {why}"), indent="  ", hanging="    ")  # noqa: RUF001
+
+    def _end(self, wide: bool) -> Iterator[str]:
+        before, after = self.nodes_in_use
+        yield f"  nodes in use: {before} before, {after} after"
+        if self.pending:
+            yield paragraph(one_line(f"✗ pending: {some_pods(self.pending)}"), indent="  ", hanging="    ")
+        for one in self.assumptions if wide else ():
+            yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+
+
+def _by_reason(pods: Sequence[DescheduledPod]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        found.setdefault(pod.why, []).append(pod.replacement or pod.pod)
+    return found

@@ -20,7 +20,7 @@ OFFERED = [
 ]
 SETS = st.frozensets(st.sampled_from(OFFERED), min_size=1, max_size=3)
 CONSTRAINTS = st.lists(st.lists(SETS, min_size=1, max_size=3, unique=True), min_size=1, max_size=3)
-PRICES = st.sampled_from([Costs(), Costs({**BASE_COSTS, "move": 0, "request": 5})])
+PRICES = st.sampled_from([Costs(), Costs({**BASE_COSTS, "effort.move": 0, "effort.request": 5})])
 EVERYONE = frozenset(["pod", "node", "cluster"])
 
 

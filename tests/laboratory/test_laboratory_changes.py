@@ -15,7 +15,7 @@ from moorage.api.workloads import ReplicaSet
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import command_of, describe
-from moorage.laboratory.costs import BASE_COSTS, Costs, read_costs
+from moorage.laboratory.costs import BASE_COSTS, UNDONE, Costs, read_costs
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.edit.edits import parse_edit
 from moorage.laboratory.edit.pod_changes import request_of
@@ -231,7 +231,7 @@ def test_a_change_of_a_pod_patches_its_workload():
 
 def test_costs_grow_with_how_far_a_number_moves():
     costs = Costs()
-    assert costs.cost_of(Change("pod", "request", "pod/default/web", "requests.cpu", 1000, 750)) == 5.0
+    assert costs.cost_of(Change("pod", "request", "pod/default/web", "requests.cpu", 1000, 500)) == 6.0
     assert costs.cost_of(Change("pod", "max-skew", "pod/default/web", "x[0].maxSkew", 1, 4)) == 10.5
     assert costs.cost_of(Change("node", "allocatable", "node/n1", "allocatable.cpu", 4000, 5000)) == 12.25
     assert costs.cost_of(Change("node", "untaint", "node/n1", "taints", "gpu=yes:NoSchedule")) == 11
@@ -240,16 +240,51 @@ def test_costs_grow_with_how_far_a_number_moves():
 
 
 def test_a_file_replaces_some_costs():
-    costs = read_costs(b"uncordon: 9\nlabel: 0.5\n", "costs.yaml")
-    assert (costs.table["uncordon"], costs.table["label"], costs.table["evict"]) == (9, 0.5, BASE_COSTS["evict"])
+    costs = read_costs(b"uncordon: 9\nwho: {node: 0}\nprice: 3\neffort: {label: 0.5}\n", "costs.yaml")
+    changed = {name: cost for name, cost in costs.table.items() if cost != BASE_COSTS[name]}
+    assert changed == {"effort.uncordon": 9, "who.node": 0, "price": 3, "effort.label": 0.5}
+    assert costs.cost_of(Change("node", "label", "node/n1", "labels.a", None, "b")) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (Change("cluster", "wait", "node/n1", "conditions", "not-ready"), {"effort.wait", "who.nobody", "undone.command"}),
+        (
+            Change("cluster", "evict", "pod/default/web", "", "n1"),
+            {"effort.evict", "who.cluster", "undone.command", "disturbs.moved"},
+        ),
+        (
+            Change("cluster", "scale", "pod/default/web", "deployment/web", 3, 2),
+            {"effort.scale", "who.other", "undone.command", "disturbs.moved"},
+        ),
+        (
+            Change("cluster", "add-node", "node/n2", "", None, "like n1"),
+            {"effort.add-node", "who.cluster", "undone.drain", "price"},
+        ),
+        (Change("pod", "claim", "pod/default/web", "volumes.data", "a", "b"), {"effort.claim", "who.pod", "undone.never"}),
+    ],
+)
+def test_a_cost_is_what_its_parts_add(change, parts):
+    costs = Costs(shares={"n1": 0.25})
+    assert set(costs.parts_of(change)) == parts
+    assert costs.cost_of(change) == sum(costs.parts_of(change).values())
+
+
+def test_the_file_of_costs_on_the_page_is_read():
+    (text,) = [one for one in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if one.startswith("who:")]
+    costs = read_costs(text.encode(), "costs.yaml")
+    assert (costs.table["disturbs.budget"], costs.table["effort.add-node"], costs.table["price"]) == (3, 1, 4)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"uncordn: 1", "unknown cost 'uncordn'; known: wait,"),
+        (b"uncordn: 1", "unknown cost 'uncordn'; closest is effort.uncordon"),
+        (b"effort: {uncordn: 1}", "unknown cost 'effort.uncordn'; closest is effort.uncordon"),
+        (b"who: 3", "unknown cost 'who'"),
         (b"label: cheap", "the cost of label must be a number of at least 0, not 'cheap'"),
-        (b"- label", "a file of costs is a mapping"),
+        (b"- label", "costs are a mapping"),
     ],
 )
 def test_a_file_of_costs_is_checked(text, message):
@@ -267,10 +302,13 @@ def test_other_objects_are_left_alone():
 
 def test_the_page_lists_every_change_with_its_cost():
     page = PAGE
-    rows = dict(re.findall(r"^\| `\w+` \| \w+ \| `([a-z-]+)` \| .* \| ([0-9.]+)[^|]*\|$", page, re.MULTILINE))
-    parts = {name for name in BASE_COSTS if f"(`{name}`)" in page}
-    assert {name: float(cost) for name, cost in rows.items()} == {n: c for n, c in BASE_COSTS.items() if n not in parts}
-    assert parts == set(BASE_COSTS) - set(rows)
+    row = r"^\| `\w+` \| (\w+) \| `([a-z-]+)` \| .* \| ([0-9.]+), (\w+) \| ([0-9.]+)[^|]*\|$"
+    costs, rows = Costs(), re.findall(row, page, re.MULTILINE)
+    for owner, verb, effort, undone, cost in rows:
+        assert (BASE_COSTS[f"effort.{verb}"], UNDONE[verb]) == (float(effort), undone)
+        assert costs.cost_of(Change(owner, verb, "node/n1")) == float(cost)
+    named = {f"effort.{verb}" for _, verb, *_ in rows}
+    assert {name for name in BASE_COSTS if f"`{name}`" not in page} == named
 
 
 @pytest.mark.parametrize("edit", re.findall(r"`((?:pod|node|config)/[^`]+ [^`]+)`", PAGE))

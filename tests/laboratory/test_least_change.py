@@ -52,7 +52,7 @@ def test_the_demo_has_one_answer_for_each_owner():
 def test_a_request_shrinks_to_a_round_number_on_the_best_node():
     nodes = [a_node(f"n{i}", allocatable=AMOUNTS) for i in range(2)]
     found = answers(*nodes, asking("a", "1317m", node="n0"), asking("b", "1500m", node="n1"), asking("new"), may=["pod"])
-    assert lines(found)[0] == ("pod", round(4 + 4 * 317 / 1000, 6), "requests.cpu 1 → 650m", ("n0",))
+    assert lines(found)[0] == ("pod", round(4 + 2 * (1000 / 683 - 1), 6), "requests.cpu 1 → 650m", ("n0",))
     assert found.proof == "exhaustive"
     assert found.remedies[0].alike == ()
 
@@ -107,7 +107,7 @@ def test_another_profile_serves_a_scheduler_that_none_has():
 
 def test_costs_choose_between_answers():
     objects = (a_node("n", allocatable=AMOUNTS), asking("new", nodeSelector={"disk": "ssd"}))
-    dear = Costs({**Costs().table, "label": 11})
+    dear = Costs({**Costs().table, "effort.label": 11})
     assert [one.owner for one in answers(*objects, may=["pod", "node"]).remedies] == ["node", "pod"]
     assert [one.owner for one in answers(*objects, may=["pod", "node"], costs=dear).remedies] == ["pod", "node"]
 

@@ -14,7 +14,7 @@ from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack
 
-from moorage.api.core import Pod
+from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.core.config.scheduler_document import Loaded
@@ -77,6 +77,9 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     ``options`` are those of the scheduler, ``notes`` describe the input, ``refused`` lists pods that could not be created.
     """
+
+    #: Nodes that the cluster does not have, and that a change can add.
+    patterns: Sequence[Node] = ()
 
     def __init__(self, given: ClusterInput, options: Options) -> None:
         created = create_pods(given, quota=options.quota)
@@ -435,8 +438,9 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             explanation = starved(explanation, now, ahead)
         if not probes:
             return explanation
+        trials, costs = self.trials_of(now.key, costs, with_queue=with_queue)
         limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, TimeBudget(time_limit_s, time.monotonic))
-        return with_changes(explanation, ClusterTrials(self, now.key, with_queue), self.present(), limits)
+        return with_changes(explanation, trials, self.present(), limits)
 
     def least_change(
         self,
@@ -458,7 +462,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
         Raises  InputError for a pod that is not there
         """
-        trials = ClusterTrials(self, self.pod(pod).key, with_queue)
+        trials, costs = self.trials_of(self.pod(pod).key, costs, with_queue=with_queue)
         budget = TimeBudget(time_limit_s, time.monotonic)
         answers = find_least_change(
             trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs, budget=budget,
@@ -490,7 +494,16 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     # -- steps -----------------------------------------------------------------------------------------------------------
 
     def _inventory(self) -> Inventory:
-        return Inventory(self.simulation, self._aside)
+        return Inventory(self.simulation, self._aside, self.patterns)
+
+    def trials_of(self, pod: str, costs: Costs | None, *, with_queue: bool = False) -> tuple[ClusterTrials, Costs]:
+        """Return trials of a pod, ``namespace/name``, with the nodes that can be bought, and the costs of these nodes.
+
+        Raises  InputError
+        """
+        costs = (costs or Costs()).with_nodes(self.present())
+        self.patterns = costs.patterns or self.patterns
+        return ClusterTrials(self, pod, with_queue, self.patterns), costs
 
     def present(self) -> PresentObjects:
         """Return a view of the cluster's objects that always shows the current ones, to look up by kind and name."""

@@ -1,7 +1,7 @@
-"""The costs of changes: a table of base costs, parts of which a file can replace.
+"""The costs of changes: a table of factors, which a team can change.
 
-A numeric change costs more the further the number moves. An eviction costs more for each disruption budget that it violates,
-and if the pod that replaces the evicted one stays pending.
+A change costs its effort, who must act, how it is undone, and what it disturbs: pods that move or are preempted, and
+disruptions that budgets count. A node costs its price. Numeric changes cost more the further the number moves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_costs
 from operator import truediv
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,36 +18,44 @@ from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.change.corrections import closest
+from moorage.laboratory.plan.node_types import NodeType, nodes_to_buy
 from moorage.laboratory.present import Surroundings
 from moorage.state.pod_requests import amount
 
-__all__ = ["BASE_COSTS", "Costs", "read_costs"]
+__all__ = ["BASE_COSTS", "UNDONE", "Costs", "costs_of", "read_costs"]
 
-#: Verb → base cost.
+#: How each change is undone: how → changes and their efforts. ``wait-open``: for a job without a deadline.
+_EFFORTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "command": {
+        "wait": 1, "wait-open": 3, "create": 1, "volume": 2, "label": 2, "uncordon": 1, "repair": 2,
+        "evict": 1, "move": 1, "surge": 2.5, "scale": 2, "relabel": 9, "untaint": 10, "untaint-condition": 11,
+        "allocatable": 11, "pods": 11,
+    },
+    "rollout": {
+        "correct": 0, "scheduler-name": 0, "tolerate-own": 1, "ungate": 1, "match-label-keys": 2, "node-name": 2,
+        "request": 3, "priority": 7, "preemption-policy": 7, "max-skew": 8, "tolerate": 9, "drop-selector": 9,
+        "drop-expression": 9, "prefer": 9, "schedule-anyway": 9, "drop-port": 9,
+    },
+    "drain": {"add-node": 6},
+    "restart": {"plugin-argument": 8, "profile": 8, "feature": 10, "disable-plugin": 12},
+    "never": {"claim": 9.5},
+}  # fmt: skip
+#: Change → how it is undone.
+UNDONE: Final = {verb: how for how, verbs in _EFFORTS.items() for verb in verbs}
+#: Name in a file of costs → cost.
 BASE_COSTS: Final[Mapping[str, float]] = {
-    # wait: no action needed
-    "wait": 1, "wait-open": 3,
-    # correct a name, or make what is missing
-    "correct": 1, "scheduler-name": 1, "create": 2, "tolerate-own": 2, "ungate": 2, "label": 3, "match-label-keys": 3,
-    "node-name": 3, "volume": 3,
-    # repair
-    "uncordon": 2, "repair": 3,
-    # make room with the pods that are there
-    "evict": 3, "evict-budget": 3, "evict-stranded": 3, "move": 3, "surge": 3, "scale": 5,
-    # ask for less; request-share: times the share by which the request falls
-    "request": 4, "request-share": 4,
-    # add a node; add-node-share: times its price, as a share of the dearest one
-    "add-node": 8, "add-node-share": 1,
-    "priority": 9, "preemption-policy": 9,
-    # loosen a rule
-    "max-skew": 9, "max-skew-step": 0.5, "relabel": 10, "tolerate": 10, "drop-selector": 10, "drop-expression": 10,
-    "prefer": 10, "schedule-anyway": 10, "drop-port": 10, "untaint": 11, "untaint-condition": 12, "claim": 12,
-    # change the configuration, or what no one should change
-    "profile": 12, "plugin-argument": 12, "feature": 12, "allocatable": 12, "allocatable-share": 1, "pods": 12,
-    "disable-plugin": 16,
+    "who.nobody": 0, "who.pod": 0.5, "who.node": 1, "who.cluster": 1, "who.other": 2, "who.config": 3,
+    "undone.command": 0, "undone.rollout": 0.5, "undone.drain": 1, "undone.restart": 1, "undone.never": 2,
+    "disturbs.moved": 1, "disturbs.preempted": 1, "disturbs.budget": 0.5, "disturbs.broken": 3, "disturbs.stranded": 3,
+    "price": 1,
+    "steps.request": 2, "steps.max-skew": 0.5, "steps.allocatable": 1,
+    **{f"effort.{verb}": cost for verbs in _EFFORTS.values() for verb, cost in verbs.items()},
 }  # fmt: skip
 #: How many changes keep their cost.
 _REMEMBERED: Final = 8192
+#: Changes after which one pod is elsewhere.
+_MOVING: Final = frozenset(["evict", "move", "scale"])
 #: Taints that the node lifecycle controller, the kubelet or a cloud provider sets for as long as a condition lasts.
 _CONDITIONS: Final = frozenset(
     f"node.kubernetes.io/{name}"
@@ -57,18 +65,34 @@ _CONDITIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A complete table of costs."""
+    """A complete table of costs.
 
-    #: What a node like each of these costs, as a share of the dearest one.
+    ``types``   the nodes that can be bought, with their prices; without types, one more of each node
+    ``prices``  what a node like each of these costs; ``shares``: the same as a share of the dearest one
+    ``patterns`` nodes of types that the cluster does not have
+    """
+
     table: Mapping[str, float] = field(default_factory=lambda: BASE_COSTS)
+    types: tuple[NodeType, ...] = ()
+    prices: Mapping[str, float] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
+    patterns: tuple[Node, ...] = ()
     _known: dict[Change, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_nodes(self, around: Surroundings) -> Costs:
-        """Return costs that tell nodes to add apart by their sizes, unless prices are given."""
+        """Return costs with the prices of the types; without types, nodes to add are told apart by their sizes.
+
+        Raises  InputError for a type like a node that does not exist
+        """
         if self.shares:
             return self
-        sizes = {node.metadata.name: _sizes(node) for node in around.all_of(Node) if isinstance(node, Node)}
+        nodes = [node for node in around.all_of(Node) if isinstance(node, Node)]
+        if self.types:
+            prices, patterns = nodes_to_buy(self.types, nodes)
+            dearest = max(prices.values(), default=0.0) or 1.0
+            shares = {name: price / dearest for name, price in prices.items()}
+            return replace_costs(self, prices=prices, shares=shares, patterns=tuple(patterns))
+        sizes = {node.metadata.name: _sizes(node) for node in nodes}
         most = [max(some) or 1 for some in zip(*sizes.values(), strict=True)] if sizes else []
         return replace_costs(self, shares={name: sum(map(truediv, size, most)) / len(most) for name, size in sizes.items()})
 
@@ -82,27 +106,36 @@ class Costs:
         if cost is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            priced = change.verb in self.table
-            cost = round(self.table[self._row(change)] + self._extra(change), 6) if priced else change.cost
-            self._known[change] = cost
+            cost = self._known[change] = round(sum(self.parts_of(change).values()), 6)
         return cost
 
+    def parts_of(self, change: Change) -> dict[str, float]:
+        """Return what a change costs, by the names of the table."""
+        row = self._row(change)
+        if row not in UNDONE:
+            return {f"effort.{row}": change.cost}
+        who = "nobody" if change.verb == "wait" else "other" if change.verb == "scale" else change.owner
+        named = [f"effort.{row}", f"who.{who}", f"undone.{UNDONE[row]}"]
+        parts = {name: self.table[name] for name in named}
+        if change.verb in _MOVING:
+            parts["disturbs.moved"] = self.table["disturbs.moved"]
+        return parts | self._steps(change)
+
     def sum_of(self, changes: Iterable[Change]) -> float:
-        """Return the sum of the costs of changes, without the extra costs of evictions."""
+        """Return the sum of the costs of changes, without what they disturb besides."""
         return round(sum(map(self.cost_of, changes)), 6)
 
     def least_of_one(self, change: Change) -> float:
         """Return the least cost of one change if a pod may move instead of being evicted."""
-        return min(self.table["evict"], self.table["move"]) if change.verb == "evict" else self.cost_of(change)
+        return self.cost_of(change) - (self._saved() if change.verb == "evict" else 0.0)
 
     def least_of(self, changes: Collection[Change]) -> float:
         """Return the least cost of changes if pods may move instead of being evicted."""
-        saved = max(0.0, self.table["evict"] - self.table["move"])
-        whole = self.sum_of(changes)
+        whole, saved = self.sum_of(changes), self._saved()
         return round(whole - saved * sum(one.verb == "evict" for one in changes), 6) if saved else whole
 
-    def total(self, changes: Iterable[Change]) -> float:
-        return round(sum(change.cost for change in changes), 6)
+    def _saved(self) -> float:
+        return max(0.0, self.table["effort.evict"] - self.table["effort.move"])
 
     @staticmethod
     def _row(change: Change) -> str:
@@ -111,20 +144,20 @@ class Costs:
         is_condition = change.verb == "untaint" and str(change.old).partition("=")[0].partition(":")[0] in _CONDITIONS
         return "untaint-condition" if is_condition else change.verb
 
-    def _extra(self, change: Change) -> float:
+    def _steps(self, change: Change) -> dict[str, float]:
         old, new = change.old, change.new
         if change.verb == "add-node":
-            return self.table["add-node-share"] * self.shares.get(str(new).removeprefix("like "), 0.0)
-        if not isinstance(old, int) or not isinstance(new, int):
-            return 0.0
+            return {"price": self.table["price"] * self.shares.get(str(new).removeprefix("like "), 0.0)}
+        if not isinstance(old, int) or not isinstance(new, int) or (name := f"steps.{change.verb}") not in self.table:
+            return {}
         match change.verb:
-            case "request":
-                return self.table["request-share"] * (old - new) / old if old else 0.0
-            case "max-skew":
-                return self.table["max-skew-step"] * (new - old)
+            case "request":  # half of it is reasonable, a tenth is not
+                steps = old / new - 1 if new else float(old)
             case "allocatable":
-                return self.table["allocatable-share"] * (new - old) / old if old else self.table["allocatable-share"]
-        return 0.0
+                steps = (new - old) / old if old else 1.0
+            case _:
+                steps = new - old
+        return {name: self.table[name] * steps}
 
 
 def _sizes(node: Node) -> tuple[int, ...]:
@@ -134,16 +167,29 @@ def _sizes(node: Node) -> tuple[int, ...]:
 
 
 def read_costs(text: bytes, where: str) -> Costs:
-    """Read a file of costs: a mapping of names in the table to numbers; names that it leaves out keep their costs.
+    """Read a file of costs; what it leaves out keeps its cost.
 
     Raises  InputError
     """
-    given = read_first_yaml(text, where)
+    return costs_of(read_first_yaml(text, where), where)
+
+
+def costs_of(given: Any, where: str) -> Costs:
+    """Return the costs of a mapping such as ``{who: {node: 2}, effort: {uncordon: 9}}``; an effort may stand alone.
+
+    Raises  InputError
+    """
     if not isinstance(given, dict):
-        raise InputError(f"{where}: a file of costs is a mapping such as 'uncordon: 1'")
-    for name, cost in given.items():
+        raise InputError(f"{where}: costs are a mapping such as 'effort: {{uncordon: 1}}'")
+    flat: dict[str, Any] = {}
+    for name, held in given.items():
+        flat |= {f"{name}.{inner}": cost for inner, cost in held.items()} if isinstance(held, dict) else {str(name): held}
+    found = {name if name in BASE_COSTS else f"effort.{name}": (name, cost) for name, cost in flat.items()}
+    for name, (asked, cost) in found.items():
         if name not in BASE_COSTS:
-            raise InputError(f"{where}: unknown cost {name!r}; known: {', '.join(BASE_COSTS)}")
+            near = closest(asked, BASE_COSTS)
+            known = f"closest is {near}" if near else f"known: {', '.join(BASE_COSTS)}"
+            raise InputError(f"{where}: unknown cost {asked!r}; {known}")
         if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < float("inf"):
-            raise InputError(f"{where}: the cost of {name} must be a number of at least 0, not {cost!r}")
-    return Costs({**BASE_COSTS, **given})
+            raise InputError(f"{where}: the cost of {asked} must be a number of at least 0, not {cost!r}")
+    return Costs({**BASE_COSTS, **{name: float(cost) for name, (_, cost) in found.items()}})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from moorage.api.core import Namespace, Node, Pod
@@ -36,11 +36,15 @@ def served_as(kind: Kind) -> ServedKind:
 
 
 class Inventory:
-    """The objects of a cluster. ``aside`` are those that the scheduler does not read, by ``kind/namespace/name``."""
+    """The objects of a cluster. ``aside`` are those that the scheduler does not read, by ``kind/namespace/name``.
 
-    def __init__(self, simulation: SimulatedCluster, aside: Mapping[str, Object]) -> None:
+    ``patterns``  nodes that the cluster does not have, and that can be added, by name
+    """
+
+    def __init__(self, simulation: SimulatedCluster, aside: Mapping[str, Object], patterns: Iterable[Node] = ()) -> None:
         self.simulation = simulation
         self.aside = aside
+        self._patterns = {node.name: node for node in patterns}
 
     def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
         """Return the object of a kind and name, if there is one."""
@@ -50,7 +54,7 @@ class Inventory:
             return self.simulation.pod_named(inner)
         if kind is Node:
             row = cluster.table.row_of.get(name)
-            return None if row is None else cluster.table.nodes[row]
+            return self._patterns.get(name) if row is None else cluster.table.nodes[row]
         if kind is Namespace:
             return cluster.namespaces.get(name)
         return self.aside.get(f"{kind.__name__.lower()}/{inner}") or cluster.objects(kind).get(inner)

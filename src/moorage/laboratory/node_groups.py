@@ -13,7 +13,7 @@ from moorage.api.core import Node
 from moorage.framework.change_values import taint_text
 from moorage.state.pod_requests import amount
 
-__all__ = ["GroupOfNodes", "group_nodes", "groups_by_node"]
+__all__ = ["GroupOfNodes", "group_nodes", "groups_by_node", "pool_of"]
 
 #: Labels by which providers and autoscalers name the pool of a node.
 POOL_LABELS: Final = (
@@ -50,7 +50,8 @@ def groups_by_node(nodes: Iterable[Node]) -> Mapping[str, str]:
     return {node.name: group.name for group in group_nodes(nodes) for node in group.nodes}
 
 
-def _pool(node: Node) -> str:
+def pool_of(node: Node) -> str:
+    """Return the pool that a node's labels name; "" if they do not."""
     return next((node.labels[key] for key in POOL_LABELS if node.labels.get(key)), "")
 
 
@@ -59,7 +60,7 @@ def _type(node: Node) -> str:
 
 
 def _identity(node: Node) -> Hashable:
-    pool = _pool(node)
+    pool = pool_of(node)
     if pool:
         return ("pool", pool)
     taints = tuple(sorted(taint_text(one) for one in node.spec.taints if not one.key.startswith(_CONDITION)))
@@ -74,7 +75,7 @@ def _size(node: Node) -> tuple[tuple[str, int], ...]:
 
 
 def _name(members: Sequence[Node]) -> str:
-    pool = _pool(members[0])
+    pool = pool_of(members[0])
     if pool:
         return pool
     common = _common_start([node.name for node in members])

@@ -22,7 +22,7 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.pod_changes import request_of
 from moorage.laboratory.explain.explained_changes import ChangeLimits
-from moorage.laboratory.trial.cluster_trials import ClusterTrials
+from moorage.laboratory.trial.trials import Trials
 from moorage.report.explanation import Explanation
 from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
@@ -57,8 +57,8 @@ class PendingSearch:
 
     def __init__(self, cluster: Cluster, limits: ChangeLimits) -> None:
         self._cluster = cluster
-        self._limits = limits
         self._costs = (limits.costs or Costs()).with_nodes(cluster.present())
+        self._limits = replace(limits, costs=self._costs)
         self.placed = 0
         self.runs = 0
 
@@ -89,7 +89,7 @@ class PendingSearch:
         """Return the cheapest remedy of each kind for a pod."""
         limits = self._limits
         found = find_least_change(
-            ClusterTrials(self._cluster, key), self._cluster.present(), may=limits.may, alternatives=limits.alternatives,
+            self._trials(key), self._cluster.present(), may=limits.may, alternatives=limits.alternatives,
             probes=limits.probes, costs=limits.costs, budget=budget, all_changes=limits.all_changes,
         )  # fmt: skip
         self.runs += found.runs
@@ -97,6 +97,9 @@ class PendingSearch:
         for one in found.remedies:
             first.setdefault(one.kind, one)
         return list(first.values())[:_WAYS]
+
+    def _trials(self, key: str) -> Trials:
+        return self._cluster.trials_of(key, self._costs)[0]
 
     def _spread(self, remedy: Remedy, pods: Sequence[str], budget: TimeBudget) -> tuple[list[Change], list[str]]:
         """Make a remedy of the first pod for all pods. Return the changes, and the pods that have a node then."""
@@ -120,7 +123,7 @@ class PendingSearch:
             return None
         verbs = {one.verb for one in remedy.changes}
         found = find_least_change(
-            ClusterTrials(self._cluster, key), self._cluster.present(), may=self._limits.may, alternatives=0,
+            self._trials(key), self._cluster.present(), may=self._limits.may, alternatives=0,
             probes=self._limits.probes, costs=self._limits.costs, budget=budget, verbs=verbs,
         )  # fmt: skip
         self.runs += found.runs

@@ -218,3 +218,75 @@ def test_pending_pods_together_are_asked_for_alone(explained):
     for wrong in (["search-2", "--pending"], ["--all", "--pending"], ["--pending", "-o", "html"]):
         status, _, err = explained(*wrong, "-f", DEMO)
         assert (status, "--pending" in err) == (1, True)
+
+
+# -- costs and types ------------------------------------------------------------------------------------------------------
+
+TYPES = """
+- {name: small, like: n1, price: 3}
+- {name: large, price: 2, node: {metadata: {labels: {pool: general}}, status: {capacity: {cpu: 16, memory: 64Gi, pods: 20}}}}
+"""
+
+
+@pytest.fixture
+def full(tmp_path, monkeypatch):
+    """A folder with a cluster of one full node, and a pending pod that does not fit."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "4", "pods": "20"}},
+    }
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{at}"}, "spec": {"containers": [container]}}
+            for at in range(2)]  # fmt: skip
+    (tmp_path / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *pods]}))
+    (tmp_path / "types.yaml").write_text(TYPES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def changes_of(out):
+    return {one["kind"]: one for one in json.loads(out)["answer"]["changes"]}
+
+
+def test_types_name_the_cheapest_node_to_add_and_its_price(explained, full):
+    _, out, _ = explained("web-1", "-f", "cluster.json", "-o", "json", "--types", "types.yaml")
+    grow = changes_of(out)["grow"]
+    assert [atom["text"] for atom in grow["atoms"]] == ["add a node like large"]
+    assert grow["effects"] == ["price 2"]
+    assert grow["cost"] == pytest.approx(8 + 2 / 3, abs=1e-5)
+    (full / "types.yaml").write_text("[{name: small, like: n9, price: 3}]")
+    status, _, err = explained("web-1", "-f", "cluster.json", "--types", "types.yaml")
+    assert (status, "type small: no node and no node group has the name n9" in err) == (1, True)
+
+
+def test_all_pending_pods_get_nodes_of_the_types(explained, full):
+    _, out, _ = explained("--pending", "-f", "cluster.json", "-o", "json", "--types", "types.yaml", "--may", "cluster")
+    (group,) = json.loads(out)["answer"]["groups"]
+    (way,) = group["ways"]
+    assert ([atom["text"] for atom in way["atoms"]], way["placed"]) == (["add a node like large"], 1)
+
+
+def test_the_file_of_the_project_has_costs_and_types(explained, full, monkeypatch):
+    (full / ".git").mkdir()
+    (full / "below").mkdir()
+    (full / "types.yaml").rename(full / "below/types.yaml")
+    (full / ".moorage.yaml").write_text("types: below/types.yaml\ncosts: {effort: {add-node: 1}, who: {pod: 4}}\n")
+    monkeypatch.chdir(full / "below")
+    _, out, _ = explained("web-1", "-f", "../cluster.json", "-o", "json")
+    found = changes_of(out)
+    assert (found["grow"]["cost"], found["grow"]["effects"]) == (pytest.approx(3 + 2 / 3, abs=1e-5), ["price 2"])
+    (full / "costs.yaml").write_text("effort: {add-node: 5}")
+    _, out, _ = explained("web-1", "-f", "../cluster.json", "-o", "json", "--costs", "../costs.yaml")
+    assert changes_of(out)["grow"]["cost"] == pytest.approx(7 + 2 / 3, abs=1e-5)
+    (full / ".moorage.yaml").write_text("cost: 3\n")
+    status, _, err = explained("web-1", "-f", "../cluster.json")
+    assert (status, ".moorage.yaml: cost: no such setting; use costs and types" in err) == (1, True)
+
+
+def test_a_folder_of_manifests_may_have_the_file_of_the_project(explained, full):
+    (full / "types.yaml").unlink()
+    (full / ".moorage.yaml").write_text("costs: {effort: {add-node: 1}}\n")
+    _, out, _ = explained("web-1", "-f", ".", "-o", "json")
+    assert changes_of(out)["grow"]["cost"] == pytest.approx(3 + 1 / 3, abs=1e-5)

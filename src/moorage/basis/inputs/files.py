@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 from moorage.basis.recording.log_reader import is_log, objects_at
 from moorage.errors import InputError
 
-__all__ = ["LARGE", "MAX_BYTES", "Budget", "InputFile", "LargeFile", "open_sources"]
+__all__ = ["LARGE", "MAX_BYTES", "PROJECT_FILE", "Budget", "InputFile", "LargeFile", "open_sources"]
 
 #: The maximum number of bytes to read in total, after decompression.
 MAX_BYTES: Final = 4 << 30
@@ -33,6 +33,8 @@ _CHUNK: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
 #: No text starts with these bytes. Such input may be endless, for example a device in a pipe.
 _ZEROES = bytes(8)
+#: A project's own file: folders with manifests may have one.
+PROJECT_FILE = ".moorage.yaml"
 _ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
 
 
@@ -164,7 +166,7 @@ def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str
         skipped += (f"{os.path.join(directory, name)} (a link)" for name in inside if _is_link(directory, name))
         if not recursive:
             inside.clear()
-        for name in sorted(names):
+        for name in sorted(set(names) - {PROJECT_FILE}):
             path = os.path.join(directory, name)
             if name.lower().endswith(_ENDINGS):
                 found = True

@@ -38,6 +38,11 @@ class Budgets:
             known = self._compiled[namespace] = list(_that_match(self._given.get(namespace, ())))
         return known
 
+    def covers(self, pod: PodInfo) -> bool:
+        """Return whether the eviction of a pod counts against a budget."""
+        budgets = self._of(pod.namespace) if pod.labels else ()
+        return any(pod.name not in one.status.disrupted_pods and selector.matches(pod.labels) for selector, one in budgets)
+
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Split pods into those that would violate a budget, if evicted one by one in this order, and the others.
 

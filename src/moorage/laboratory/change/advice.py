@@ -60,6 +60,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "pool": "other pods select the node by the label that it would lose",
     "misspelt": "no node has this value: it looks misspelt",
     "binding": "the pod would get other data",
+    "unlisted": "the file of types does not have a node like it",
     "nothing": "the pod asks for a resource because it needs some of it",
     "lost": "no controller creates the pod again",
     "stranded": "the pod that replaces an evicted one would stay pending",
@@ -89,11 +90,15 @@ class Advice:
     """Advice on the changes for one pod, ``namespace/name``. With ``everything``, nothing is left out.
 
     ``left_out``  what was left out: reason → changes
+    ``prices``    what a node like each of these costs; if there are any, other nodes cannot be bought
     """
 
-    def __init__(self, around: Surroundings, key: str, *, everything: bool = False) -> None:
+    def __init__(
+        self, around: Surroundings, key: str, *, everything: bool = False, prices: Mapping[str, float] | None = None
+    ) -> None:
         self._around = around
         self._key = key
+        self._prices = prices or {}
         self.everything = everything
         #: What to do instead of each change, on each node.
         self._known: dict[tuple[Change, str | None], list[Change]] = {}
@@ -209,6 +214,8 @@ class Advice:
                 return self._reason_against(str(change.old if change.verb == "untaint" else change.new), change.verb, node)
             case "plugin-argument":
                 return "filter" if change.path == "ignoredResources" else ""
+            case "add-node" if self._prices:
+                return "" if str(change.new).removeprefix("like ") in self._prices else "unlisted"
             case "request":
                 return "nothing" if change.new == 0 else ""
             case "priority":

@@ -112,6 +112,8 @@ def shape_of(changes: ChangeSet) -> tuple[tuple[str, ...], ...]:
 
 
 def _field(change: Change) -> str:
+    if change.verb == "add-node":
+        return ""
     value = "" if isinstance(change.new, int) or change.owner == "cluster" else f" {change.new}"
     taint = f" {change.old}" if change.verb in {"untaint", "drop-port", "drop-expression", "prefer"} else ""
     return f"{change.path}{value}{taint}"

@@ -137,7 +137,7 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "volume": lambda change: f"make a volume for claim {_name(change)} on {change.new}",
     "evict": lambda change: f"evict {_name(change)} from {change.old}",
     "move": lambda change: f"move {_name(change)} to {change.new}",
-    "add-node": lambda change: f"add a node {change.new}",
+    "add-node": lambda change: f"add a node {change.new}{f' ({change.path})' if change.path.startswith('group ') else ''}",
     "profile": lambda change: f"add a profile for scheduler {change.new}",
     "plugin-argument": _argument,
     "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from moorage.api.core import Node, Pod
@@ -17,6 +17,7 @@ from moorage.laboratory.trial.trials import Trial
 
 __all__ = ["effects_of", "who_makes"]
 
+NO_PRICES: Final[Mapping[str, float]] = {}
 _TEAMS: Final = {"node": "the node team", "cluster": "the cluster team", "config": "the owner of the scheduler"}
 #: Changes of a pod that need no new pod.
 _IN_PLACE: Final = frozenset(["ungate", "tolerate", "tolerate-own"])
@@ -47,8 +48,13 @@ def _subject(target: str, around: Surroundings) -> str:
     return target.rpartition("/")[2] if workload is None else f"{workload[0].lower()}/{workload[1]}"
 
 
-def effects_of(changes: Sequence[Change], trial: Trial, around: Surroundings) -> Iterator[str]:
-    """Yield what happens to other pods, and what else comes with the changes."""
+def effects_of(
+    changes: Sequence[Change], trial: Trial, around: Surroundings, prices: Mapping[str, float] = NO_PRICES
+) -> Iterator[str]:
+    """Yield what happens to other pods, and what else comes with the changes; ``prices``: of a node like each of these."""
+    bought = [prices[name] for one in changes if (name := str(one.new).removeprefix("like ")) in prices]
+    if bought:
+        yield f"price {sum(bought):g}"
     yield from _rollouts(changes, around)
     gone = Counter(_subject(one.target, around) for one in changes if one.verb in {"evict", "move"})
     homes = some([*dict.fromkeys((*trial.homes, *(str(one.new) for one in changes if one.verb == "move")))])

@@ -168,19 +168,31 @@ class ChangeSearch:
     def cost_of(self, changes: Iterable[Change], trial: Trial | None = None) -> float:
         """Return the cost of a set, with extra costs for violated budgets and, with a trial, for pods that stay pending."""
         held = list(changes)
-        broken = self.broken_by(held)
-        stranded = len(trial.stranded) if trial is not None else 0
-        extra = broken * self.costs.table["evict-budget"] + stranded * self.costs.table["evict-stranded"]
-        return round(self.costs.sum_of(held) + extra, 6)
+        return round(self.costs.sum_of(held) + sum(self.disturbed_by(held, trial).values()), 6)
+
+    def disturbed_by(self, changes: Collection[Change], trial: Trial | None) -> dict[str, float]:
+        """Return what changes disturb besides the pods that they name, by the names of the table of costs."""
+        preempted = () if trial is None or trial.homes else trial.displaced
+        named = {one.target for one in changes if one.verb == "evict"} | {f"pod/{key}" for key in preempted}
+        broken, others = self._by_budget(named) if named else ([], [])
+        counts = {
+            "preempted": len(preempted),
+            "broken": len(broken),
+            "budget": sum(map(self.budgets.covers, others)),
+            "stranded": 0 if trial is None else len(trial.stranded),
+        }
+        return {f"disturbs.{name}": count * self.costs.table[f"disturbs.{name}"] for name, count in counts.items() if count}
 
     def broken_by(self, changes: Iterable[Change]) -> int:
         """Return how many evictions violate disruption budgets."""
-        evicted = [pod for one in changes if one.verb == "evict" and isinstance(pod := self._pod(one), Pod)]
-        return len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
+        named = {one.target for one in changes if one.verb == "evict"}
+        return len(self._by_budget(named)[0]) if named else 0
 
-    def _pod(self, change: Change) -> Object | None:
-        namespace, _, name = change.target.removeprefix("pod/").partition("/")
-        return self.around.find(Pod, namespace, name)
+    def _by_budget(self, targets: Iterable[str]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Split pods into those whose eviction violates a budget and the others."""
+        parts = (one.removeprefix("pod/").partition("/") for one in sorted(targets))
+        found = (self.around.find(Pod, space, name) for space, _, name in parts)
+        return self.budgets.split([PodInfo(pod) for pod in found if isinstance(pod, Pod)])
 
     def following(
         self, changes: ChangeSet, offers: Offers, owners: Collection[Owner], below: float = float("inf")
@@ -346,8 +358,8 @@ def find_least_change(
     _check(may, alternatives, probes)
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs, verbs=verbs)
     search.budget = budget or search.budget
-    advice = search.advice = Advice(search.around, trials.key, everything=all_changes)
     search.costs = search.costs.with_nodes(search.around)
+    advice = search.advice = Advice(search.around, trials.key, everything=all_changes, prices=search.costs.prices)
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     fronts: list[SearchFront] = []
@@ -417,7 +429,7 @@ def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
         nodes=search.trials.fits(made) or (trial.node,),
         displaced=trial.displaced,
         stranded=trial.stranded,
-        effects=tuple(effects_of(changes, trial, search.around)),
+        effects=tuple(effects_of(changes, trial, search.around, search.costs.prices)),
         minimal=one.minimal,
         alike=tuple(" and ".join(sorted(map(describe, changes))) for changes in one.alike),
     )

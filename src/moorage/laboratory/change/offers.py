@@ -24,6 +24,7 @@ from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.laboratory.edit.changes import apply, is_transient
 from moorage.laboratory.explain.verdicts import Stage, judgements_of
+from moorage.laboratory.node_groups import pool_of
 from moorage.state.cluster import ClusterState
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -53,11 +54,11 @@ class NodeKinds:
         self._first: list[str] = []
         self._further: FurtherNodes | None = None
 
-    def further(self) -> FurtherNodes:
-        """Return one more node of each group."""
+    def further(self, patterns: Sequence[Node]) -> FurtherNodes:
+        """Return one more node of each group, and one like each pattern."""
         names = self.first_names()
-        if self._further is None:
-            self._further = FurtherNodes(self._table, names)
+        if self._further is None or self._further.patterns is not patterns:
+            self._further = FurtherNodes(self._table, names, patterns)
         return self._further
 
     def first_names(self) -> list[str]:
@@ -89,21 +90,24 @@ def _kind_of(node: Node) -> Any:
 
 
 class FurtherNodes:
-    """One more node like each of these, except where its name is in use.
+    """One more node like each of these and like each pattern, except where its name is in use.
 
     ``nodes``        the change that adds each node, and the node
     ``beside``       a cluster of these nodes, in order, without pods
     ``is_complete``  False if there are so many that some are left out
     """
 
-    def __init__(self, table: NodeTable, like: Sequence[str]) -> None:
+    def __init__(self, table: NodeTable, like: Sequence[str], patterns: Sequence[Node]) -> None:
         self.is_complete = len(like) <= _MOST_GROUPS
         self.nodes: list[tuple[Change, Node]] = []
+        self.patterns = patterns
         state = ClusterState()
-        for name in like[:_MOST_GROUPS]:
-            change = Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")
+        held = {name: table.nodes[table.row_of[name]] for name in like[:_MOST_GROUPS]}
+        for name, pattern in ({one.name: one for one in patterns} | held).items():
+            group = f"group {pool}" if (pool := pool_of(pattern)) else ""
+            change = Change("cluster", "add-node", f"node/{name}-new", group, None, f"like {name}")
             if f"{name}-new" not in table.row_of:
-                *_, node = apply([table.nodes[table.row_of[name]]], change)
+                *_, node = apply([pattern], change)
                 assert isinstance(node, Node)
                 self.nodes.append((change, node))
                 state.set_node(node)
@@ -195,10 +199,14 @@ def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refu
 
 @dataclass(slots=True)
 class FirstLook:
-    """The set of plugins that refused each row before any change, as a number for each distinct set."""
+    """The set of plugins that refused each row before any change, as a number for each distinct set.
+
+    ``patterns``  nodes that can be added besides those of the groups
+    """
 
     kinds: IntArray | None = None
     bits: dict[str, int] = field(default_factory=dict)
+    patterns: Sequence[Node] = ()
 
 
 def offers_of(
@@ -218,7 +226,7 @@ def offers_of(
     rows = _rows_to_look_at(refusals, kinds, pod, snapshot, _changed_rows(kinds, first, changes, snapshot))
     cut: set[str] = set()
     offers = [NodeOffers(nodes[row].name, tuple(_constraints(refusals, row, profile, pod, snapshot, cut))) for row in rows]
-    offers += () if changes else _new_nodes(profile, pod, snapshot, cut)
+    offers += () if changes else _new_nodes(profile, pod, snapshot, cut, first.patterns)
     return Offers(tuple(offers), len(rows) == np.count_nonzero(kinds) and not cut)
 
 
@@ -238,12 +246,14 @@ def _changed_rows(kinds: IntArray, first: FirstLook, changes: Collection[Change]
     return changed
 
 
-def _new_nodes(profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]) -> Iterator[NodeOffers]:
-    """Offer one more node of each group. Add to ``cut`` if groups are left out.
+def _new_nodes(
+    profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str], patterns: Sequence[Node]
+) -> Iterator[NodeOffers]:
+    """Offer one more node of each group and one like each pattern. Add to ``cut`` if groups are left out.
 
     Constraints that would refuse the pod even on the new node, such as a taint, have to be lifted as well.
     """
-    added = snapshot.index(NodeKinds).further()
+    added = snapshot.index(NodeKinds).further(patterns)
     if not added.is_complete:
         cut.add("nodes")
     if not added.nodes:

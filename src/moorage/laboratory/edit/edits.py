@@ -28,7 +28,7 @@ import msgspec
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
-from moorage.laboratory.costs import BASE_COSTS
+from moorage.laboratory.costs import UNDONE
 from moorage.state.pod_requests import amount
 
 __all__ = ["parse_edit", "parse_field"]
@@ -128,7 +128,7 @@ def _atom(text: str) -> Change:
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(one_line(f"edit {text!r}: {error}")) from None
     wanted = type(found.new) if found.verb == "plugin-argument" else _NEW.get(found.verb, str)
-    if found.verb not in BASE_COSTS or not (type(found.new) is wanted or (found.new is None and wanted is str)):
+    if found.verb not in UNDONE or not (type(found.new) is wanted or (found.new is None and wanted is str)):
         raise InputError(one_line(f"edit {text!r}: no change has this verb with this new value"))
     return found
 

@@ -21,7 +21,6 @@ from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycl
 from moorage.laboratory.explain.simulated_state import state_of
 from moorage.laboratory.pending import PendingSearch, grouped
 from moorage.laboratory.present import aside_of
-from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.answer import AnswerRequest
 from moorage.report.explanation import Explanation, PodStanding, Proof
@@ -242,7 +241,8 @@ def _with_changes(
         # the first pods leave time for the others
         share = max(_LEAST_SHARE, 1 / max(waiting, 1))
         waiting -= one.outcome in CHANGEABLE
-        trials = ClusterTrials(at_rest, one.pod, limits.with_queue)
+        trials, costs = at_rest.trials_of(one.pod, limits.costs, with_queue=limits.with_queue)
+        limits = replace(limits, costs=costs)
         searched.append(with_changes(one, trials, present, replace(limits, budget=limits.budget.part(share))))
     return searched
 

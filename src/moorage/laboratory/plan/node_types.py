@@ -16,7 +16,7 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.objects import ObjectLike, read_given, text_of
 from moorage.laboratory.plan.new_nodes import like_node
 
-__all__ = ["NodeType", "Offer", "offers_of_types", "read_types"]
+__all__ = ["NodeType", "Offer", "nodes_to_buy", "offers_of_types", "read_types"]
 
 ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -79,6 +79,8 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
             where = fspath(given)
             text = _read(where)
         given = _parsed(text, where)
+    elif not isinstance(given, Sequence):
+        raise InputError(f"{where}: expected a list of node types")
     found = [one if isinstance(one, NodeType) else _type(one, f"{where}[{at}]") for at, one in enumerate(given)]
     if not found:
         raise InputError(f"{where}: no node type; give at least one, with a name and a node")
@@ -147,14 +149,40 @@ def offers_of_types(types: Iterable[NodeType], nodes: Sequence[Node]) -> Iterato
         yield Offer(one, _pattern(one, nodes), one.zones)
 
 
+def nodes_to_buy(types: Iterable[NodeType], nodes: Sequence[Node]) -> tuple[dict[str, float], list[Node]]:
+    """Return what one more node like each of these costs, by its name, and the nodes of types that the cluster does not have.
+
+    Raises  InputError
+    """
+    prices: dict[str, float] = {}
+    further: list[Node] = []
+    for one in types:
+        if one.like:
+            prices |= {node.name: one.price for node in _members(one, nodes)}
+            continue
+        pattern = _pattern(one, nodes)
+        for zone in one.zones or ("",):
+            name = f"{one.name}-{zone}" if len(one.zones) > 1 else one.name
+            labels = {**pattern.labels, **({ZONE: zone} if zone else {})}
+            further.append(replace(pattern, metadata=replace(pattern.metadata, name=name, labels=labels)))
+            prices[name] = one.price
+    return prices, further
+
+
+def _members(one: NodeType, nodes: Sequence[Node]) -> Sequence[Node]:
+    """Return the node, or the nodes of the group, that a type is like."""
+    named = [node for node in nodes if node.name == one.like]
+    groups = {group.name: group.nodes for group in group_nodes(nodes)}
+    members = named or groups.get(one.like.removeprefix("group/"), ())
+    if not members:
+        known = ", ".join(groups) or "none"
+        raise InputError(f"type {one.name}: no node and no node group has the name {one.like}; groups: {known}")
+    return members
+
+
 def _pattern(one: NodeType, nodes: Sequence[Node]) -> Node:
     if one.like:
-        named = [node for node in nodes if node.name == one.like]
-        groups = {group.name: group.nodes for group in group_nodes(nodes)}
-        members = named or groups.get(one.like.removeprefix("group/"), ())
-        if not members:
-            known = ", ".join(groups) or "none"
-            raise InputError(f"type {one.name}: no node and no node group has the name {one.like}; groups: {known}")
+        members = _members(one, nodes)
         return next((node for node in members if not node.spec.unschedulable), members[0])
     assert one.node is not None
     given = one.node

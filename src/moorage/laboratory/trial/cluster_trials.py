@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Protocol
 
-from moorage.api.core import Pod
+from moorage.api.core import Node, Pod
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
@@ -57,16 +57,18 @@ class ClusterTrials:
     """Trials of one pod, ``namespace/name``, in a cluster.
 
     ``with_queue``  the pods ahead of it in the queue are tried first
+    ``patterns``    nodes that the cluster does not have, and that can be added
     """
 
     cluster: TriedCluster
     key: str
     with_queue: bool = False
+    patterns: Sequence[Node] = ()
 
     def __post_init__(self) -> None:
         #: The number of pods that had arrived when the present attempt began.
         self._arrivals = 0
-        self._first = FirstLook()
+        self._first = FirstLook(patterns=self.patterns)
         self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
         #: The simulation in which the pod found neither a node nor victims as it is, and that state, if changed nodes bound it.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from dataclasses import replace as with_costs
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment
 from moorage.errors import InputError
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.explain_jobs import explain_jobs, kinds_of_jobs
@@ -21,9 +22,10 @@ from moorage.interfaces.cli.questions.narrowing_options import selector_of
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.interfaces.cli.terminal import say
 from moorage.laboratory.change.least_change import OWNERS
-from moorage.laboratory.costs import read_costs
+from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
 from moorage.laboratory.explain.explained_changes import ChangeLimits
+from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.recording.decisions import history_of
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
@@ -64,7 +66,13 @@ All that is printed, and what it means: moorage help explain
     help="Who may make the changes that are proposed: any of pod, node, cluster and config.",
 )  # fmt: skip
 @click.option(
-    "--costs", metavar="FILE", help="YAML file with the costs of changes; it overrides entries of the built-in table."
+    "--costs", metavar="FILE",
+    help="YAML file with the costs of changes, in place of entries of the built-in table; moorage help changes has it.",
+)  # fmt: skip
+@click.option(
+    "--types",
+    metavar="FILE",
+    help="The node types that can be bought, with prices, as for moorage plan: nodes to add are of these.",
 )
 @click.option("--alternatives", type=click.IntRange(0), default=3, show_default=True, help="How many more changes to list.")
 @click.option(
@@ -160,10 +168,20 @@ def _limits(given: dict[str, Any]) -> ChangeLimits:
     if unknown or not named:
         raise click.UsageError(f"--may: {', '.join(unknown) or 'no owner'}; use any of {', '.join(OWNERS)}")
     may = tuple(owner for owner in OWNERS if owner in named)
-    costs = None if given["costs"] is None else read_costs(read_file(given["costs"], CONFIG_LIMIT), given["costs"])
     return ChangeLimits(
-        may, given["alternatives"], given["probes"], costs, given["with_queue"], all_changes=given["all_changes"]
+        may, given["alternatives"], given["probes"], _costs(given), given["with_queue"], all_changes=given["all_changes"]
     )
+
+
+def _costs(given: Mapping[str, Any]) -> Costs:
+    """Return the costs of the options; those of the project's file where an option is not given."""
+    table, where = (given["costs"], given["costs"]) if given["costs"] else project_setting("costs")
+    if isinstance(table, str):
+        costs = read_costs(read_file(table, CONFIG_LIMIT), table)
+    else:
+        costs = Costs() if table is None else costs_of(table, where)
+    types = given["types"] or project_setting("types")[0]
+    return costs if types is None else with_costs(costs, types=tuple(read_types(types)))
 
 
 def _count(progress: Progress, attempt: SimulatedAttempt) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from moorage.interfaces.cli.bounded_files import project_setting
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
@@ -60,6 +61,8 @@ def plan(**given: Any) -> int:
     with 0 when there is an answer (with --consolidate: when a node can go), 2 when it is impossible, 3 when none was found in
     time, 1 when something is wrong with the input or the options.
     """
+    if not given["types"]:
+        given["types"] = project_setting("types")[0]
     _check(given)
     with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
         if given["consolidate"]:

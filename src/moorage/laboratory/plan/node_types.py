@@ -79,7 +79,7 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
             where = fspath(given)
             text = _read(where)
         given = _parsed(text, where)
-    elif not isinstance(given, Sequence):
+    elif not isinstance(given, list | tuple):
         raise InputError(f"{where}: expected a list of node types")
     found = [one if isinstance(one, NodeType) else _type(one, f"{where}[{at}]") for at, one in enumerate(given)]
     if not found:

@@ -249,7 +249,7 @@ def test_a_file_replaces_some_costs():
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        (Change("cluster", "wait", "node/n1", "conditions", "not-ready"), {"effort.wait", "who.nobody", "undone.command"}),
+        (Change("cluster", "wait", "node/n1", "conditions", "not-ready"), {"effort.wait", "who.none", "undone.command"}),
         (
             Change("cluster", "evict", "pod/default/web", "", "n1"),
             {"effort.evict", "who.cluster", "undone.command", "disturbs.moved"},

@@ -45,7 +45,7 @@ _EFFORTS: Final[Mapping[str, Mapping[str, float]]] = {
 UNDONE: Final = {verb: how for how, verbs in _EFFORTS.items() for verb in verbs}
 #: Name in a file of costs → cost.
 BASE_COSTS: Final[Mapping[str, float]] = {
-    "who.nobody": 0, "who.pod": 0.5, "who.node": 1, "who.cluster": 1, "who.other": 2, "who.config": 3,
+    "who.none": 0, "who.pod": 0.5, "who.node": 1, "who.cluster": 1, "who.other": 2, "who.config": 3,
     "undone.command": 0, "undone.rollout": 0.5, "undone.drain": 1, "undone.restart": 1, "undone.never": 2,
     "disturbs.moved": 1, "disturbs.preempted": 1, "disturbs.budget": 0.5, "disturbs.broken": 3, "disturbs.stranded": 3,
     "price": 1,
@@ -80,7 +80,7 @@ class Costs:
     _known: dict[Change, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_nodes(self, around: Surroundings) -> Costs:
-        """Return costs with the prices of the types; without types, nodes to add are told apart by their sizes.
+        """Return costs with the prices of the types; without types, nodes to add differ by their sizes.
 
         Raises  InputError for a type like a node that does not exist
         """
@@ -114,7 +114,7 @@ class Costs:
         row = self._row(change)
         if row not in UNDONE:
             return {f"effort.{row}": change.cost}
-        who = "nobody" if change.verb == "wait" else "other" if change.verb == "scale" else change.owner
+        who = "none" if change.verb == "wait" else "other" if change.verb == "scale" else change.owner
         named = [f"effort.{row}", f"who.{who}", f"undone.{UNDONE[row]}"]
         parts = {name: self.table[name] for name in named}
         if change.verb in _MOVING:
@@ -122,7 +122,7 @@ class Costs:
         return parts | self._steps(change)
 
     def sum_of(self, changes: Iterable[Change]) -> float:
-        """Return the sum of the costs of changes, without what they disturb besides."""
+        """Return the sum of the costs of changes, without what else they disturb."""
         return round(sum(map(self.cost_of, changes)), 6)
 
     def least_of_one(self, change: Change) -> float:

@@ -171,7 +171,7 @@ class ChangeSearch:
         return round(self.costs.sum_of(held) + sum(self.disturbed_by(held, trial).values()), 6)
 
     def disturbed_by(self, changes: Collection[Change], trial: Trial | None) -> dict[str, float]:
-        """Return what changes disturb besides the pods that they name, by the names of the table of costs."""
+        """Return what changes disturb apart from the pods that they name, by the names of the table of costs."""
         preempted = () if trial is None or trial.homes else trial.displaced
         named = {one.target for one in changes if one.verb == "evict"} | {f"pod/{key}" for key in preempted}
         broken, others = self._by_budget(named) if named else ([], [])

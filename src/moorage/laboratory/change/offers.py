@@ -201,7 +201,7 @@ def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refu
 class FirstLook:
     """The set of plugins that refused each row before any change, as a number for each distinct set.
 
-    ``patterns``  nodes that can be added besides those of the groups
+    ``patterns``  nodes that can be added, apart from those of the groups
     """
 
     kinds: IntArray | None = None

@@ -78,8 +78,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     ``options`` are those of the scheduler, ``notes`` describe the input, ``refused`` lists pods that could not be created.
     """
 
-    #: Nodes that the cluster does not have, and that a change can add.
-    patterns: Sequence[Node] = ()
+    patterns: Sequence[Node] = ()  # nodes that the cluster does not have, and that a change can add
 
     def __init__(self, given: ClusterInput, options: Options) -> None:
         created = create_pods(given, quota=options.quota)
@@ -497,10 +496,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         return Inventory(self.simulation, self._aside, self.patterns)
 
     def trials_of(self, pod: str, costs: Costs | None, *, with_queue: bool = False) -> tuple[ClusterTrials, Costs]:
-        """Return trials of a pod, ``namespace/name``, with the nodes that can be bought, and the costs of these nodes.
-
-        Raises  InputError
-        """
+        """Return trials of a pod, ``namespace/name``, with the nodes that can be bought, and the costs of these nodes."""
         costs = (costs or Costs()).with_nodes(self.present())
         self.patterns = costs.patterns or self.patterns
         return ClusterTrials(self, pod, with_queue, self.patterns), costs

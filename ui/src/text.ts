@@ -75,6 +75,28 @@ export function shortName(pod: string): string {
   return pod.slice(pod.indexOf("/") + 1);
 }
 
+/** The end that the names of all nodes share, such as `.eu-west-1.compute.internal`; pages show it once. */
+let ending = "";
+
+export const sharedEnding = (): string => ending;
+
+/** Take the names of all nodes of the cluster that is shown. */
+export function nameNodes(names: Iterable<string>): void {
+  const [first = "", ...others] = names;
+  ending = others.length < 2 ? "" : first.slice(Math.max(0, first.indexOf(".")));
+  for (const name of others) {
+    while (ending && !(name.endsWith(ending) && name.length > ending.length)) ending = ending.slice(Math.max(1, ending.indexOf(".", 1) < 0 ? ending.length : ending.indexOf(".", 1)));
+    if (!ending) break;
+  }
+  if (!ending.startsWith(".") || ending.length < SHORT) ending = "";
+}
+
+/** A shorter end is left where it is. */
+const SHORT = 8;
+
+/** Return the name of a node without the end that all nodes share. */
+export const shortNode = (name: string): string => (ending && name.endsWith(ending) ? name.slice(0, -ending.length) : name);
+
 /** Compares names, and numbers in them as numbers: n9 comes before n10. */
 export const natural = new Intl.Collator("en", { numeric: true });
 

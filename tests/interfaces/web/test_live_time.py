@@ -20,6 +20,7 @@ def history(pending):
             "pending": [2] * 599 + [pending],
             "utilisation": {"cpu": [second / 1200 for second in range(600)], "memory": [0.25] * 600, "pods": [0.02] * 600},
         },
+        "marks": [{"at": at[500], "text": "7 pods leave n1"}],
         "lanes": {
             "pod": ["default/waits", "default/<img src=x>", "default/old"],
             "owner": ["", "", ""],
@@ -48,8 +49,11 @@ def test_the_past_is_shown_narrowed_and_followed(visit, text_of):
             ]
             assert lanes.nth(0).locator(".mark-try").count() == 2
             visit.shoot(page, "time")
-            chart = page.get_by_role("img", name="Pending pods: now 1 pod")
+            chart = page.get_by_role("img", name="Pending pods: now 1 pod; 7 pods leave n1")
+            assert chart.locator(".u-legend").inner_text().split() == ["pending", "pods"]
             box = chart.locator(".u-over").bounding_box()
+            page.mouse.move(box["x"] + box["width"] * 500 / 599, box["y"] + 40)
+            assert page.locator(".tip:visible").inner_text() == "08:08:20 · pending pods 2 · 7 pods leave n1"
             page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
             page.mouse.down()
             page.mouse.move(box["x"] + box["width"] - 5, box["y"] + 40, steps=4)

@@ -41,6 +41,21 @@ def test_a_span_of_the_past_has_its_own_samples_and_lanes():
     assert all(arrived <= 1040 for arrived in lanes["arrived"])
 
 
+def test_what_many_pods_do_at_once_is_marked():
+    mirror = Mirror()
+    mirror.put_pod(PodRow("a/first", "", "n0", "bound", 0, {}, "", 10.0, 1, 10.0, "first"), 10.0)
+    for number, arrived in enumerate([50.0, 55.0, 70.0, 89.0, 200.0, 210.0]):
+        row = PodRow(f"a/p{number}", "Deployment/web", "n1", "bound", 0, {}, "", arrived, 1, arrived, f"u{number}")
+        mirror.put_pod(row, arrived)
+    for number, at in enumerate([300.0, 301.0, 302.0, 303.0, 330.0]):
+        mirror.drop_pod(f"a/p{number}", at)
+    marks = timeline_document(TimelineRows.of(mirror), 400.0, View())["marks"]
+    assert marks == [
+        {"at": 50.0, "text": "4 pods of Deployment/web in a come"},
+        {"at": 300.0, "text": "4 pods leave n1"},
+    ]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_each_moment_is_as_the_charts_say(seed):
     mirror = a_mirror(random.Random(seed))

@@ -22,10 +22,12 @@ interface HeadProps {
   document: Document;
   tone: Tone;
   verdict: string;
+  /** The map stands right below the words. */
+  map?: boolean;
   children?: ComponentChildren;
 }
 
-export const AnswerHead = ({ document, tone, verdict, children }: HeadProps) => (
+export const AnswerHead = ({ document, tone, verdict, map = true, children }: HeadProps) => (
   <>
     <header class="answer">
       <p class="kind">
@@ -42,7 +44,7 @@ export const AnswerHead = ({ document, tone, verdict, children }: HeadProps) => 
       {document.stopped && <p class="certain">Left out: {visible(document.stopped.left.join("; "))}</p>}
       {children}
     </header>
-    <StillMap document={document} />
+    {map && <StillMap document={document} />}
   </>
 );
 

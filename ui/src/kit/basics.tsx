@@ -1,7 +1,7 @@
 /** The small parts that all pages share: signs, badges, names, sections, facts. */
 import type { ComponentChildren, ComponentProps } from "preact";
 import { useContext, useId, useState } from "preact/hooks";
-import { visible } from "../text";
+import { shortNode, visible } from "../text";
 import { type LinkKind, Links } from "./links";
 
 export type Tone = "ok" | "no" | "risk" | "subject" | "idle";
@@ -38,12 +38,16 @@ export const Badge = ({ tone, children }: { tone: Tone; children: ComponentChild
 export function Name({ of, to, class: extra = "name" }: { of: string; to?: LinkKind | undefined; class?: string }) {
   const links = useContext(Links);
   const href = to && of ? links[to](of) : undefined;
+  const text = visible(to === "node" ? shortNode(of) : of);
+  const title = text === of ? undefined : visible(of);
   return href ? (
-    <a class={extra} href={href}>
-      {visible(of)}
+    <a class={extra} href={href} title={title}>
+      {text}
     </a>
   ) : (
-    <span class={extra}>{visible(of)}</span>
+    <span class={extra} title={title}>
+      {text}
+    </span>
   );
 }
 

@@ -2,7 +2,7 @@
 import { Muted, Section, SmallText } from "./basics";
 import { useRef, useState } from "preact/hooks";
 import { useRedraw } from "./redraw";
-import { natural, shortName, visible } from "../text";
+import { natural, shortName, shortNode, visible } from "../text";
 
 export interface Move {
   readonly pod: string;
@@ -53,7 +53,7 @@ export function MoveMaps({ before = "Before", after = "After", moves, marked, ma
           {nodes.slice(0, MOST_NODES).map(([node, members]) => (
             <div class={`card move-node ${end === "from" && marked?.has(node) ? "cordoned" : ""} ${end === "to" && members[0] && !members[0].to ? "ends" : ""}`}>
               <p class="small">
-                <strong class="name">{visible(node)}</strong>
+                <strong class="name">{visible(shortNode(node))}</strong>
                 {end === "from" && marked?.has(node) && mark && <Muted> ⊘ {mark}</Muted>}
               </p>
               <ul class="chips">

@@ -1,5 +1,7 @@
 /** The cluster as the page knows it: a snapshot, and the changes that followed. */
 
+import { nameNodes } from "../text";
+
 export type Amounts = Readonly<Record<string, number>>;
 type Column<T> = readonly T[];
 type Sparse = { readonly index: Column<number>; readonly value: Column<number> };
@@ -110,6 +112,7 @@ export class Cluster {
   constructor(readonly head: Snapshot) {
     this.resources = head.resources;
     const columns = head.nodes;
+    nameNodes(columns.name);
     columns.name.forEach((name, at) => {
       const of = (from: Readonly<Record<string, Column<number>>>) =>
         Object.fromEntries(head.resources.map((resource) => [resource, from[resource]?.[at] ?? 0]));

@@ -1,12 +1,12 @@
 /** The frame of the live interface: navigation, the state of the connection, and the page. */
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Badge, type Tone } from "../kit/basics";
+import { Badge, Sign, type Tone } from "../kit/basics";
 import { Guard } from "../kit/guard";
 import { Links } from "../kit/links";
 import { RunDialog } from "../kit/run";
 import { PAGES } from "../pages";
-import { visible } from "../text";
+import { plural, visible } from "../text";
 import { post } from "./api";
 import { linkTo, nodeLink, place, podLink } from "./router";
 import { cluster, type Link, link } from "./state";
@@ -37,6 +37,7 @@ export function Shell() {
             </li>
           ))}
         </ul>
+        {now && now.head.notes.length > 0 && <Notes notes={now.head.notes} />}
         <Connection state={state} />
       </nav>
       <div id="main" tabIndex={-1}>
@@ -53,13 +54,6 @@ export function Shell() {
             <h1>There is no page {visible(name)}.</h1>
           </main>
         )}
-        {now && now.head.notes.length > 0 && (
-          <aside class="page small muted notes" aria-label="Notes on the input">
-            {now.head.notes.map((note) => (
-              <p>{visible(note)}</p>
-            ))}
-          </aside>
-        )}
       </div>
       {toRun.value && <RunDialog text={toRun.value} run={run} onClose={() => confirm("")} />}
     </Links.Provider>
@@ -74,6 +68,21 @@ const confirm = (command: string) => {
 };
 const WRITABLE = { ...PLACES, run: confirm };
 const run = (command: string, dryRun: boolean) => post<{ message: string }>("commands", { command, dryRun }).then(({ body }) => body.message);
+
+/** What reading the input left out or assumed, behind a sign. */
+const Notes = ({ notes }: { notes: readonly string[] }) => (
+  <details class="notes">
+    <summary title="Notes on the input">
+      <Sign tone="risk" /> {plural(notes.length, "note")}
+      <span class="hidden-text"> on the input</span>
+    </summary>
+    <ul class="small">
+      {notes.map((note) => (
+        <li>{visible(note)}</li>
+      ))}
+    </ul>
+  </details>
+);
 
 function skip(event: Event): void {
   event.preventDefault();

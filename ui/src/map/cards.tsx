@@ -1,7 +1,7 @@
 /** The map of few nodes: a card for each, with the pods as segments of its bar. */
 import type { NodeFields, PodFields } from "../live/cluster";
 import { share } from "../live/cluster";
-import { percent, plural, visible } from "../text";
+import { percent, plural, shortNode, visible } from "../text";
 import { GroupBox } from "./group";
 import type { TileGroup } from "./layout";
 import { type Look, type Measure, measured, measureName, secondOf, shade } from "./look";
@@ -44,7 +44,7 @@ function Card({ node, podsOf, lookOf, describe, href, measure, subjects }: { nod
   const content = (
     <>
       <span class="tile-head">
-        <span class="name">{visible(node.name)}</span>
+        <span class="name">{visible(shortNode(node.name))}</span>
         <span class="tile-share">{percent(measured(node, measure), 0)}</span>
       </span>
       <Segments node={node} pods={pods} resource={resource} {...(subjects && { subjects })} />

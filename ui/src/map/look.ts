@@ -1,6 +1,6 @@
 /** What a tile shows of its node: shares, state, and its verdict on a pod. */
 import { dominantShare, type NodeFields, share } from "../live/cluster";
-import { percent, plural, visible } from "../text";
+import { percent, plural, shortNode, visible } from "../text";
 
 /** What fills a tile: a resource, the largest share of any, or the share of typical pods that do not fit. */
 export type Measure = "dominant" | "stranded" | (string & {});
@@ -49,5 +49,5 @@ export function described(node: NodeFields, pods: number, measure: Measure, verd
     node.cordoned ? "cordoned" : "",
     verdict ? (verdict.fits ? "the pod fits" : `refuses the pod: ${verdict.plugin}`) : "",
   ];
-  return `${visible(node.name)}: ${parts.filter(Boolean).join(", ")}`;
+  return `${visible(shortNode(node.name))}: ${parts.filter(Boolean).join(", ")}`;
 }

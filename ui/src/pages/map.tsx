@@ -15,7 +15,8 @@ import { Tray } from "../map/tray";
 import { useVerdicts, type Verdicts } from "../map/verdicts";
 import { MapControls } from "../map/controls";
 import { Meters } from "../map/meters";
-import { count, plural, visible } from "../text";
+import { count, plural, sharedEnding, visible } from "../text";
+import { SmallText } from "../kit/basics";
 
 /** Rises when nodes come, go or move between groups. */
 const layoutVersion = signal(0);
@@ -45,7 +46,10 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
   return (
     <main class="map-page">
       <header class="map-head">
-        <h1>{headline(cluster, waiting.length)}</h1>
+        <div>
+          <h1>{headline(cluster, waiting.length)}</h1>
+          {sharedEnding() && <SmallText>{`Nodes are called …${visible(sharedEnding())}`}</SmallText>}
+        </div>
         <Meters nodes={cluster.nodes.values()} resources={cluster.resources} />
       </header>
       <MapControls {...{ grouping, measure, table, search, labels, set, setSearch }} resources={cluster.resources} />

@@ -48,7 +48,7 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
       {!answer && <Waiting asked={asked} what={`Explaining ${pod}`} cancel={cancel} again={explain} />}
       {answer && (
         <StillCluster.Provider value={cluster}>
-          <ExplanationPage document={answer} scores={scores} offer={(change) => <Try key={change.commands.join()} pod={pod} change={change} />} />
+          <ExplanationPage document={answer} scores={scores} offer={(change, first) => <Try key={change.commands.join()} {...{ pod, change, first }} />} />
           <Actions names={pod} of={removals(pod)} />
           <Attempts cluster={cluster} pod={pod} />
           <Basis document={answer} />
@@ -75,15 +75,15 @@ function stateOf(cluster: Cluster, key: string): string {
 }
 
 /** Run a change in a fork and show what the pod's answer is then. */
-function Try({ pod, change }: { pod: string; change: Remedy }) {
+function Try({ pod, change, first }: { pod: string; change: Remedy; first: boolean }) {
   const [asked, run, cancel] = useQuestion<Explanation>();
   const go = () =>
     run((progress, signal) => answerOf({ question: { explain: pod }, changes: change.atoms }, progress, signal));
   return (
     <div class="try">
       {asked.state !== "done" && asked.state !== "running" && (
-        <Button onClick={go}>
-          Try
+        <Button onClick={go} {...(first && { class: "button main" })}>
+          {first ? "Try the first change" : "Try"}
         </Button>
       )}
       {(asked.state === "running" || asked.state === "failed") && <Waiting asked={asked} what="Trying" cancel={cancel} again={go} />}

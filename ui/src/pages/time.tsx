@@ -5,7 +5,7 @@ import { Table } from "../kit/table";
 import { Slider } from "../kit/slider";
 import { LatestPage } from "../live/latest";
 import { clock, percent, plural, seconds, visible } from "../text";
-import { Chart, type Range } from "./chart";
+import { Chart, type Mark, type Range } from "./chart";
 import { Replay } from "./replay";
 
 interface History {
@@ -17,6 +17,7 @@ interface History {
     readonly pending: readonly number[];
     readonly utilisation: Readonly<Record<string, readonly number[]>>;
   };
+  readonly marks?: readonly Mark[];
   readonly lanes: {
     readonly pod: readonly string[];
     readonly state: readonly string[];
@@ -46,7 +47,7 @@ interface ShownProps {
   zoom: (range: Range | undefined) => void;
 }
 
-function Shown({ history: { now, began, samples, lanes }, chosen, zoom }: ShownProps) {
+function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zoom }: ShownProps) {
   const [moment, setMoment] = useState<number>();
   const last = Math.max(now, began + 1);
   const range = chosen ?? ([began, last] as const);
@@ -62,7 +63,7 @@ function Shown({ history: { now, began, samples, lanes }, chosen, zoom }: ShownP
       move={(at) => zoom(which ? [Math.min(range[0], at - 1), at] : [at, Math.max(range[1], at + 1)])}
     />
   );
-  const shared = { at: samples.at, range, zoom, moment };
+  const shared = { marks, at: samples.at, range, zoom, moment };
   return (
     <>
       <header class="answer">
@@ -79,10 +80,11 @@ function Shown({ history: { now, began, samples, lanes }, chosen, zoom }: ShownP
         </div>
       </header>
       <Section title="Pending pods">
-        <Chart label={`Pending pods: now ${pending}`} lines={[["pending", samples.pending]]} {...shared} />
+        <Chart label={`Pending pods: now ${pending}`} lines={[["pending pods", samples.pending]]} {...shared} />
       </Section>
       <Section title="Utilisation" aside="requested share of what pods can have">
-        <Chart label={`Utilisation: now ${requested}`} lines={used} shares {...shared} />
+        {marks.length > 0 && <Legend of={[["mark-event", "event: point at it"]]} />}
+        <Chart label={`Utilisation: now ${requested}`} lines={used.map(([name, values]) => [`${name} requested`, values] as const)} shares {...shared} />
       </Section>
       <Replay range={range} moment={moment} show={setMoment} />
       <Section title="Pods" aside={plural(shown.length, "pod")}>

@@ -86,6 +86,10 @@ def _pod_at(row: PodRow, at: float) -> PodRow:
 #: Number of samples; and maximum number of lanes, of which pending pods come first, then the latest ones.
 _SAMPLES: Final = 600
 _LANES: Final = 1000
+#: Marked is what so many pods do, each within this time after the one before; and at most so many of these.
+_SEVERAL: Final = 4
+_WHILE_S: Final = 20.0
+_MARKS: Final = 40
 _SHOWN: Final = ("cpu", "memory", "pods")
 
 
@@ -114,7 +118,33 @@ def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[fl
     return {
         "apiVersion": "moorage.dev/v1", "kind": "History", "now": now, "began": began,
         "samples": _samples(lives, at, rows.capacity), "lanes": _lanes(met, rows, view),
+        "marks": _marks(met, began),
     }  # fmt: skip
+
+
+def _marks(lives: Sequence[tuple[PodRow, float, bool]], began: float) -> list[dict[str, Any]]:
+    """Return what many pods do at once: pods of a workload that come together, and pods that leave a node together."""
+    come: dict[str, list[float]] = {}
+    leave: dict[str, list[float]] = {}
+    for row, end, gone in lives:
+        if row.owner and row.arrived > began:
+            come.setdefault(f"{row.owner} in {row.key.partition('/')[0]}", []).append(row.arrived)
+        if gone and row.node is not None:
+            leave.setdefault(row.node, []).append(end)
+    found = [(len(at), at[0], f"{len(at)} pods of {owner} come") for owner, times in come.items() for at in _bursts(times)]
+    found += [(len(at), at[0], f"{len(at)} pods leave {node}") for node, times in leave.items() for at in _bursts(times)]
+    return [{"at": at, "text": text} for _, at, text in sorted(found, key=lambda one: (-one[0], one[1]))[:_MARKS]]
+
+
+def _bursts(times: list[float]) -> Iterator[list[float]]:
+    """Yield times that follow each other within a while, if they are several."""
+    burst: list[float] = []
+    for at in [*sorted(times), np.inf]:
+        if burst and at - burst[-1] > _WHILE_S:
+            if len(burst) >= _SEVERAL:
+                yield burst
+            burst = []
+        burst.append(at)
 
 
 def _samples(lives: Sequence[tuple[PodRow, float, bool]], at: Any, capacity: Mapping[str, int]) -> dict[str, Any]:

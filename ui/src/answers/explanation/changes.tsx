@@ -13,7 +13,7 @@ interface ChangesProps {
   leftOut?: readonly LeftOut[] | undefined;
   nodes: readonly string[];
   /** What a card offers in the live page: to try the change in a fork. */
-  offer?: ((change: Remedy) => ComponentChildren) | undefined;
+  offer?: ((change: Remedy, first: boolean) => ComponentChildren) | undefined;
 }
 
 export function Changes({ changes, leftOut = [], nodes, offer }: ChangesProps) {
@@ -22,10 +22,10 @@ export function Changes({ changes, leftOut = [], nodes, offer }: ChangesProps) {
   const first = changes.filter((one) => !kinds.has(one.kind) && kinds.add(one.kind)).slice(0, SHOWN);
   const others = changes.filter((one) => !first.includes(one));
   const cards = (some: readonly Remedy[]) => (
-    <ol class="cards">
+    <ol class="cards side-by-side">
       {some.map((change) => (
         <li>
-          <Card change={change} nodes={nodes} offer={offer} />
+          <Card change={change} nodes={nodes} offer={offer && (() => offer(change, change === changes[0]))} />
         </li>
       ))}
     </ol>
@@ -51,7 +51,13 @@ export function Changes({ changes, leftOut = [], nodes, offer }: ChangesProps) {
   );
 }
 
-function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, "changes" | "leftOut">) {
+interface CardProps {
+  change: Remedy;
+  nodes: readonly string[];
+  offer: (() => ComponentChildren) | undefined;
+}
+
+function Card({ change, nodes, offer }: CardProps) {
   const places = change.nodes.map((node) => nodes[node] ?? String(node));
   const words = change.atoms.filter((atom) => !change.commands.includes(atom.text)).map((atom) => atom.text);
   const who = change.who === "no one" ? "no action" : `by ${visible(change.who)}`;
@@ -89,7 +95,7 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
           </ul>
         </details>
       )}
-      {offer?.(change)}
+      {offer?.()}
     </article>
   );
 }

@@ -5,6 +5,7 @@ import { Chips, Facts, Quote, Section, type Tone } from "../../kit/basics";
 import type { ScoreColumns } from "../../ranking";
 import { plural, visible } from "../../text";
 import { AnswerHead } from "../envelope";
+import { StillMap } from "../../map/still";
 import { Changes } from "./changes";
 import { Funnel } from "./funnel";
 import { Groups } from "./groups";
@@ -23,7 +24,7 @@ const OUTCOMES: Readonly<Record<ExplanationAnswer["outcome"], readonly [Tone, st
 
 interface ExplanationProps {
   document: Explanation;
-  offer?: ((change: Remedy) => ComponentChildren) | undefined;
+  offer?: ((change: Remedy, first: boolean) => ComponentChildren) | undefined;
   /** The scores of all nodes that fit; the document has the best ten. */
   scores?: ScoreColumns | undefined;
 }
@@ -41,19 +42,14 @@ export function ExplanationPage({ document, offer, scores }: ExplanationProps) {
   );
   return (
     <>
-      <AnswerHead document={document} tone={tone} verdict={verdict}>
+      <AnswerHead document={document} tone={tone} verdict={verdict} map={!answer.changes.length}>
         {answer.state.text && <p class="certain">{visible(answer.state.text)}</p>}
       </AnswerHead>
+      {changes}
       <State answer={answer} />
+      {answer.changes.length > 0 && <StillMap document={document} />}
       {answer.scores && <ScoreSection scores={answer.scores} nodes={answer.nodes} all={scores} />}
-      {answer.changes.length ? (
-        <div class="columns reversed">
-          <div class="stack">{refusals}</div>
-          {changes}
-        </div>
-      ) : (
-        refusals
-      )}
+      {refusals}
       {answer.preemption && <PreemptionTable preemption={answer.preemption} nodes={answer.nodes} />}
       {answer.message && (
         <Section title="The event" aside="kube-scheduler’s own words">

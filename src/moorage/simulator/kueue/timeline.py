@@ -32,8 +32,9 @@ __all__ = ["Episode", "QueueTimeline", "TimedWork"]
 
 #: How long after a change the waiting workloads are woken.
 _WAKE_S: Final = 1.0
-#: A work that was evicted this often while no other arrived or ended is not queued again, so that a run has an end.
-_FUTILE: Final = 10
+#: A work that was evicted this often while no other arrived or ended is not queued again, so that a run has an end: by others,
+#: which may happen many times at one moment, and because of its own pods or checks.
+_FUTILE: Final = (100, 10)
 
 
 @dataclass(slots=True)
@@ -399,7 +400,7 @@ class QueueTimeline:
         self._close(one, reason)
         one.futile = one.futile + 1 if one.changes == self._changes else 1
         one.changes = self._changes
-        if one.futile >= _FUTILE and not one.deactivated:
+        if one.futile >= _FUTILE[not by] and not one.deactivated:
             one.deactivated = f"evicted {one.futile} times, last because of {reason}, while nothing else changed"
         for uid in list(one.pods):
             pod, record = self._simulation.pods.get(uid), self._simulation.records.get(uid)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.errors import InputError
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import QueueAdmission, read_objects, read_workload
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
@@ -75,19 +74,6 @@ def test_an_owner_takes_its_quota_back():
     admission.requeue_evicted(borrower, 6)
     admission.wake(6)
     assert [one.key for one in admission.cycle(6).admitted] == ["default/owner"]
-
-
-REFUSED = {
-    "a negative quota": (queue("a", "-1"), "must be greater than or equal to 0"),
-    "no quantity": (queue("a", "many"), "nominalQuota"),
-    "a negative weight": (queue("a", "1", fairSharing={"weight": "-1"}), "fairSharing.weight"),
-}
-
-
-@pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
-def test_refuses(document, says):
-    with pytest.raises(InputError, match=says):
-        read_objects([document])
 
 
 def test_queues_that_cannot_admit_say_why():

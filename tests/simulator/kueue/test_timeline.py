@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.errors import InputError
-from tests.simulator.kueue.timing import API, job, node, queue, run
+from tests.simulator.kueue.timing import API, FLAVOR, job, node, queue, run
 
 
 def times(report):
@@ -60,8 +60,11 @@ WAITS = {
         {"one": (0, 15, 0)},
     ),
     "a check of another flavor is not asked": (
-        [check(delay="5m"),
-         *queue("a", 4, admissionChecksStrategy={"admissionChecks": [{"name": "check", "onFlavors": ["other"]}]}),
+        [check(delay="5m"), {**FLAVOR, "metadata": {"name": "other"}},
+         *queue("a", 4, admissionChecksStrategy={"admissionChecks": [{"name": "check", "onFlavors": ["other"]}]},
+                resourceGroups=[{"coveredResources": ["cpu"], "flavors": [
+                    {"name": name, "resources": [{"name": "cpu", "nominalQuota": 4}]} for name in ("default", "other")
+                ]}]),
          job("one", "a", 1, 10)],
         {"one": (0, 10, 0)},
     ),

@@ -17,6 +17,7 @@ from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import Settings, read_settings
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
+from moorage.simulator.kueue.validation import refuse_invalid
 from moorage.simulator.kueue.workloads import read_workload
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -58,6 +59,9 @@ class QueuedCluster:
         """Return the same as it was before any run. Call it before this one runs."""
         objects = read_objects(self.documents, "Kueue")
         objects.namespaces.update(self.objects.namespaces)
+        objects.faults = dict(self.objects.faults)
+        for name, queue in objects.queues.items():
+            queue.active = name not in objects.faults
         works = [with_fields(one, workload=one.workload.copied()) for one in self.works]
         return QueuedCluster(self.cluster, objects, works, self.settings, self.documents)
 
@@ -122,6 +126,7 @@ def queued_cluster(
 
     Raises  InputError for objects that cannot be read
     """
+    refuse_invalid(documents)
     objects = read_objects(documents, "Kueue")
     for space in cluster.namespaces:
         objects.namespaces[space.name] = {"kubernetes.io/metadata.name": space.name, **space.metadata.labels}
@@ -146,7 +151,13 @@ def queued_cluster(
         for work in works:
             name = work.workload.namespace
             objects.namespaces.setdefault(name, {"kubernetes.io/metadata.name": name})
-    return QueuedCluster(rest, objects, works, read_settings(documents), documents)
+    settings = read_settings(documents)
+    for name, queue in objects.queues.items():
+        absent = [check for check, _ in queue.checks if check not in settings.checks]
+        if absent and name not in objects.faults:
+            objects.faults[name] = f"references missing AdmissionCheck(s): {','.join(absent)}"
+            queue.active = False
+    return QueuedCluster(rest, objects, works, settings, documents)
 
 
 def _is_finished(workload: Mapping[str, Any]) -> bool:

@@ -65,7 +65,7 @@ class ClusterQueue(ClusterQueueNode):
         meta, spec = data.get("metadata", {}), data.get("spec", {})
         name = str(meta.get("name", ""))
         at = f"{where} {name}"
-        super().__init__(name, _quotas(spec, at), _weight(spec, at))
+        super().__init__(name, _quotas(spec, at), _weight(spec))
         self.cohort = str(spec.get("cohortName") or spec.get("cohort") or "")
         self.groups = tuple(
             ResourceGroup(frozenset(group["coveredResources"]), tuple(str(one["name"]) for one in group["flavors"]))
@@ -135,7 +135,7 @@ def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -
             found.flavors[name] = _flavor(name, spec)
         elif kind == "Cohort":
             at = f"{where}: Cohort {name}"
-            found.cohorts[name] = CohortNode(name, _quotas(spec, at), _weight(spec, at))
+            found.cohorts[name] = CohortNode(name, _quotas(spec, at), _weight(spec))
             parents[name] = str(spec.get("parentName") or spec.get("parent") or "")
         elif kind == "ClusterQueue":
             found.queues[name] = ClusterQueue(data, f"{where}: ClusterQueue")
@@ -176,22 +176,16 @@ def _amount(resource: str, quantity: Any, path: str) -> int | None:
     if quantity is None:
         return None
     try:
-        amount = amount_of(resource, quantity)
+        return amount_of(resource, quantity)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    if amount < 0:
-        raise InputError(f'{path}: Invalid value: "{quantity}": must be greater than or equal to 0')
-    return amount
 
 
-def _weight(spec: Mapping[str, Any], at: str) -> float:
+def _weight(spec: Mapping[str, Any]) -> float:
     weight = (spec.get("fairSharing") or {}).get("weight")
     if weight is None:
         return 1.0
-    nano = parse(weight)
-    if nano < 0:
-        raise InputError(f'{at}: spec.fairSharing.weight: Invalid value: "{weight}": must be greater than or equal to 0')
-    return nano / _NANO
+    return parse(weight) / _NANO
 
 
 def _join(found: Objects, parents: Mapping[str, str]) -> None:

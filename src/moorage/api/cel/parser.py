@@ -41,14 +41,15 @@ _STARTS: Final = (
 )
 
 
-def parse(source: str, without: frozenset[str] = frozenset()) -> Expr:
-    """Parse an expression. ``without``: macros that are not expanded.
+def parse(source: str, without: frozenset[str] = frozenset(), structs: frozenset[str] = frozenset()) -> Expr:
+    """Parse an expression. ``without``: macros that are not expanded. ``structs``: the first names of types whose values are
+    maps: ``Object.spec{replicas: 1}`` is ``{"replicas": 1}``.
 
     Raises  SourceError at the first fault
     """
     if len(source) > MAX_CODE_POINTS:
         raise SourceError(-1, f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_CODE_POINTS}")
-    parser = _Parser(list(scan(source)), without)
+    parser = _Parser(list(scan(source)), without, structs)
     tree = parser.expression()
     parser.expect("end", "<EOF>")
     if _height_exceeds(tree, MAX_HEIGHT):
@@ -57,9 +58,10 @@ def parse(source: str, without: frozenset[str] = frozenset()) -> Expr:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], without: frozenset[str]) -> None:
+    def __init__(self, tokens: list[Token], without: frozenset[str], structs: frozenset[str]) -> None:
         self._tokens = tokens
         self._without = without
+        self._structs = structs
         self._next = 0
         self._depth = 0
 
@@ -225,16 +227,23 @@ class _Parser:
         while self._take_if("."):
             name += "." + self._take().text
         brace = self.expect("{")
-        values: list[Expr] = []
+        is_struct = name.partition(".")[0] in self._structs
+        entries: list[MapEntry] = []
         while not self._take_if("}"):
-            self._take_if("?")
-            self.expect("word", "IDENTIFIER")
-            self.expect(":")
-            values.append(self.expression())
+            optional = self._take_if("?") is not None
+            field = self.expect("word", "IDENTIFIER")
+            colon = self.expect(":")
+            key = Literal(field.at, field.text)
+            value = self.expression()
+            if is_struct and not optional:  # fields have types of their own, entries of one map have one
+                value = CallNode(field.at, "dyn", [value])
+            entries.append(MapEntry(colon.at, key, value, optional))
             if not self._take_if(","):
                 self.expect("}")
                 break
-        return Message(brace.at, name, values)
+        if is_struct:
+            return MapExpr(brace.at, entries)
+        return Message(brace.at, name, [entry.value for entry in entries])
 
     def _list(self) -> Expr:
         at = self._take().at

@@ -82,15 +82,19 @@ class Program:
 
 
 def compile_expression(
-    source: str, variables: Mapping[str, Type], fields: Fields | None = None, without: frozenset[str] = frozenset()
+    source: str,
+    variables: Mapping[str, Type],
+    fields: Fields | None = None,
+    without: frozenset[str] = frozenset(),
+    structs: frozenset[str] = frozenset(),
 ) -> Program:
     """Compile an expression over variables of the given types; ``fields`` are the fields of struct types.
 
-    ``without``: functions and macros that the expression cannot use.
+    ``without``: functions and macros that the expression cannot use. ``structs``: types whose values are maps (``parse``).
 
     Raises  CompileError with the faults found, as cel-go prints them
     """
-    tree, types = _checked(source, variables, fields or {}, without)
+    tree, types = _checked(source, variables, fields or {}, without, structs)
     return _planned(source, tree, types)
 
 
@@ -103,9 +107,11 @@ def compile_with_estimate(
     return _planned(source, tree, types), estimate
 
 
-def _checked(source: str, variables: Mapping[str, Type], fields: Fields, without: frozenset[str]) -> tuple[Expr, NodeTypes]:
+def _checked(
+    source: str, variables: Mapping[str, Type], fields: Fields, without: frozenset[str], structs: frozenset[str] = frozenset()
+) -> tuple[Expr, NodeTypes]:
     try:
-        tree = parse(source, without)
+        tree = parse(source, without, structs)
     except SourceError as problem:
         raise CompileError(f"compilation failed: {located(source, problem.at, problem.text)}") from None
     functions = standard_functions()

@@ -34,6 +34,7 @@ from moorage.cluster.apiserver.schema.request_bodies import (
     read_body,
 )
 from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.storage.admission_policies import requested_by
 from moorage.cluster.apiserver.storage.delete_options import options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection, selection
 from moorage.cluster.apiserver.storage.store import DeleteOptions, ListPage, Store, timestamp
@@ -133,15 +134,15 @@ def serve(
 
     Raises  ApiError for a rejected request
     """
-    warning = deprecation_warning(target)
-    if not warning:
-        return _serve(store, guard, authorizer, request, target)
-    try:
-        response = _serve(store, guard, authorizer, request, target)
-    except ApiError as error:
-        error.warnings = (warning, *error.warnings)
-        raise
-    return replace(response, warnings=(warning, *response.warnings))
+    with requested_by(request.user.name, request.user.groups) as warnings:
+        if warning := deprecation_warning(target):
+            warnings.append(warning)
+        try:
+            response = _serve(store, guard, authorizer, request, target)
+        except ApiError as error:
+            error.warnings = (*warnings, *error.warnings)
+            raise
+    return replace(response, warnings=(*warnings, *response.warnings)) if warnings else response
 
 
 def deprecation_warning(target: Target | ReviewTarget) -> str:

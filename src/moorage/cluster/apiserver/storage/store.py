@@ -48,6 +48,7 @@ from moorage.cluster.apiserver.fields.managed_fields import FieldManager, equal_
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage import quota_charges
 from moorage.cluster.apiserver.storage import watches as watch_cache
+from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies
 from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, Definitions, convert_record, mark_for_cleanup
 from moorage.cluster.apiserver.storage.deletion import (
     NO_OPTIONS,
@@ -140,6 +141,7 @@ class Store(ObjectReader):
         gates: FeatureGates | None = None,
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
+        self._policies = AdmissionPolicies(self)
         super().__init__(frozenset(filter(self.gates.serves, ALL_GATES)), signing_key, capacity)
         self.clock = clock
         self.empties_namespaces = True
@@ -240,14 +242,14 @@ class Store(ObjectReader):
         if manager is not None:
             track(kind_schema(kind), None, document, manager, self.now, ignored=fields_not_written(kind, ""))
         admit(kind, document, found, self._decode_all, self.gates)
-        if kind.native == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
-            metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+        self._mutate(kind, document, dry_run=dry_run)
         if not self.empties_namespaces:
             admit_with_controllers(kind, document)
         prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document))
         admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document)
+        self._policies.check(kind, None, document, dry_run=dry_run)
         if confirm is not None:
             confirm(None, document)
         charges = quota_charges.quotas_to_charge(self, kind, namespace, None, document)
@@ -261,6 +263,13 @@ class Store(ObjectReader):
         if dry_run:
             return Record.of(kind, document, 0)
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
+
+    def _mutate(self, kind: ServedKind, document: Document, *, dry_run: bool) -> None:
+        """Change a new object as policies say, and label a pod as its node is, in place."""
+        if self._policies.mutate(kind, None, document, dry_run=dry_run):
+            set_defaults_and_decode(kind, document)
+        if kind.native == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
+            document["metadata"]["labels"] = {**(document["metadata"].get("labels") or {}), **labels}
 
     def _admin_access_faults(self, kind: ServedKind, old: Document | None, new: Document) -> Iterator[Fault]:
         if kind.native not in {"ResourceClaim", "ResourceClaimTemplate"}:
@@ -353,6 +362,7 @@ class Store(ObjectReader):
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
         asked = _resources_of(document) if subresource == "resize" else []
         self._complete(kind, old, document, subresource)
+        self._policies.mutate(kind, old, document, subresource, dry_run=dry_run)
         more = self._admin_access_faults(kind, old, document) if subresource == "status" else ()
         prepare_update(kind, old, document, subresource, self.gates, self.now, more)
         if not subresource:
@@ -365,6 +375,7 @@ class Store(ObjectReader):
         if manager is not None:
             self._track(kind, old, document, manager, asked)
         document["metadata"]["resourceVersion"] = str(record.version)
+        self._policies.check(kind, old, document, subresource, dry_run=dry_run)
         if confirm is not None:
             confirm(old, document)
         charges = quota_charges.quotas_to_charge(self, kind, namespace, old, document, subresource)
@@ -429,6 +440,7 @@ class Store(ObjectReader):
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
         check_deletable(kind, name)
+        self._policies.check(kind, document, None, dry_run=dry_run)
         if kind is DEFINITIONS and not metadata.get("deletionTimestamp"):
             mark_for_cleanup(document, self.now)
         grace = grace_period_of(kind, document, options)

@@ -1,0 +1,322 @@
+"""Admission policies: which requests they are for, what they refuse and change, and in which words."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+
+from moorage.cluster.apiserver.storage.admission_policies import requested_by
+from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, served
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+
+PODS = served("pods")
+CONFIG_MAPS = served("configmaps")
+GROUP = "admissionregistration.k8s.io/v1"
+ON_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"]}
+
+
+def make(store, kind, name, spec):
+    found = ALL_KINDS.find_type(GROUP, kind)
+    return store.create(found, "", {"apiVersion": GROUP, "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def bind(store, form, spec):
+    actions = {"validationActions": ["Deny"]} if form == "Validating" else {}
+    make(store, f"{form}AdmissionPolicyBinding", "b", {"policyName": "p", **actions, **spec})
+
+
+def validate(store, *validations, rules=ON_PODS, binding=MappingProxyType({}), **spec):
+    given = [{"expression": one} if isinstance(one, str) else one for one in validations]
+    spec = {"matchConstraints": {"resourceRules": [rules]}, "validations": given, **spec}
+    make(store, "ValidatingAdmissionPolicy", "p", spec)
+    bind(store, "Validating", binding)
+
+
+def mutate(store, *mutations, rules=ON_PODS, binding=MappingProxyType({}), **spec):
+    given = [
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": one}} if one.startswith("[") else
+        {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": one}} for one in mutations
+    ]  # fmt: skip
+    constraints = {"resourceRules": [rules]}
+    make(store, "MutatingAdmissionPolicy", "p",
+         {"matchConstraints": constraints, "mutations": given, "reinvocationPolicy": "Never", **spec})  # fmt: skip
+    bind(store, "Mutating", binding)
+
+
+def a_pod(name="web", **metadata):
+    containers = [{"name": "c", "image": "nginx:1"}, {"name": "d", "image": "nginx:2"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": {"containers": containers}}
+
+
+def refusal(store, document=None, kind=PODS, namespace="default"):
+    with pytest.raises(ApiError) as refused:
+        store.create(kind, namespace, a_pod() if document is None else document)
+    return refused.value
+
+
+DENIED = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
+NO_KEY = "expression 'object.metadata.labels.team != \"\"' resulted in error: no such key: labels"
+VIOLATIONS = {  # validation → message, code and reason
+    "the expression": ("object.metadata.name != 'web'", ("failed expression: object.metadata.name != 'web'", 422, "Invalid")),
+    "a message": ({"expression": "false", "message": " no "}, ("no", 422, "Invalid")),
+    "a message that is made": (
+        {"expression": "false", "message": "no", "messageExpression": "'not ' + object.metadata.name"},
+        ("not web", 422, "Invalid"),
+    ),
+    "a message that cannot be made": (
+        {"expression": "false", "message": "no", "messageExpression": "object.no"}, ("no", 422, "Invalid"),
+    ),
+    "a message of two lines": (
+        {"expression": "false", "messageExpression": "'a\\nb'"}, ("failed expression: false", 422, "Invalid"),
+    ),
+    "a reason": ({"expression": "false", "reason": "Forbidden"}, ("failed expression: false", 403, "Forbidden")),
+    "an error": ("object.metadata.labels.team != \"\"", (NO_KEY, 422, "Invalid")),
+    "over a list": ("object.spec.containers.all(c, c.image.endsWith(':1'))",
+                    ("failed expression: object.spec.containers.all(c, c.image.endsWith(':1'))", 422, "Invalid")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("validation", "found"), VIOLATIONS.values(), ids=VIOLATIONS)
+def test_a_violation_is_refused(store, validation, found):
+    validate(store, validation)
+    refused = refusal(store)
+    message, code, reason = found
+    assert (refused.code, refused.reason) == (code, reason)
+    assert str(refused) == f'pods "web" is forbidden: {DENIED}{message}'
+    assert store.find(PODS, "default", "web") is None
+
+
+SATISFIED = {
+    "request": "request.operation == 'CREATE' && request.kind.kind == 'Pod' && request.namespace == 'default'",
+    "user": "request.userInfo.username == 'system:apiserver'",
+    "old object": "oldObject == null",
+    "namespace": "namespaceObject.metadata.name == 'default'",
+    "defaults": "object.spec.restartPolicy == 'Always'",
+    "head": "object.apiVersion == 'v1' && object.kind == 'Pod'",
+    "absence": "!has(object.metadata.labels) || object.metadata.labels.size() == 0",
+}
+
+
+@pytest.mark.parametrize("expression", SATISFIED.values(), ids=SATISFIED)
+def test_what_expressions_see(store, expression):
+    validate(store, expression)
+    store.create(PODS, "default", a_pod())
+
+
+def test_variables_and_conditions(store):
+    validate(
+        store, "variables.images.all(i, i.startsWith('nginx'))", "variables.count == 1",
+        variables=[
+            {"name": "images", "expression": "object.spec.containers.map(c, c.image)"},
+            {"name": "count", "expression": "variables.images.size()"},
+        ],
+        matchConditions=[{"name": "not-system", "expression": "!object.metadata.name.startsWith('system')"}],
+    )  # fmt: skip
+    store.create(PODS, "default", a_pod("system-1"))
+    assert str(refusal(store)).endswith("failed expression: variables.count == 1")
+
+
+def test_an_update_sees_both_versions_and_a_deletion_the_old_one(store):
+    made = store.create(PODS, "default", a_pod(labels={"a": "1"}))
+    rules = {**ON_PODS, "operations": ["UPDATE", "DELETE"]}
+    validate(store, "request.operation == 'DELETE' ? oldObject.metadata.labels.a == '9' && object == null : "
+             "object.metadata.labels.a == oldObject.metadata.labels.a", rules=rules)  # fmt: skip
+    document = made.document()
+    document["metadata"]["labels"] = {"a": "2"}
+    with pytest.raises(ApiError, match="denied request: failed expression"):
+        store.update(PODS, "default", "web", document)
+    with pytest.raises(ApiError, match="denied request: failed expression"):
+        store.delete(PODS, "default", "web")
+    assert store.get(PODS, "default", "web").labels == {"a": "1"}
+
+
+MATCHES = {  # rules, the rest of the constraints → whether a pod web, labelled app=web, in default is meant
+    "all": ({"resources": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"]}, {}, True),
+    "another operation": ({"operations": ["DELETE"]}, {}, False),
+    "another group": ({"apiGroups": ["apps"]}, {}, False),
+    "a subresource": ({"resources": ["pods/status"]}, {}, False),
+    "all parts": ({"resources": ["pods/*"]}, {}, True),
+    "of clusters": ({"scope": "Cluster"}, {}, False),
+    "of namespaces": ({"scope": "Namespaced"}, {}, True),
+    "by name": ({"resourceNames": ["web"]}, {}, True),
+    "by another name": ({"resourceNames": ["api"]}, {}, False),
+    "its labels": ({}, {"objectSelector": {"matchLabels": {"app": "web"}}}, True),
+    "other labels": ({}, {"objectSelector": {"matchLabels": {"app": "api"}}}, False),
+    "its namespace": ({}, {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}, True),
+    "another namespace": (
+        {}, {"namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["default"]}]}}, False,
+    ),
+    "excluded": ({}, {"excludeResourceRules": [ON_PODS]}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["policy", "binding"])
+@pytest.mark.parametrize(("rules", "more", "is_meant"), MATCHES.values(), ids=MATCHES)
+def test_which_requests_are_meant(store, rules, more, is_meant, place):
+    wanted = {"resourceRules": [{**ON_PODS, **rules}], **more}
+    if place == "policy":
+        validate(store, "false", matchConstraints=wanted)
+    else:
+        validate(store, "false", binding={"matchResources": wanted})
+    if is_meant:
+        refusal(store, a_pod(labels={"app": "web"}))
+    else:
+        store.create(PODS, "default", a_pod(labels={"app": "web"}))
+
+
+def config(name, most, **labels):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"most": most}}
+
+
+PARAMS = {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}
+
+
+def test_parameters(store):
+    store.create(CONFIG_MAPS, "default", config("few", "1", size="few"))
+    store.create(CONFIG_MAPS, "default", config("many", "9", size="many"))
+    reference = {"name": "few", "parameterNotFoundAction": "Deny"}
+    few = "object.spec.containers.size() <= int(params.data.most)"
+    message = {"expression": few, "messageExpression": "'at most ' + params.data.most"}
+    validate(store, message, binding={"paramRef": reference}, **PARAMS)
+    assert str(refusal(store)).endswith("denied request: at most 1")
+
+
+def test_every_selected_parameter_counts(store):
+    for name, most in (("few", "1"), ("many", "9")):
+        store.create(CONFIG_MAPS, "default", config(name, most, limit="yes"))
+    reference = {"selector": {"matchLabels": {"limit": "yes"}}, "parameterNotFoundAction": "Deny"}
+    validate(store, "object.spec.containers.size() <= int(params.data.most)", binding={"paramRef": reference}, **PARAMS)
+    refusal(store)
+    store.delete(CONFIG_MAPS, "default", "few")
+    store.create(PODS, "default", a_pod())
+
+
+@pytest.mark.parametrize(("action", "fails"), [("Deny", True), ("Allow", False)])
+def test_parameters_that_are_missing(store, action, fails):
+    validate(store, "false", binding={"paramRef": {"name": "none", "parameterNotFoundAction": action}}, **PARAMS)
+    if fails:
+        assert "no params found for policy binding with `Deny` parameterNotFoundAction" in str(refusal(store))
+    else:
+        store.create(PODS, "default", a_pod())
+
+
+def test_a_warning_does_not_refuse(store):
+    validate(store, "false", binding={"validationActions": ["Warn", "Audit"]})
+    with requested_by("jane", ["dev"]) as warnings:
+        store.create(PODS, "default", a_pod())
+    assert warnings == ["Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': failed expression: false"]
+
+
+def test_the_user_is_that_of_the_request(store):
+    validate(store, "request.userInfo.username == 'jane' && 'dev' in request.userInfo.groups")
+    refusal(store)
+    with requested_by("jane", ["dev"]):
+        store.create(PODS, "default", a_pod())
+
+
+@pytest.mark.parametrize("expression", ["object.nothing == 1", "object.spec +", "authorizer.group('').check('x').allowed()"])
+def test_errors_are_ignored_if_the_policy_says_so(store, expression):
+    validate(store, expression, failurePolicy="Ignore")
+    store.create(PODS, "default", a_pod())
+
+
+def test_policies_are_not_for_policies(store):
+    everything = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}
+    validate(store, "false", rules=everything)
+    refusal(store, config("c", "1"), CONFIG_MAPS)
+    store.delete(ALL_KINDS.find_type(GROUP, "ValidatingAdmissionPolicyBinding"), "", "b")
+    store.create(CONFIG_MAPS, "default", config("c", "1"))
+
+
+def test_without_a_binding_or_a_policy_nothing_is_refused(store):
+    make(store, "ValidatingAdmissionPolicy", "p",
+         {"matchConstraints": {"resourceRules": [ON_PODS]}, "validations": [{"expression": "false"}]})  # fmt: skip
+    make(store, "ValidatingAdmissionPolicyBinding", "b", {"policyName": "other", "validationActions": ["Deny"]})
+    store.create(PODS, "default", a_pod())
+
+
+def test_a_changed_policy_counts_at_once(store):
+    validate(store, "false")
+    kind = ALL_KINDS.find_type(GROUP, "ValidatingAdmissionPolicy")
+    document = store.get(kind, "", "p").document()
+    document["spec"]["validations"] = [{"expression": "true"}]
+    store.update(kind, "", "p", document)
+    store.create(PODS, "default", a_pod())
+
+
+MUTATIONS = {  # expressions, the field that is looked at, its value
+    "labels": (
+        ["Object{metadata: Object.metadata{labels: {'team': 'a'}}}"], ("metadata", "labels"), {"app": "web", "team": "a"},
+    ),
+    "an item of a list by its key": (
+        ["Object{spec: Object.spec{containers: [Object.spec.containers{name: 'd', image: 'other'}]}}"],
+        ("spec", "containers", 1, "image"), "other",
+    ),
+    "an added item": (
+        ["Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'i', image: 'x'}]}}"],
+        ("spec", "initContainers", 0, "terminationMessagePath"), "/dev/termination-log",
+    ),
+    "a patch": (
+        ["[JSONPatch{op: 'add', path: '/spec/nodeSelector', value: {'disk': 'ssd'}}]"],
+        ("spec", "nodeSelector"), {"disk": "ssd"},
+    ),
+    "two, in order": (
+        ["Object{metadata: Object.metadata{labels: {'n': '1'}}}",
+         "[JSONPatch{op: 'replace', path: '/metadata/labels/n', value: object.metadata.labels.n + '2'}]"],
+        ("metadata", "labels", "n"), "12",
+    ),
+    "an optional field": (
+        ["Object{metadata: Object.metadata{?labels: optional.none()}}"], ("metadata", "labels"), {"app": "web"},
+    ),
+    "a list that is computed": (
+        ["[] + object.spec.containers.map(c, JSONPatch{op: 'add', path: '/spec/containers/0/image', value: c.image + '-x'})"],
+        ("spec", "containers", 0, "image"), "nginx:2-x",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("expressions", "path", "value"), MUTATIONS.values(), ids=MUTATIONS)
+def test_an_object_is_changed(store, expressions, path, value):
+    mutate(store, *expressions)
+    held = store.create(PODS, "default", a_pod(labels={"app": "web"})).document()
+    for step in path:
+        held = held[step]
+    assert held == value
+
+
+def test_a_change_is_checked_by_the_policies_that_refuse(store):
+    mutate(store, "Object{metadata: Object.metadata{labels: {'team': 'a'}}}")
+    spec = {
+        "matchConstraints": {"resourceRules": [ON_PODS]},
+        "validations": [{"expression": "object.metadata.labels.team == 'b'"}],
+    }
+    make(store, "ValidatingAdmissionPolicy", "p", spec)
+    bind(store, "Validating", {})
+    refusal(store)
+
+
+NO_CHANGES = {
+    "no patch": ("[1]", "expression for JSONPatch must evaluate to a list"),
+    "no object": ("'text'", "expression for ApplyConfiguration must evaluate to an object"),
+    "another name": ("Object{metadata: Object.metadata{name: 'other'}}", "must not change the identity of the object"),
+    "a path that leads nowhere": ("[JSONPatch{op: 'remove', path: '/spec/no'}]", "denied request"),
+    "an error": ("Object{metadata: Object.metadata{labels: {'a': object.no}}}", "no such key: no"),
+}
+
+
+@pytest.mark.parametrize(("expression", "why"), NO_CHANGES.values(), ids=NO_CHANGES)
+def test_a_mutation_that_fails_refuses_the_request(store, expression, why):
+    mutate(store, expression)
+    assert why in str(refusal(store))
+
+
+def test_a_mutation_with_variables_and_conditions(store):
+    mutate(
+        store, "Object{metadata: Object.metadata{labels: {'images': variables.n}}}",
+        variables=[{"name": "n", "expression": "string(object.spec.containers.size())"}],
+        matchConditions=[{"name": "web", "expression": "object.metadata.name == 'web'"}],
+    )  # fmt: skip
+    assert store.create(PODS, "default", a_pod()).labels == {"images": "2"}
+    assert store.create(PODS, "default", a_pod("api")).labels == {}

@@ -102,7 +102,7 @@ def test_tables_are_sent_on_request(against_a_server):
         assert shown["rows"][0]["cells"][:4] == ["web", "0/1", "Pending", "0"]
         assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
         for kind in enabled_kinds(frozenset()):
-            place = f"apis/{kind.group}/v1" if kind.group else "api/v1"
+            place = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
             code, shown = await client.ask("GET", f"/{place}/{kind.resource}", Accept=accept)
             assert (code, shown["kind"]) == (200, "Table"), kind
 

@@ -23,7 +23,7 @@ from moorage.cluster.apiserver.fields.patches import json_patch
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
-from moorage.cluster.apiserver.storage.policy_expressions import Expressions, Failed, PolicyError, as_cel
+from moorage.cluster.apiserver.storage.policy_expressions import Expressions, UnmetRule, PolicyError, as_cel
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden
@@ -289,7 +289,7 @@ def _guarded(request: _Request, policy: Record, binding: Document, form: str) ->
             raise _denied(request, f"{form} {_named(policy, binding)} denied request: {error}", "Invalid") from None
 
 
-def _act(request: _Request, policy: Record, binding: Document, failed: Failed) -> None:
+def _act(request: _Request, policy: Record, binding: Document, failed: UnmetRule) -> None:
     """Do what a binding says about a violation.
 
     Raises  ApiError

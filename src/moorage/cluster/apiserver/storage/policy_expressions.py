@@ -17,7 +17,7 @@ from moorage.api.cel.types import DYN
 from moorage.api.cel.values import Map, Value
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = ["Expressions", "Failed", "PolicyError", "as_cel", "as_plain"]
+__all__ = ["Expressions", "UnmetRule", "PolicyError", "as_cel", "as_plain"]
 
 #: The cost limits of one expression, and of all expressions of a policy for one request; their work.
 _PER_CALL: Final = 1_000_000
@@ -35,7 +35,7 @@ class PolicyError(Exception):
     """An expression that cannot be compiled or evaluated."""
 
 
-class Failed(NamedTuple):
+class UnmetRule(NamedTuple):
     """A validation that is not satisfied."""
 
     message: str
@@ -71,7 +71,7 @@ class Expressions:
         ]
         self._mutations = [(one["patchType"], _compiled(_expression_of(one))) for one in spec.get("mutations") or ()]
 
-    def failures(self, given: Mapping[str, Value]) -> Iterator[Failed]:
+    def failures(self, given: Mapping[str, Value]) -> Iterator[UnmetRule]:
         """Yield the validations that a request does not satisfy.
 
         Raises  PolicyError
@@ -83,7 +83,7 @@ class Expressions:
             if evaluation.value(program) is not True:
                 text = evaluation.message(message) or (validation.get("message") or "").strip()
                 shown = text or f"failed expression: {validation['expression'].strip()}"
-                yield Failed(shown, validation.get("reason") or "Invalid")
+                yield UnmetRule(shown, validation.get("reason") or "Invalid")
 
     def mutations(self, given: Mapping[str, Value]) -> Iterator[tuple[str, Any]]:
         """Yield the type and the content of each patch; each sees the object as ``given`` has it then.

@@ -17,7 +17,7 @@ from moorage.api.cel.types import DYN
 from moorage.api.cel.values import Map, Value
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = ["Expressions", "UnmetRule", "PolicyError", "as_cel", "as_plain"]
+__all__ = ["Expressions", "PolicyError", "UnmetRule", "as_cel", "as_plain"]
 
 #: The cost limits of one expression, and of all expressions of a policy for one request; their work.
 _PER_CALL: Final = 1_000_000

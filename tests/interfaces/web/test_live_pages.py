@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 PAGES = {
     "": "pods are pending",
     "node/general-a1": "general-a1",
+    "workload/default/Deployment/web": "Deployment/web",
     "pod/default/search-2": "default/search-2 is pending",
     "time": "pod pending",
     "if?ask=drain&nodes=worker-3": "What if",
@@ -66,3 +67,19 @@ def test_every_page_fits_and_names_what_acts(narrow, dark, server, visit):
             assert all(after <= before + 1 for before, after in pairwise(levels)), (path, levels)
             visit.shoot(page, f"all-{path.partition('?')[0].replace('/', '-')}-{'narrow' if narrow else 'wide'}")
     assert {url.split("/")[2] for url in visit.asked if not url.startswith("data:")} == {f"127.0.0.1:{server.port}"}
+
+
+def test_nodes_and_workloads_lead_to_each_other_and_to_questions(server, visit):
+    with visit.page(server.url + "#/node/general-a1") as page:
+        page.get_by_text("2 pending pods of 2 would have enough room here, by requests alone.").wait_for()
+        page.get_by_role("link", name="Deployment/web").first.click()
+        page.get_by_role("heading", name="Deployment/web", level=1).wait_for()
+        nodes = page.get_by_role("table", name="Pods by node").locator("tbody tr")
+        assert [row.split() for row in nodes.all_inner_texts()][:2] == [["general-a1", "3"], ["general-a2", "3"]]
+        zones = page.get_by_role("table", name="Pods by zone").locator("tbody tr")
+        assert sum(int(row.split()[1]) for row in zones.all_inner_texts()) == 20
+        page.get_by_role("link", name="Scale it").click()
+        page.get_by_role("heading", name="What if").wait_for()
+        assert page.get_by_role("combobox", name="Workload").input_value() == "deployment/default/web"
+        page.goto(server.url + "#/workload/default/Deployment/none")
+        page.get_by_role("heading", name="Deployment/none has no pod in default.").wait_for()

@@ -34,10 +34,10 @@ export const Badge = ({ tone, children }: { tone: Tone; children: ComponentChild
   </span>
 );
 
-/** A name from the input, which may hold anything; `to` says what it is the name of. */
-export function Name({ of, to, class: extra = "name" }: { of: string; to?: LinkKind | undefined; class?: string }) {
+/** A name from the input, which may hold anything; `to` says what it is the name of, `at` a pod whose namespace it is in. */
+export function Name({ of, to, at, class: extra = "name" }: { of: string; to?: LinkKind | undefined; at?: string; class?: string }) {
   const links = useContext(Links);
-  const href = to && of ? links[to](of) : undefined;
+  const href = to && of ? links[to](at === undefined ? of : `${at.split("/")[0]}/${of}`) : undefined;
   const text = visible(to === "node" ? shortNode(of) : of);
   const title = text === of ? undefined : visible(of);
   return href ? (

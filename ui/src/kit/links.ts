@@ -7,10 +7,12 @@ interface LiveParts {
   /** Where names lead. */
   readonly node: LinkTo;
   readonly pod: LinkTo;
+  /** Of `shop/Deployment/web`. */
+  readonly workload: LinkTo;
   /** Ask the reader to confirm a kubectl command and run it on the server; missing where the interface changes nothing. */
   readonly run?: ((command: string) => void) | undefined;
 }
 
-export const Links = createContext<LiveParts>({ node: () => undefined, pod: () => undefined });
+export const Links = createContext<LiveParts>({ node: () => undefined, pod: () => undefined, workload: () => undefined });
 
-export type LinkKind = "node" | "pod";
+export type LinkKind = "node" | "pod" | "workload";

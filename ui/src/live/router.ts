@@ -29,6 +29,8 @@ export const podLink = (pod: string): string => linkTo(["pod", ...pod.split("/")
 
 export const nodeLink = (node: string): string => linkTo(["node", node]);
 
+export const workloadLink = (workload: string): string => linkTo(["workload", ...workload.split("/")]);
+
 /** Change the query of the address without a new entry in the history. */
 export function setQuery(query: Readonly<Record<string, string>>): void {
   history.replaceState(null, "", linkTo(place.value.path, query));

@@ -8,6 +8,7 @@ import { NodePage } from "./node";
 import { PodPage } from "./pod";
 import { SetupPage } from "./setup";
 import { TimePage } from "./time";
+import { WorkloadPage } from "./workload";
 
 interface Page {
   /** The first segment of the path. */
@@ -23,6 +24,10 @@ export const PAGES: readonly Page[] = [
   { name: "", label: "Map", show: (cluster) => <MapPage cluster={cluster} /> },
   { name: "node", show: (cluster, [name = ""]) => <NodePage key={name} cluster={cluster} name={name} /> },
   { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage key={`${namespace}/${name}`} cluster={cluster} pod={`${namespace}/${name}`} /> },
+  {
+    name: "workload",
+    show: (cluster, [namespace = "", ...owner]) => <WorkloadPage key={owner.join("/")} cluster={cluster} namespace={namespace} owner={owner.join("/")} />,
+  },
   { name: "if", label: "What if", asks: true, show: (cluster) => <AskPage cluster={cluster} title="What if …" forms={WHAT_IF} /> },
   { name: "compare", label: "Compare", asks: true, show: (cluster) => <AskPage cluster={cluster} title="Compare two configurations or releases" forms={COMPARE} /> },
   { name: "time", label: "Time", show: () => <TimePage /> },

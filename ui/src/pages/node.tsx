@@ -1,11 +1,36 @@
 /** One node: what it has, what its pods request, who is there. */
-import { chips, Facts, Name, Section, Sign } from "../kit/basics";
+import { chips, Chips, Facts, Muted, Name, Section, Sign, Small } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { NUM, Table, TableSection } from "../kit/table";
-import { type Cluster, share } from "../live/cluster";
+import { type Amounts, type Cluster, type PodFields, share } from "../live/cluster";
 import { Actions } from "./actions";
+import { linkTo } from "../live/router";
 import { version } from "../live/state";
-import { amount, percent, plural, visible } from "../text";
+import { Chart } from "./chart";
+import { amount, clock, count, percent, plural, visible } from "../text";
+
+/** How the requests of the pods that are here grew, by the times at which the pods came. */
+function Filled({ pods, allocatable }: { pods: readonly PodFields[]; allocatable: Amounts }) {
+  const known = pods.filter((pod) => pod.arrived).sort((a, b) => a.arrived - b.arrived);
+  const first = known[0]?.arrived;
+  const last = known.at(-1)?.arrived;
+  if (first === undefined || last === undefined || last - first < 1) return null;
+  const at: number[] = [];
+  const lines: [string, number[]][] = ["cpu", "memory"].map((resource) => [`${resource} requested`, []]);
+  const sums = [0, 0];
+  for (const pod of known) {
+    at.push(pod.arrived, pod.arrived);
+    lines.forEach(([name, values], which) => {
+      const resource = name.split(" ")[0]!;
+      values.push(sums[which]!, (sums[which]! += (pod.requests[resource] ?? 0) / (allocatable[resource] || 1)));
+    });
+  }
+  return (
+    <Section title="How it filled" aside="by the pods that are here">
+      <Chart label={`Requests from ${clock(first, Infinity)} to ${clock(last, Infinity)}`} {...{ at, lines }} marks={[]} shares range={[first, last]} zoom={() => undefined} />
+    </Section>
+  );
+}
 
 export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) {
   void version.value;
@@ -19,6 +44,9 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
   }
   const pods = [...node.pods].flatMap((key) => cluster.pods.get(key) ?? []);
   pods.sort((a, b) => (b.requests.cpu ?? 0) - (a.requests.cpu ?? 0) || (a.key < b.key ? -1 : 1));
+  const free = Object.fromEntries(cluster.resources.map((one) => [one, Math.max(0, (node.allocatable[one] ?? 0) - (node.requested[one] ?? 0))]));
+  const waiting = [...cluster.waiting].flatMap((key) => cluster.pods.get(key) ?? []);
+  const small = waiting.filter((pod) => Object.entries({ ...pod.requests, pods: 1 }).every(([one, value]) => value <= (free[one] ?? 0)));
   const resources = cluster.resources.filter((resource) => node.allocatable[resource]);
   return (
     <main class="page stack">
@@ -40,8 +68,23 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
             ["share", (resource) => percent(share(node, resource)), NUM],
             ["requested", (resource) => amount(resource, node.requested[resource] ?? 0), NUM],
             ["allocatable", (resource) => amount(resource, node.allocatable[resource] ?? 0), NUM],
+            ["free", (resource) => amount(resource, free[resource]!), NUM],
           ]}
         />
+      </Section>
+      <Filled pods={pods} allocatable={node.allocatable} />
+      <Section title="What if …" aside="where its pods go, and whether they find a place">
+        <p class="chips">
+          <a class="button" href={linkTo(["if"], { ask: "fail", nodes: name })}>It is lost</a>
+          <a class="button" href={linkTo(["if"], { ask: "drain", nodes: name, ignore_daemonsets: "yes", delete_emptydir_data: "yes", force: "yes" })}>It is drained</a>
+          <a class="button" href={linkTo(["if"], { ask: "add", nodes: name, count: "1" })}>There is another one</a>
+        </p>
+        {waiting.length > 0 && (
+          <p>
+            {plural(small.length, "pending pod")} of {count(waiting.length)} would have enough room here, by requests alone.{" "}
+            {small.length > 0 && <Chips names={small.map((pod) => pod.key)} first={4} to="pod" label="Pending pods that have room here" />}
+          </p>
+        )}
       </Section>
       <Actions names={node.name} of={[`kubectl ${node.cordoned ? "uncordon" : "cordon"} ${node.name}`]} />
       <TableSection
@@ -49,8 +92,21 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
         aside={String(pods.length)}
         rows={pods}
         columns={[
-          ["Pod", (pod) => <Name of={pod.key} to="pod" />],
-          ["Workload", (pod) => visible(pod.owner)],
+          [
+            "Pod",
+            (pod) => (
+              <>
+                <Name of={pod.key} to="pod" />
+                {pod.owner && (
+                  <Small>
+                    <br />
+                    <Muted>of </Muted>
+                    <Name of={pod.owner} to="workload" at={pod.key} />
+                  </Small>
+                )}
+              </>
+            ),
+          ],
           ["Priority", (pod) => pod.priority, NUM],
           ["cpu", (pod) => amount("cpu", pod.requests.cpu ?? 0), NUM],
           ["memory", (pod) => amount("memory", pod.requests.memory ?? 0), NUM],

@@ -19,6 +19,7 @@ from moorage.cluster.controllers.workloads.daemon_set import DaemonSets
 from moorage.cluster.controllers.workloads.deployment import Deployments
 from moorage.cluster.controllers.workloads.disruption import Disruption
 from moorage.cluster.controllers.workloads.job import Jobs
+from moorage.cluster.controllers.workloads.pod_autoscaler import PodAutoscalers
 from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
 from moorage.cluster.controllers.workloads.stateful_set import StatefulSets
 from moorage.errors import InputError
@@ -31,6 +32,7 @@ _CALLED: Final = {
     "node-controller": "node-lifecycle-controller",
     "replication-controller": "replicationcontroller-controller",
     "controllermanager": "disruption-controller",
+    "horizontal-pod-autoscaler": "horizontal-pod-autoscaler-controller",
     "persistentvolume-controller": "persistentvolume-binder-controller",
     "resource-claim-controller": "resourceclaim-controller",
     "pod-garbage-collector": "pod-garbage-collector-controller",
@@ -52,6 +54,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         DaemonSets(),
         Jobs(with_groups=opened["WorkloadWithJob"]),
         CronJobs(),
+        PodAutoscalers(),
         Disruption(),
         EphemeralVolumes(),
         Volumes(),

@@ -25,7 +25,7 @@ from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import not_found
 
-__all__ = ["amounts", "measure", "measure_all"]
+__all__ = ["amounts", "measure", "measure_all", "used_by_containers"]
 
 _PREFIX: Final = "moorage.dev/usage-"
 #: Averaging window of a metric; metrics-server samples every 15 seconds.
@@ -83,7 +83,7 @@ def _used_by_node(store: Store) -> dict[str, _Usage]:
     cpu_milli, memory = Counter[str](), Counter[str]()
     for record in store.all(_PODS, ALL):
         if node := record.fields["spec.nodeName"]:
-            for _, used in _containers(record.document()):
+            for _, used in used_by_containers(record.document()):
                 cpu_milli[node] += used.cpu_milli
                 memory[node] += used.memory
     return {name: _Usage(cpu_milli[name], memory[name]) for name in _ready_nodes(store)}
@@ -98,14 +98,14 @@ def _node_metrics(node: Record, used: _Usage, now: float) -> Record:
 
 
 def _pod_metrics(pod: Document, ready: frozenset[str], now: float) -> Record | None:
-    used = list(_containers(pod)) if (pod.get("spec") or {}).get("nodeName") in ready else []
+    used = list(used_by_containers(pod)) if (pod.get("spec") or {}).get("nodeName") in ready else []
     if not used:
         return None
     containers = [{"name": name, "usage": amounts(*one)} for name, one in used]
     return Record.of(_POD_METRICS, {**_head(_POD_METRICS, pod, now), "containers": containers}, 0)
 
 
-def _containers(pod: Document) -> Iterator[tuple[str, _Usage]]:
+def used_by_containers(pod: Document) -> Iterator[tuple[str, _Usage]]:
     """Yield the running containers of a pod with their usage, sidecars last."""
     if (pod.get("status") or {}).get("phase") != "Running":
         return

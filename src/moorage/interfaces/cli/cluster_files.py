@@ -174,8 +174,10 @@ def read_cluster(
     Raises  InputError if there is no object in them
     """
     on_read = unwatched if progress is None else progress.reading
+    places = tuple(map(place_of, paths))
+    kept = next((key for key in _kept or () if (key[0], key[1:2], key[3:]) == (places, (recursive,), (rules,))), None)
     cluster = read_once(
-        (tuple(map(place_of, paths)), recursive, custom, rules),
+        kept or (places, recursive, custom, rules),  # what was read with other kinds serves: files may be gone
         lambda: read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read),
     )
     if not cluster.report.read and not cluster.report.unused:

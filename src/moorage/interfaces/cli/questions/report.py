@@ -54,7 +54,7 @@ def report(**given: Any) -> int:
     setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
     if given["serve"]:
         return _serve(given)
-    with Progress.of(given) as progress, open_question(given, progress, KINDS) as asked:
+    with Progress.of(given) as progress, open_question(given, progress, _kinds(given)) as asked:
         setting = replace(setting, budget=asked.budget)
         progress.say("placing pods and counting what fits …")
         found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
@@ -70,6 +70,11 @@ def report(**given: Any) -> int:
     return 0
 
 
+def _kinds(given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the kinds to read because of queues. A live cluster is asked for few kinds."""
+    return () if given["live"] else KINDS
+
+
 def _serve(given: dict[str, Any]) -> int:
     """Place the pending pods and serve the cluster as it is then."""
     from moorage.interfaces.cli.questions.report_serving import inheriting, serve  # aiohttp is loaded only for this
@@ -77,7 +82,7 @@ def _serve(given: dict[str, Any]) -> int:
     with ExitStack() as block:
         block.enter_context(keeping_what_is_read())
         with Progress.of(given) as progress:
-            cluster = block.enter_context(open_question(given, progress)).cluster
+            cluster = block.enter_context(open_question(given, progress, _kinds(given))).cluster
         answer = block.enter_context(inheriting())  # while no other thread runs
         with Progress.of(given) as progress:
             progress.say("placing pods …")

@@ -20,10 +20,10 @@ from benchmarks.loop_time import loop_us
 from benchmarks.workloads import ZONES
 from moorage.api.core import Node, Pod
 from moorage.api.pod_decoding import PodDecoder
+from moorage.core.building.builder import build_scheduler
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.builder import build_scheduler
 from moorage.core.engine.facts import Done, Seen, Work
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
 from moorage.interfaces.cli.terminal import collect_seldom, keep_freed_memory
 

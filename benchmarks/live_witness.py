@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Pod
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.facts import Fact, Seen
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig

@@ -45,7 +45,7 @@ def _none(*_: object) -> None:
 
 
 def _decide_by_signature(cache: Sheets, pod: object, snapshot: object, seed: int, *_: object) -> object:
-    return cache.decide(pod, snapshot, seed)  # type: ignore[arg-type]
+    return cache.decide_by_keys(pod, snapshot, seed)  # type: ignore[arg-type]
 
 
 def _sign_without_idle(signer: Any, *given: object) -> None:
@@ -64,7 +64,7 @@ MECHANISMS: Final[Mapping[str, Replacement]] = {
     "tied-places": Replacement("cycle.top_places:TopPlaces", _find=_none),
     "domains": Replacement("cycle.domain_verdicts:ByDomain", closed=_none),
     "narrowing": Replacement("cycle.pinned_pods:NarrowLook", concerns=_none),
-    "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", decide=_none),
+    "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", row_of_node=_none),
     "usage": Replacement("state.view:AllRows", usage=_none),
     "distinct-rooms": Replacement("state.distinct_rooms:DistinctRooms", find=_none),
     "idle-plugins": Replacement("cycle.pod_signatures:Signer", __init__=_sign_without_idle),

@@ -12,10 +12,10 @@ from zlib import crc32
 
 from benchmarks.shard_world import HOPS, SHARD, Agenda, Change, SharedCluster
 from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.core.building.builder import build_scheduler
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.builder import build_scheduler
 from moorage.core.engine.facts import Done, Gone, Phase, Seen, Work
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.core.engine.outbox import Decided
 from moorage.framework.effects import BindPod
 from moorage.live.runtime.loop import USUAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
-from moorage.core.engine.dropped_fields import pod_reader
+from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.features import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod

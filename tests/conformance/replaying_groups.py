@@ -18,12 +18,12 @@ from moorage.api.core import Node, Pod, PodCondition
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.pod_groups import PodGroup, with_condition
+from moorage.core.building.loading import ConfigSource
+from moorage.core.building.profiles import build_resolved
 from moorage.core.config.scheduler_document import load_any, load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen
-from moorage.core.engine.loading import ConfigSource
 from moorage.core.engine.pod_groups import GroupScheduler
-from moorage.core.engine.profiles import build_resolved
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.preemption.candidates import choose
 from moorage.core.queue import QueuePlace

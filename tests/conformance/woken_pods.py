@@ -10,14 +10,14 @@ from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
+from moorage.core.building.builder import build_scheduler
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.builder import build_scheduler
-from moorage.core.engine.dropped_fields import pod_reader
 from moorage.core.engine.facts import Gone, Seen
-from moorage.core.engine.loading import ConfigSource, load_source
-from moorage.core.engine.queueing_hints import ERRORS
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuedPod, QueuePlace
+from moorage.core.queue.queueing_hints import ERRORS
+from moorage.framework.dropped_fields import pod_reader
 from moorage.state.pod_info import PodInfo
 from tools.recordings.scenarios import known_kinds, recorded_release
 

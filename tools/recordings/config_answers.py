@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.show import listed
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, MoorageError
 from moorage.framework.features import FeatureGates
 

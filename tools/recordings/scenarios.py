@@ -15,11 +15,11 @@ from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
 from moorage.api.releases import find_release, why_unknown
+from moorage.core.building.loading import ConfigSource, load_source
+from moorage.core.building.profiles import build_resolved
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
-from moorage.core.engine.dropped_fields import pod_reader
-from moorage.core.engine.loading import ConfigSource, load_source
-from moorage.core.engine.profiles import build_resolved
 from moorage.errors import InputError
+from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod

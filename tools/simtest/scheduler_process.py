@@ -14,15 +14,14 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
+from moorage.core.building.loading import registry_with
+from moorage.core.building.profiles import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.answers import Answers
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.facts import BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
-from moorage.core.engine.loading import registry_with
 from moorage.core.engine.outbox import Decided, Output
-from moorage.core.engine.profiles import build_profiles
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Evict
@@ -31,6 +30,7 @@ from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.loop import USUAL, LoopLimits
 from moorage.live.runtime.observer import Observers
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.state.answers import Answers
 from tools.simtest.recording import AttemptRecord, Observed, Recording
 from tools.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 

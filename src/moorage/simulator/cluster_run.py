@@ -8,7 +8,7 @@ from dataclasses import replace as with_fields
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
-from moorage.core.engine.dropped_fields import ignored_fields_note
+from moorage.framework.dropped_fields import ignored_fields_note
 from moorage.framework.features import FeatureGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput

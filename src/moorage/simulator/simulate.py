@@ -12,13 +12,13 @@ from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
 from moorage.basis.printable import counted, some
+from moorage.core.building.builder import build_scheduler
+from moorage.core.building.loading import ConfigSource, load_source
+from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.builder import build_scheduler
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
-from moorage.core.engine.extenders import extenders_of
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.core.engine.custom_kinds import unusable_names
 from moorage.errors import PluginError
+from moorage.framework.custom_kinds import unusable_names
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
 from moorage.framework.plugin_failures import failure_text

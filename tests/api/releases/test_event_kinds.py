@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.framework.events import Action, Resource
 from moorage.plugins.earlier.shared.event_kinds import EVENT_KINDS
 

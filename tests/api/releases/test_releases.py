@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODAY, find_release, why_unknown
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.api_versions import API_VERSIONS
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry

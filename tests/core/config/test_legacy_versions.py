@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from moorage.api.releases import CURRENT
+from moorage.core.building.loading import ConfigSource
 from moorage.core.config.convert import convert
 from moorage.core.config.release_1_21 import PLUGIN_POINTS, PROVIDERS
 from moorage.core.config.scheduler_document import from_provider, load_any, load_default
 from moorage.core.config.show import as_document
-from moorage.core.engine.loading import ConfigSource
 from moorage.errors import ConfigError, InputError
 from moorage.framework.profile import points_of
 from moorage.plugins import builtin_registry

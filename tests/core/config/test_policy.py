@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from moorage.core.building.loading import ConfigSource
 from moorage.core.config.scheduler_document import load_any
-from moorage.core.engine.loading import ConfigSource
 from moorage.errors import ConfigError
 
 RULES = ConfigSource()

@@ -9,12 +9,12 @@ from unittest import mock
 import pytest
 
 from moorage.api.releases import RELEASES, find_release
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.api_versions import v1_of
 from moorage.core.config.convert import convert
 from moorage.core.config.profiles import resolve
 from moorage.core.config.scheduler_document import default_configuration, load
 from moorage.core.config.show import as_document, as_table, listed
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, InputError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry

@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
 from moorage.core.config.plugin_sets import expand
 from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.validation import leader_election_faults
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry

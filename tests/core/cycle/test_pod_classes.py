@@ -420,7 +420,7 @@ def test_keys_that_come_once_do_not_evict_a_sheet_in_use():
     cache = Sheets(profile, capacity=2)
     colors = ["red", "green", "red", "blue", "white", "red", "blue", "blue", "red"]
     for at, color in enumerate(colors):
-        quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, 0)
+        quick = cache.decide_by_keys(a_pod(f"p{at}", {"color": color}), cluster.snapshot, 0)
         assert quick is not None
     assert judged == ["red", "green", "red", "blue", "white", "blue"]
 

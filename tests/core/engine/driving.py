@@ -7,12 +7,12 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from moorage.core.building.loading import registry_with
+from moorage.core.building.profiles import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
-from moorage.core.engine.loading import registry_with
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped
-from moorage.core.engine.profiles import build_profiles
 from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.testing.builders import a_node, a_pod

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from moorage.core.building.loading import registry_with
+from moorage.core.building.profiles import build_profiles
+from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.extenders import extenders_of
 from moorage.core.engine.facts import Answered, Phase
-from moorage.core.engine.loading import registry_with
-from moorage.core.engine.profiles import build_profiles
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuePlace
 from moorage.framework.effects import BindPod, BindThrough, Evict

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
+from moorage.core.building.builder import build_scheduler
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.builder import build_scheduler
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.core.queue import QueuePlace
 from moorage.framework.verdicts import Hold
 from moorage.live.runtime.status_writer import failure_condition

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from moorage.api.meta import LabelSelector, ObjectMeta
 from moorage.api.pod_groups import BasicSchedulingPolicy, DisruptionMode
 from moorage.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from moorage.core.building.builder import build_scheduler
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.builder import build_scheduler
 from moorage.core.engine.facts import Phase
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.core.queue import QueuePlace
 from tests.core.engine.driving import Driven, Outputs, node, pod
 from tests.core.engine.test_group_preemption import full, started, victims

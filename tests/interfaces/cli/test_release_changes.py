@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.scheduler_document import Loaded
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.laboratory.comparison import release_changes
 from tests.interfaces.cli.test_compare import SCHEMA
 from tests.interfaces.cli.test_simulate_output import violations

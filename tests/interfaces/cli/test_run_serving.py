@@ -8,10 +8,10 @@ import pytest
 
 from moorage.api.core import Node
 from moorage.cluster.apiserver.access.certificate_authority import make_authority
+from moorage.core.building.loading import ConfigSource
+from moorage.core.building.profiles import build_resolved
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.loading import ConfigSource
-from moorage.core.engine.profiles import build_resolved
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.interfaces.cli.live import run_serving

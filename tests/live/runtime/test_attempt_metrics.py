@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
+from moorage.core.building.profiles import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.profiles import build_profiles
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates

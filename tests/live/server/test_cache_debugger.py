@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.core.building.profiles import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
-from moorage.core.engine.profiles import build_profiles
 from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.live.server.cache_debugger import compare, dump

@@ -4,9 +4,9 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult

@@ -168,7 +168,7 @@ class Cycle:
         if self.always_score or self._percentage_for(profile) or pod.status.nominated_node_name in snapshot.table.row_of:
             return None
         try:
-            quick = self.path(profile).decide(pod, snapshot, self.seed, nominated)
+            quick = self.path(profile).decide_by_keys(pod, snapshot, self.seed, nominated)
         except PluginError:  # the full path reports the node, and whether the error ends the attempt
             return None
         if quick is None:

@@ -96,7 +96,7 @@ class PinnedPods(Generic[C]):
         self._each = [step for step in self._others if step in foreign]
         self._pins: Pins | None = None if self._step is None else self._step.reuse.pins
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot) -> tuple[int, PreFiltered] | None:
+    def row_of_node(self, pod: PodInfo, snapshot: Snapshot) -> tuple[int, PreFiltered] | None:
         """Return the row of the node that the pod names and PreFilter's results; None: decide in another way."""
         node = None if self._pins is None else self._pins.node(pod)
         row = None if node is None else snapshot.table.row_of.get(node)
@@ -191,7 +191,7 @@ class NarrowLook:
                 return True
         return False
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot) -> Only | None:
+    def only_row(self, pod: PodInfo, snapshot: Snapshot) -> Only | None:
         """Return the only feasible row; None if there are none or several."""
         found = run_pre_filter(self._profile, pod, snapshot)
         if found.refused is not None or found.nodes is None:

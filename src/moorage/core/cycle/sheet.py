@@ -235,7 +235,7 @@ class Sheet:
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+    def pick(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path."""
         if not self._count or self._refused or not self._nodes_sound or not self.on_rows.is_sound:
             return None
@@ -270,7 +270,7 @@ class Sheet:
         return self._ring
 
     def decide_copy(self, uid: str, like: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Do ``refresh`` and ``decide`` while no pod is nominated. Call it only if the sheet ``is_for_all``.
+        """Do ``refresh`` and ``pick`` while no pod is nominated. Call it only if the sheet ``is_for_all``.
 
         ``uid``: the pod's; ``like``: any pod with these keys, which plugins may read in its place
         """

@@ -44,11 +44,11 @@ _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 class CachedPath(Protocol):
     """Decides on pods with what is kept of earlier ones. None stands for a decision that takes the full path."""
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+    def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Decide on a pod."""
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        """Decide like ``decide``, faster on a pod of a shape that was decided before. The pod must not be nominated itself."""
+        """Decide like ``decide_by_keys``, faster on a pod of a known shape. The pod must not be nominated itself."""
 
     def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
         """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
@@ -96,11 +96,11 @@ class Sheets:
     # -- by the shape of a pod ----------------------------------------------------------------------------------------
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        """Decide like ``decide``. A pod of a shape that was decided before is not signed again."""
+        """Decide like ``decide_by_keys``. A pod of a shape that was decided before is not signed again."""
         if pod.spec.affinity is not None:
             if nominated and self._narrow.concerns(pod):
                 return None
-            pinned = self._pinned.decide(pod, snapshot) if self._pays else None
+            pinned = self._pinned.row_of_node(pod, snapshot) if self._pays else None
             if pinned is not None:
                 return Quick(pinned[0], 1, pinned[1], 1)
             if self._narrow.concerns(pod):
@@ -116,7 +116,7 @@ class Sheets:
         route.share(pod)
         if not route.sheet.refresh(pod, snapshot):
             return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
-        return route.sheet.decide(pod, snapshot, nominated, seed)
+        return route.sheet.pick(pod, snapshot, nominated, seed)
 
     def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
         """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
@@ -131,7 +131,7 @@ class Sheets:
         if sheet.is_for_all:
             return sheet.decide_copy(pod.uid, route.first, snapshot, seed)
         route.share(pod)
-        return sheet.decide(pod, snapshot, _NONE, seed) if sheet.refresh(pod, snapshot) else None
+        return sheet.pick(pod, snapshot, _NONE, seed) if sheet.refresh(pod, snapshot) else None
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod has no sheet."""
@@ -176,7 +176,7 @@ class Sheets:
 
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
         """Decide, and keep the route from the pod's shape to its sheet."""
-        quick = self.decide(pod, snapshot, seed, nominated, shape)
+        quick = self.decide_by_keys(pod, snapshot, seed, nominated, shape)
         self._keep_route(shape, snapshot)
         return quick
 
@@ -196,7 +196,7 @@ class Sheets:
 
     # -- by its keys --------------------------------------------------------------------------------------------------
 
-    def decide(
+    def decide_by_keys(
         self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE, shape: bytes | None = None
     ) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
@@ -206,10 +206,10 @@ class Sheets:
         if self._narrow.concerns(pod):
             return None if nominated else self._decide_narrow(pod, snapshot)
         sheet = self._find(pod, snapshot, shape)
-        return None if sheet is None else sheet.decide(pod, snapshot, nominated, seed)
+        return None if sheet is None else sheet.pick(pod, snapshot, nominated, seed)
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        few = self._narrow.decide(pod, snapshot)
+        few = self._narrow.only_row(pod, snapshot)
         return None if few is None else Quick(few.row, 1, few.found, few.among)
 
     def _find(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None = None, *, keep: bool = False) -> Sheet | None:

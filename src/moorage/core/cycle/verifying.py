@@ -77,8 +77,8 @@ class VerifiedPath:
         #: The profile, with plugins that promise nothing once they broke a promise.
         self.trusted = profile
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        return self._verified(self._sheets.decide(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
+    def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
+        return self._verified(self._sheets.decide_by_keys(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         return self._verified(self._sheets.decide_known(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)

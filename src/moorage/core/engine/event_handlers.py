@@ -16,13 +16,13 @@ from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Object, is_older
 from moorage.api.pod_groups import PodGroup
 from moorage.api.quantity import QuantityError
-from moorage.core.engine.answers import Answers
 from moorage.core.engine.binding_cycle import BindingCycle
-from moorage.core.engine.dropped_fields import pod_reader
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.core.queue import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD, assigned_pod_events, node_events, object_events
+from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.events import ClusterEvent
+from moorage.state.answers import Answers
 from moorage.state.pod_info import PodInfo, infos_of
 from moorage.state.pod_names import PodNames
 

@@ -9,8 +9,8 @@ from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.preemption_executor import PreemptionExecutor
-from moorage.core.engine.queueing_hints import ERRORS
 from moorage.core.queue import QueuedPod
+from moorage.core.queue.queueing_hints import ERRORS
 from moorage.framework.points import PostFilterResult
 from moorage.state.pod_info import PodInfo
 

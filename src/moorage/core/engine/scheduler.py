@@ -20,7 +20,6 @@ from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.binding_cycle import BindingCycle
-from moorage.core.engine.custom_kinds import NamedKinds, named_kinds, write_pods
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.core.engine.event_handlers import EventHandlers
 from moorage.core.engine.extender_session import ExtenderSession
@@ -31,9 +30,10 @@ from moorage.core.engine.outbox import Output, Skipped
 from moorage.core.engine.placement import Found
 from moorage.core.engine.pod_groups import GroupScheduler
 from moorage.core.engine.preemption_executor import PreemptionExecutor
-from moorage.core.engine.queueing_hints import queue_profile, sort_key
 from moorage.core.queue import QueuedPod, SchedulingQueue
+from moorage.core.queue.queueing_hints import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
+from moorage.framework.custom_kinds import NamedKinds, named_kinds, write_pods
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, WaitingPod

@@ -11,10 +11,10 @@ import click
 import yaml
 
 from moorage.basis.printable import escape_json
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.convert import convert as to_v1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, as_table
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file

@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.core.engine.dropped_fields import ignored_fields_note
 from moorage.framework.changes import Change
+from moorage.framework.dropped_fields import ignored_fields_note
 from moorage.laboratory.compare.queue_runs import measure_queued
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import PodShape

@@ -18,8 +18,8 @@ from msgspec.structs import replace as with_fields
 
 from moorage import __version__
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.scheduler_document import Loaded
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.framework.registry import load
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.command_help import CommandGroup

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 from msgspec import structs
 
 from moorage.api.releases import CURRENT, Release, find_release
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.validation import leader_election_faults
-from moorage.core.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.live.legacy_options import OldFlags

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from moorage.core.building import builder as engine_builder
+from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification
-from moorage.core.engine import builder as engine_builder
-from moorage.core.engine.extenders import extenders_of
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question

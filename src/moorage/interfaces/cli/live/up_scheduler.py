@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.api.releases import CURRENT
-from moorage.core.engine.loading import ConfigSource, load_source
+from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates

@@ -3,10 +3,10 @@
 import pytest
 
 from moorage.api.custom_objects import read_custom
-from moorage.core.engine.custom_kinds import named_kinds
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.queue import QueuePlace, object_events
 from moorage.errors import StateError
+from moorage.framework.custom_kinds import named_kinds
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
 from moorage.state.cluster import ClusterState, Snapshot

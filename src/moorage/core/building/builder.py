@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from moorage.core.building.profiles import build_resolved
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
-from moorage.core.engine.profiles import build_resolved
 from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle

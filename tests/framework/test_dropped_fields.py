@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
-from moorage.core.engine.dropped_fields import ignored_fields_note, pod_reader
+from moorage.framework.dropped_fields import ignored_fields_note, pod_reader
 from moorage.framework.features import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod

@@ -20,7 +20,7 @@ from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.workloads import Deployment, Job, ReplicaSet, StatefulSet
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
-from moorage.laboratory.change.corrections import Corrections, required_labels
+from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
 from moorage.laboratory.edit.changes import GOING, STARTING, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
@@ -189,7 +189,7 @@ class Advice:
 
     def _better(self, change: Change, node: Node | None) -> Iterator[Change]:
         match change.verb:
-            case "drop-selector" | "drop-expression" | "prefer" | "schedule-anyway" | "request" | "disable-plugin" | "volume":
+            case verb if verb in CORRECTED:
                 yield from self._corrections.instead_of(change, node)
             case "tolerate" if node is not None and self._belongs(node, str(change.new)):
                 yield replace(change, verb="tolerate-own")
@@ -275,9 +275,7 @@ class Advice:
         if pod is None:
             return
         owner = controller_of(pod.metadata)
-        if pod.metadata.deletion_timestamp is not None:
-            yield Change("cluster", "wait", change.target, "terminating", change.old)
-        elif owner is not None and owner.kind == "Job":
+        if owner is not None and owner.kind == "Job":
             yield Change("cluster", "wait", change.target, self._end_of(pod, owner.name), change.old)
         elif (
             owner is not None and owner.kind == "ReplicaSet" and pod.namespace == self._pod.namespace

@@ -66,7 +66,9 @@ def _corrected(change: Change) -> str:
         some, others = (set(re.findall(r'"([^"]*)"', text)) for text in (old, new))
         gone, come = (" ".join(sorted(one)) for one in (some - others, others - some))
         return f"{change.path.split('.')[1].split('[')[0]} {gone} → {come}"
-    where = f"claim {_name(change)}: " if change.target.startswith("persistentvolumeclaim/") else ""
+    if change.path == "priorityClassName":
+        new = "{0} ({2})".format(*new.partition("="))
+    where = "" if change.target.startswith("pod/") else f"claim {_name(change)}: "
     field = {"resources": "resource"}.get(change.path, change.path)
     return f"{where}{field} {old or '(none)'} → {new}"
 

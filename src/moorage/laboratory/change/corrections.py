@@ -14,16 +14,19 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.core import Node, NodeSelectorRequirement, Pod, PodAffinityTerm, PodSpec, Taint
+from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.workloads import PriorityClass
 from moorage.framework.change_values import term_text
 from moorage.framework.changes import Change
 from moorage.laboratory.present import Surroundings
 from moorage.plugins.volumes.claim_lookup import class_of_claim
 
-__all__ = ["Corrections", "closest", "required_labels"]
+__all__ = ["CORRECTED", "Corrections", "closest", "required_labels"]
 
 #: The least similarity of two names, and how much more similar the closest name must be than the next one.
 _CLOSE: Final = 0.6
@@ -33,6 +36,10 @@ _BEGIN: Final = 0.05
 _DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 #: Plugins that refuse a pod whose claims do not exist.
 _VOLUMES: Final = frozenset(["VolumeRestrictions", "VolumeBinding", "NodeVolumeLimits", "VolumeZone"])
+#: Changes for which a correction may serve instead.
+CORRECTED: Final = frozenset([
+    "drop-selector", "drop-expression", "prefer", "schedule-anyway", "request", "priority", "disable-plugin", "volume",
+])  # fmt: skip
 _HASH: Final = "pod-template-hash"
 
 
@@ -83,6 +90,10 @@ class Corrections:
                 yield from self._spread(change)
             case "request":
                 yield from self._resource(change, node)
+            case "priority":
+                yield from self._priority_class(change)
+            case "disable-plugin" if change.target.endswith("/DynamicResources"):
+                yield from self._devices()
             case "disable-plugin" if change.target.endswith(
                 ("/VolumeRestrictions", "/VolumeBinding", "/NodeVolumeLimits", "/VolumeZone")
             ):
@@ -174,6 +185,33 @@ class Corrections:
             ):  # fmt: skip
                 yield Change("pod", "match-label-keys", self._target, f"{path}.matchLabelKeys", None, _HASH)
 
+    # -- priority and devices ---------------------------------------------------------------------------------------------
+
+    def _priority_class(self, change: Change) -> Iterator[Change]:
+        """Yield a priority class that gives enough priority, instead of one that does not exist."""
+        values = {one.metadata.name: one.value for one in self._around.all_of(PriorityClass) if isinstance(one, PriorityClass)}
+        name = self._pod.spec.priority_class_name
+        found = closest(name, values) if name and name not in SYSTEM_PRIORITY_CLASSES else None
+        if found is not None and isinstance(change.new, int) and values[found] >= change.new:
+            yield self._correct("priorityClassName", name, f"{found}={values[found]}")
+
+    def _devices(self) -> Iterator[Change]:
+        """Yield a change for each claim for devices that does not exist, or whose class does not."""
+        space = self._pod.namespace
+        claims = {one.metadata.name for one in self._around.all_of(ResourceClaim) if one.metadata.namespace == space}
+        classes = {one.metadata.name for one in self._around.all_of(DeviceClass)}
+        made = {one.name: one.resource_claim_name for one in self._pod.status.resource_claim_statuses}
+        for asked in self._pod.spec.resource_claims:
+            name = asked.resource_claim_name or made.get(asked.name) or ""
+            claim = self._around.find(ResourceClaim, space, name)
+            if isinstance(claim, ResourceClaim):
+                for old in _device_classes(claim):
+                    meant = closest(old, classes)
+                    if meant is not None:
+                        yield Change("cluster", "correct", f"resourceclaim/{claim.key}", "deviceClassName", old, meant)
+            elif name and (meant := closest(name, claims)) is not None:
+                yield self._correct(f"resourceClaims.{asked.name}", name, meant)
+
     # -- claims -----------------------------------------------------------------------------------------------------------
 
     def _claims(self) -> Iterator[Change]:
@@ -214,6 +252,11 @@ class Corrections:
         default = next((one for one, notes in known.items() if notes.get(_DEFAULT) == "true"), None)
         only = next(iter(known)) if len(known) == 1 else None
         return closest(name, known) or default or only
+
+
+def _device_classes(claim: ResourceClaim) -> Iterator[str]:
+    for request in claim.spec.devices.requests:
+        yield from (one.device_class_name for one in (request.exactly, *request.first_available) if one is not None)
 
 
 def _corrected(selector: LabelSelector, labels: Iterable[Mapping[str, str]]) -> LabelSelector | None:

@@ -29,7 +29,7 @@ def who_makes(change: Change, around: Surroundings) -> str:
         return "no one"
     if change.verb == "scale":
         return f"the owner of {change.path}"
-    if change.target.startswith("persistentvolumeclaim/"):
+    if change.target.startswith(("persistentvolumeclaim/", "resourceclaim/")):
         return f"the owner of claim {change.target.rpartition('/')[2]}"
     if change.owner == "pod":
         return f"the owner of {_subject(change.target, around)}"

@@ -5,13 +5,15 @@ Changes of the configuration are applied to the loaded configuration instead: ``
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
-from moorage.api.devices import ResourceClaim
+from moorage.api.devices import ResourceClaim, ResourceClaimSpec
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import (
     ObjectReference,
@@ -71,6 +73,8 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
         return _with_node(held, change)
     if change.target.startswith("persistentvolumeclaim/"):
         return _with_claim(held, change)
+    if change.target.startswith("resourceclaim/"):
+        return [_with_device_class(obj, change) if isinstance(obj, ResourceClaim) else obj for obj in held]
     kind: type[Pod] | type[Node] = Pod if change.target.startswith("pod/") else Node
     at = next((i for i, obj in enumerate(held) if isinstance(obj, kind) and target_of(obj) == change.target), None)
     if at is None:
@@ -86,6 +90,17 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
     if change.verb == "prefer" and change.path == "affinity.podAntiAffinity":
         held = [_softened(obj, found, change) if obj is not held[at] else obj for obj in held]
     return held
+
+
+def _with_device_class(claim: ResourceClaim, change: Change) -> ResourceClaim:
+    """Give the requests of a claim for devices another class, if the change is of this claim."""
+    if f"resourceclaim/{claim.key}" != change.target:
+        return claim
+    text = msgspec.json.encode(claim.spec).decode()
+    old, new = (f'"deviceClassName":{json.dumps(str(name))}' for name in (change.old, change.new))
+    if old not in text:
+        raise InputError(one_line(f"{change.target}: no request has the class {change.old}"))
+    return replace(claim, spec=msgspec.json.decode(text.replace(old, new), type=ResourceClaimSpec))
 
 
 def _softened(obj: Object, pod: Pod, change: Change) -> Object:

@@ -298,6 +298,13 @@ def _correct(pod: Pod, change: Change) -> Pod:
         return _with_spec(pod, node_selector=dict(renamed))
     if path.startswith("volumes."):
         return _claim(pod, change)
+    if path == "priorityClassName":
+        name, _, value = new.partition("=")
+        return _with_spec(pod, priority_class_name=name, priority=int(value))
+    if path.startswith("resourceClaims."):
+        asked = path.removeprefix("resourceClaims.")
+        found = (replace(one, resource_claim_name=new) if one.name == asked else one for one in pod.spec.resource_claims)
+        return _with_spec(pod, resource_claims=tuple(found))
     if path.startswith("topologySpreadConstraints"):
         return _with_constraint(pod, path, topology_key=new)
     if path == "resources":

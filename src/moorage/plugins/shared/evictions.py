@@ -25,16 +25,18 @@ _amount = itemgetter(1)
 
 
 def can_be_evicted(pod: PodInfo) -> bool:
-    """Return False for terminating pods, and for mirror pods and DaemonSet pods, which return to their node at once."""
+    """Return False for mirror pods and DaemonSet pods, which return to their node at once."""
     meta = pod.pod.metadata
-    if meta.deletion_timestamp is not None or _MIRROR in meta.annotations:
+    if _MIRROR in meta.annotations:
         return False
     owners = meta.owner_references
     return not owners or not any(owner.controller and owner.kind == "DaemonSet" for owner in owners)
 
 
 def evict(pod: PodInfo, node: str, term: str = "") -> Change:
-    """Return the change that evicts a pod from its node."""
+    """Return the change that evicts a pod from its node; for a terminating pod, the wait until it is gone."""
+    if pod.pod.metadata.deletion_timestamp is not None:
+        return Change("cluster", "wait", f"pod/{pod.key}", "terminating", node, None, term=term)
     return Change("cluster", "evict", f"pod/{pod.key}", "", node, None, term=term)
 
 

@@ -30,7 +30,7 @@ _EFFORTS: Final[Mapping[str, Mapping[str, float]]] = {
     "command": {
         "wait": 1, "wait-open": 3, "create": 1, "volume": 2, "label": 2, "uncordon": 1, "repair": 2,
         "evict": 1, "move": 1, "surge": 2.5, "scale": 2, "relabel": 9, "untaint": 10, "untaint-condition": 11,
-        "allocatable": 11, "pods": 11,
+        "quota": 7, "allocatable": 11, "pods": 11,
     },
     "rollout": {
         "correct": 0, "scheduler-name": 0, "tolerate-own": 1, "ungate": 1, "match-label-keys": 2, "node-name": 2,

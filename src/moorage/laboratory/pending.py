@@ -17,12 +17,13 @@ from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.change_sets import field_of
 from moorage.laboratory.change.change_text import command_of, describe
+from moorage.laboratory.change.effects import effects_of
 from moorage.laboratory.change.least_change import Remedy, find_least_change
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.pod_changes import request_of
 from moorage.laboratory.explain.explained_changes import ChangeLimits
-from moorage.laboratory.trial.trials import Trials
+from moorage.laboratory.trial.trials import Trial, Trials
 from moorage.report.explanation import Explanation
 from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
@@ -78,7 +79,7 @@ class PendingSearch:
             if placed:
                 ways.append((self._way(remedy, made, len(placed)), made))
         if not ways:
-            return PendingGroup(cause, tuple(pods), len(waiting))
+            return PendingGroup(cause, tuple(pods), len(waiting), searched=not budget.is_over())
         best = min(range(len(ways)), key=lambda at: (-ways[at][0].placed, ways[at][0].cost))
         self._make(ways[best][1])
         self.placed += len(self._place(waiting))
@@ -194,4 +195,6 @@ class PendingSearch:
             AtomReport(one.owner, one.verb, one.target, describe(one), one.cost, one.path, one.old, one.new) for one in priced
         )
         commands = tuple(dict.fromkeys(text for one in made if (text := command_of(one, around))))
-        return PendingWay(remedy.kind, round(sum(one.cost for one in priced), 6), remedy.who, atoms, commands, placed)
+        cost = round(sum(one.cost for one in priced), 6)
+        effects = tuple(effects_of(made, Trial(), around, self._costs.prices))
+        return PendingWay(remedy.kind, cost, remedy.who, atoms, commands, placed, effects=effects)

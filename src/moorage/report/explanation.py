@@ -298,7 +298,7 @@ def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     standing = explanation.standing
     if standing.text and wide:
         yield paragraph(one_line(standing.text), indent="  ")
-    if standing.ended_by and (wide or explanation.not_created is not None):
+    if standing.ended_by and (wide or (explanation.not_created is not None and not explanation.changes)):
         yield paragraph(one_line(f"Ended by: {', '.join(standing.ended_by)}"), indent="  ", hanging="    ")
     if explanation.preemption is not None:
         yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)

@@ -21,7 +21,10 @@ _SHOWN: Final = 3
 
 
 class PendingWay(Struct, frozen=True, rename="camel"):
-    """Changes of one kind for all pods of a group. ``placed``: how many of them get a node; ``chosen``: part of the answer."""
+    """Changes of one kind for all pods of a group. ``placed``: how many of them get a node; ``chosen``: part of the answer.
+
+    ``effects``  what else happens, in words
+    """
 
     kind: str
     cost: float
@@ -30,18 +33,22 @@ class PendingWay(Struct, frozen=True, rename="camel"):
     commands: tuple[str, ...]
     placed: int
     chosen: bool = False
+    effects: tuple[str, ...] = ()
 
 
 class PendingGroup(Struct, frozen=True, rename="camel"):
     """Pods that are pending for one cause, and what to do about it: up to three ways, the cheapest first.
 
-    ``waiting``: those that earlier changes do not place, for which the ways were tried.
+    ``waiting``: those that earlier changes do not place, for which the ways were tried. ``searched``: False if the time was
+    over before. ``created``: False for pods that a quota refused; what makes room in the quota is not tried.
     """
 
     cause: str
     pods: tuple[str, ...]
     waiting: int
     ways: tuple[PendingWay, ...] = ()
+    searched: bool = True
+    created: bool = True
 
 
 class PendingReport(Answer, frozen=True, kw_only=True):
@@ -73,9 +80,16 @@ class PendingReport(Answer, frozen=True, kw_only=True):
         chosen = [way for group in self.groups for way in group.ways if way.chosen]
         if chosen:
             blocks.append("\n".join(_all_lines(chosen, self.placed, self.pending)))
-        last = "Every way was run by the engine, for the groups one after another with what was chosen before."
-        more = "" if wide else " More: -o wide"
-        return "\n\n".join([paragraph(one_line(self.summary)), *blocks, paragraph(f"{last}{more}")]) + "\n"
+        tried = any(one.ways and one.created for one in self.groups)
+        last = (
+            "Every way was run by the engine, for the groups one after another with what was chosen before. " if tried else ""
+        )
+        if not all(one.searched for one in self.groups):
+            last = f"More time for the others: --time-limit SECONDS, or 0 for no limit. {last}"
+        if not all(one.created for one in self.groups):
+            last += "Quotas are enforced as kube-apiserver does; what makes room in them was not run. "
+        more = "" if wide else "More: -o wide"
+        return "\n\n".join([paragraph(one_line(self.summary)), *blocks, paragraph(f"{last}{more}".rstrip())]) + "\n"
 
 
 def _group_lines(group: PendingGroup, *, wide: bool) -> Iterator[str]:
@@ -84,16 +98,21 @@ def _group_lines(group: PendingGroup, *, wide: bool) -> Iterator[str]:
     yield paragraph(one_line(f"{shown}: {group.cause}"), indent="  ✗ ", hanging="    ")
     if not group.waiting:
         yield "      placed by the changes above"
+    elif not group.ways and not group.searched:
+        yield "      not searched in time"
     elif not group.ways:
         yield "      no change is known that makes sense"
     width = max((len(way.kind) for way in group.ways), default=0)
     for way in group.ways:
         head = f"    {'✓' if way.chosen else ' '} {way.kind.ljust(width)}  "
         placed = "all" if way.placed == group.waiting else f"{way.placed} of {group.waiting}"
-        result = "" if group.waiting == 1 else f": places {placed}"
+        result = "" if group.waiting == 1 or not group.created else f": places {placed}"
         yield paragraph(one_line(f"{_words(way.atoms)}{result}"), indent=head, hanging=" " * len(head))
         if wide:
-            yield paragraph(one_line(f"by {way.who}; cost {way.cost:g}"), indent=" " * len(head))
+            said = "; ".join(
+                (f"by {way.who}" if way.who != "no one" else "no action needed", *way.effects, f"cost {round(way.cost, 2):g}")
+            )
+            yield paragraph(one_line(said), indent=" " * len(head), hanging=" " * len(head))
             yield from (f"{' ' * len(head)}{one_line(command)}" for command in way.commands)
 
 
@@ -115,12 +134,15 @@ def _all_lines(chosen: Sequence[PendingWay], placed: int, pending: int) -> Itera
         yield paragraph(one_line(f"{who}: {_words(atoms)}"), indent="    ", hanging="      ")
 
 
-def summary_of(pending: int, causes: int, changes: int, placed: int) -> str:
+def summary_of(groups: Sequence[PendingGroup], placed: int) -> str:
     """Return the first line."""
+    pending, causes = sum(len(one.pods) for one in groups), len(groups)
+    changes = sum(len(way.atoms) for one in groups for way in one.ways if way.chosen)
     if not pending:
         return "No pod is pending."
     head = f"{counted(pending, 'pod')} {'is' if pending == 1 else 'are'} pending, for {counted(causes, 'cause')}"
     if not placed:
-        return f"{head}; no change is known that makes sense."
+        missing = "" if any(one.ways or not one.searched for one in groups) else "; no change is known that makes sense"
+        return f"{head}{missing}."
     makes = "places" if changes == 1 else "place"
     return f"{head}; {counted(changes, 'change')} {makes} {'all' if placed == pending else placed} of them."

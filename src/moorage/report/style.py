@@ -298,7 +298,9 @@ def _shortened(value: Any, end: str) -> Any:
 
 
 #: What controllers append to the names of their pods: the hash of a template, and random letters or a number.
-_OWN: Final = re.compile(r"(?:-[0-9a-f]{8,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5}|\d+)$")
+_OWN: Final = re.compile(
+    r"(?:-(?:[0-9a-f]{8,10}|[bcdfghjklmnpqrstvwxz2456789]{6,10}))?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5}|\d+)$"
+)
 
 
 def together(names: Iterable[str]) -> list[str]:

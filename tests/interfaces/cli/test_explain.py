@@ -220,6 +220,50 @@ def test_pending_pods_together_are_asked_for_alone(explained):
         assert (status, "--pending" in err) == (1, True)
 
 
+QUOTA = """
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: team, namespace: default}, spec: {hard: {requests.cpu: "4"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "16", pods: "20"}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec:
+  replicas: 4
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}}
+"""
+
+
+def test_pods_that_a_quota_refuses_get_room_by_scaling_or_by_a_larger_quota(explained, tmp_path):
+    file = tmp_path / "quota.yaml"
+    file.write_text(QUOTA)
+    _, out, _ = explained("deployment/web", "-f", str(file), "-o", "json")
+    scale, grow = json.loads(out)["answer"]["changes"]
+    assert [one["atoms"][0]["text"] for one in (scale, grow)] == [
+        "scale deployment/api 4 → 3", "raise quota team: requests.cpu 4 → 5",
+    ]  # fmt: skip
+    assert (scale["who"], grow["who"]) == ("the owner of deployment/api", "the cluster team")
+    assert grow["commands"] == [
+        'kubectl patch resourcequota team -n default --type=merge -p=\'{"spec":{"hard":{"requests.cpu":"5"}}}\''
+    ]
+    _, out, _ = explained("--pending", "-f", str(file), "-o", "json")
+    (group,) = json.loads(out)["answer"]["groups"]
+    assert list(violations(json.loads(out), PENDING_SCHEMA, root=PENDING_SCHEMA)) == []
+    assert (len(group["pods"]), group["created"], [way["kind"] for way in group["ways"]]) == (2, False, ["scale", "grow"])
+    assert explained("deployment/web", "-f", str(file), "--scale=deployment/api=3")[0] == 0
+    file.write_text(QUOTA.replace('requests.cpu: "4"', 'requests.cpu: "5"'))
+    assert explained("deployment/web", "-f", str(file))[0] == 0
+
+
 # -- costs and types ------------------------------------------------------------------------------------------------------
 
 TYPES = """
@@ -290,3 +334,12 @@ def test_a_folder_of_manifests_may_have_the_file_of_the_project(explained, full)
     (full / ".moorage.yaml").write_text("costs: {effort: {add-node: 1}}\n")
     _, out, _ = explained("web-1", "-f", ".", "-o", "json")
     assert changes_of(out)["grow"]["cost"] == pytest.approx(3 + 1 / 3, abs=1e-5)
+
+
+def test_a_group_that_was_not_searched_says_so(explained, full, monkeypatch):
+    monkeypatch.setattr("moorage.laboratory.budget.TimeBudget.is_over", lambda self: True)
+    _, out, _ = explained("--pending", "-f", "cluster.json", "-o", "json")
+    assert [(one["searched"], one["ways"]) for one in json.loads(out)["answer"]["groups"]] == [(False, [])]
+    _, out, _ = explained("--pending", "-f", "cluster.json")
+    assert "      not searched in time\n" in out
+    assert "More time for the others: --time-limit SECONDS, or 0 for no limit." in out

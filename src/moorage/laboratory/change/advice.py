@@ -40,7 +40,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "move": ("evict", "move", "surge"),
     "scale": ("scale",),
     "shrink": ("request",),
-    "grow": ("add-node",),
+    "grow": ("add-node", "quota"),
     "priority": ("priority", "preemption-policy"),
     "loosen": (
         "tolerate", "untaint", "relabel", "drop-selector", "drop-expression", "max-skew", "schedule-anyway", "prefer",

@@ -73,19 +73,22 @@ def effects_of(
 
 def _rollouts(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:
     """Yield the workloads whose pods are created again, because their template changes."""
-    edited = [one for one in changes if one.owner == "pod" and one.verb != "surge"]
-    pod = _pod(edited[0].target, around) if edited else None
-    if pod is None or all(one.verb in _IN_PLACE for one in edited):
-        return
-    workload = workload_of(pod, around)
-    if workload is None:
-        yield "the pod is created again"
-        return
-    mine = [
-        one for one in around.all_of(Pod)
-        if isinstance(one, Pod) and one.namespace == pod.namespace and workload_of(one, around) == workload
-    ]  # fmt: skip
-    yield f"rolls out {'the' if len(mine) == 1 else 'all'} {counted(len(mine), 'pod')} of {workload[0].lower()}/{workload[1]}"
+    seen = set()
+    for target in dict.fromkeys(one.target for one in changes if one.owner == "pod" and one.verb not in _IN_PLACE | {"surge"}):
+        pod = _pod(target, around)
+        workload = None if pod is None else workload_of(pod, around)
+        if pod is None or (pod.namespace, workload) in seen:
+            continue
+        seen.add((pod.namespace, workload))
+        if workload is None:
+            yield "the pod is created again"
+            continue
+        mine = [
+            one for one in around.all_of(Pod)
+            if isinstance(one, Pod) and one.namespace == pod.namespace and workload_of(one, around) == workload
+        ]  # fmt: skip
+        kind, name = workload
+        yield f"rolls out {'the' if len(mine) == 1 else 'all'} {counted(len(mine), 'pod')} of {kind.lower()}/{name}"
 
 
 def _daemons(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:

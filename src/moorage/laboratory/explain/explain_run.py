@@ -11,23 +11,22 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.api.quantity import exact
-from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.edit.asked import pods_asked_for
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, explain_now, explain_pending
+from moorage.laboratory.explain.not_created import explain_not_created
 from moorage.laboratory.explain.simulated_state import state_of
 from moorage.laboratory.pending import PendingSearch, grouped
 from moorage.laboratory.present import aside_of
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.answer import AnswerRequest
-from moorage.report.explanation import Explanation, PodStanding, Proof
+from moorage.report.explanation import Explanation, Proof
 from moorage.report.explanation_values import ExplainRequest
 from moorage.report.narrowing import EVERY, Narrowing
-from moorage.report.outcome import InputNote, QuotaAmount, RefusedPods, Run
-from moorage.report.pending_report import PendingGroup, PendingReport, summary_of
+from moorage.report.outcome import InputNote, Run
+from moorage.report.pending_report import PendingGroup, PendingReport, PendingWay, summary_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.pod_creation import create_pods
@@ -36,55 +35,6 @@ from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 
 __all__ = ["ExplainOptions", "explain_cluster", "explain_together", "simulate_and_explain"]
-
-
-# -- not created -------------------------------------------------------------------------------------------------------
-# Explain pods that do not exist, because a resource quota or a limit range refused them.
-
-
-def explain_not_created(request: ExplainRequest, refused: RefusedPods) -> Explanation:
-    """Return the explanation of the pods of one workload, or of one pod, that were not created for one reason."""
-    text = _why(refused)
-    return Explanation(
-        request=request,
-        outcome="notCreated",
-        summary=f"{_subject(refused)}: {text}.",
-        standing=PodStanding("notCreated", text=text, ended_by=_ended_by(refused)),
-        not_created=refused,
-        message=refused.message,
-        proof=Proof("exhaustive"),
-    )
-
-
-def _subject(refused: RefusedPods) -> str:
-    missing = len(refused.names)
-    if not refused.workload:
-        return f"{refused.namespace}/{refused.names[0]} does not exist"
-    kind, _, name = refused.workload.partition("/")
-    verb = "does" if missing == 1 else "do"
-    return f"{missing} of {counted(refused.wanted, 'pod')} of {kind} {refused.namespace}/{name} {verb} not exist"
-
-
-def _why(refused: RefusedPods) -> str:
-    said = refused.message.partition(" is forbidden: ")[2]
-    if not refused.amounts:
-        return said.removeprefix("failed ") if refused.by == "ResourceQuota" else said
-    lacks = ", ".join(f"{one.resource} (used {one.used} of {one.hard}, requested {one.requested})" for one in refused.amounts)
-    return f"quota {refused.quota} is full for {lacks}"
-
-
-def _ended_by(refused: RefusedPods) -> tuple[str, ...]:
-    """Return, in words, the limits of the quota with which all missing pods could be created."""
-    return tuple(
-        f"quota {refused.quota}: {one.resource} of {_enough(one, len(refused.names))} or more" for one in refused.amounts
-    )
-
-
-def _enough(one: QuotaAmount, pods: int) -> str:
-    total = exact(one.used)
-    for _ in range(pods):
-        total = total.plus(exact(one.requested))
-    return str(total)
 
 
 # -- explain run -------------------------------------------------------------------------------------------------------
@@ -140,21 +90,20 @@ def explain_together(
     groups: list[PendingGroup] = []
     causes = grouped(found)
     for at, (cause, some) in enumerate(causes):
-        pods = [one.pod for one in some]
+        pods = [key for one in some for key in (one.not_created.keys if one.not_created is not None else [one.pod])]
         if some[0].outcome not in CHANGEABLE or not what.limits.probes:
-            groups.append(PendingGroup(cause, tuple(pods), len(pods)))
+            ways = tuple(PendingWay(one.kind, one.cost, one.who, one.atoms, one.commands, 0) for one in some[0].changes)
+            groups.append(PendingGroup(cause, tuple(pods), len(pods), ways, created=some[0].not_created is None))
             continue
         budget = what.limits.budget.part(max(_LEAST_PART, 1 / (len(causes) - at)))
         groups.append(search.group(cause, pods, budget))
-    pending = sum(len(one.pods) for one in groups)
-    changes = sum(len(way.atoms) for one in groups for way in one.ways if way.chosen)
     asked = {**what.asked_of, "release": simulation.scheduler.gates.release, "seeds": (options.seed,)}
     return PendingReport(
         request=AnswerRequest(**asked),
-        summary=summary_of(pending, len(groups), changes, search.placed),
+        summary=summary_of(groups, search.placed),
         groups=tuple(groups),
         nodes=tuple(node.metadata.name for node in simulation.scheduler.cluster.table.nodes),
-        pending=pending,
+        pending=sum(len(one.pods) for one in groups),
         placed=search.placed,
         proof=Proof("run", runs=search.runs),
         stopped=what.limits.budget.stopped,
@@ -192,7 +141,8 @@ def _explained_pods(
             if _is_among(pod, what)
         }
         subjects = waiting | subjects
-    lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
+    asked = [(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
+    lacking = [explain_not_created(*one, cluster.pods, workloads) for one in asked]
     found = [*lacking, *(_explained(simulation, one, options) for one in subjects.values())]
     return found, simulation, cluster
 

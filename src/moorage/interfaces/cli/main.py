@@ -58,6 +58,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "record": ("moorage.interfaces.cli.live.record:record", "Record a cluster into a log, and compare decisions with it."),
     "redact": ("moorage.interfaces.cli.questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
     "report": ("moorage.interfaces.cli.questions.report:report", "Print an overview of a cluster."),
+    "rightsize": (
+        "moorage.interfaces.cli.questions.rightsize:rightsize",
+        "Say what requests that follow usage would free: nodes and money.",
+    ),
     "run": ("moorage.interfaces.cli.live.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.interfaces.cli.questions.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "survive": (
@@ -73,7 +77,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ask about a cluster": (
         "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "deschedule", "fail", "survive", "compare",
-        "check", "sweep",
+        "check", "sweep", "rightsize",
     ),
     "Let agents ask": ("mcp",),
     "Schedule a cluster": ("run", "up", "ui"),

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from moorage.interfaces.cli.questions import capacity, compare, cordon, deschedule, drain, explain, fail, plan, report, survive
+from moorage.interfaces.cli.questions import (
+    capacity,
+    compare,
+    cordon,
+    deschedule,
+    drain,
+    explain,
+    fail,
+    plan,
+    report,
+    rightsize,
+    survive,
+)
 
-__all__ = ["capacity", "compare", "cordon", "deschedule", "drain", "explain", "fail", "plan", "report", "survive"]
+__all__ = ["capacity", "compare", "cordon", "deschedule", "drain", "explain", "fail", "plan", "report", "rightsize", "survive"]

@@ -1,0 +1,1 @@
+"""What requests that follow usage would change: nodes, money, pressure."""

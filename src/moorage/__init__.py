@@ -51,6 +51,7 @@ _FOUND_IN: Mapping[str, str] = {
 #: Short import path, below ``moorage`` → package.
 _STANDS_IN: Mapping[str, str] = {
     "apiserver": "moorage.cluster.apiserver",
+    "autoscalers": "moorage.simulator.autoscalers",
     "cel": "moorage.api.cel",
     "cli": "moorage.interfaces.cli",
     "client": "moorage.live.client",

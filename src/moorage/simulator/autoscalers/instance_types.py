@@ -1,0 +1,254 @@
+"""Instance types, where and for what price they are offered: read from a file, in the format of Karpenter's KWOK provider.
+
+The file is a list of types, or an object with ``currency``, ``date`` and the list ``types``. A type has ``name``,
+``resources``, ``offerings`` (``Price``, ``Available``, ``Requirements``), ``architecture`` and ``operatingSystems``; beyond
+that format ``labels`` for its other labels, and ``overhead``: what system daemons take.
+
+Source  karpenter, kwok/cloudprovider/helpers.go; pkg/cloudprovider/types.go
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf, isfinite
+from typing import Any, Final
+
+from moorage.api.quantity import QuantityError
+from moorage.basis.files import read_file
+from moorage.errors import InputError
+from moorage.simulator.autoscalers.key_requirements import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    WELL_KNOWN,
+    ZONE,
+    Requirements,
+    is_compatible,
+    one,
+)
+from moorage.state.pod_requests import amount
+
+__all__ = ["InstanceType", "Offering", "PriceList", "amounts", "missing_min_values", "ordered_by_price", "read_price_list"]
+
+_OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}
+_AWS: Final = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
+_DELIMITER: Final = re.compile(r"[.-]")
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+#: Bytes of a file: all types of a large provider take 6 MB.
+_LARGEST: Final = 64 << 20
+_KWOK: Final = "karpenter.kwok.sh"
+#: The capacity types in the order in which a provider takes them.
+_LAUNCHED: Final = ("reserved", "spot", "on-demand")
+
+
+@dataclass(frozen=True, eq=False)
+class Offering:
+    """A zone and capacity type in which a type is offered, and the price of an hour."""
+
+    requirements: Requirements
+    price: float
+    available: bool = True
+
+    @cached_property
+    def zone(self) -> str:
+        return self._only(ZONE)
+
+    @cached_property
+    def capacity_type(self) -> str:
+        return self._only(CAPACITY_TYPE)
+
+    def _only(self, key: str) -> str:
+        asked = self.requirements.get(key)
+        return min(asked.values, default="") if asked is not None else ""
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceType:
+    """A type of machine. ``capacity`` and ``allocatable`` are in the scheduler's units."""
+
+    name: str
+    requirements: Requirements
+    capacity: Mapping[str, int]
+    overhead: Mapping[str, int]
+    offerings: tuple[Offering, ...]
+
+    @cached_property
+    def available(self) -> tuple[Offering, ...]:
+        return tuple(offering for offering in self.offerings if offering.available)
+
+    @cached_property
+    def allocatable(self) -> dict[str, int]:
+        """What pods can use. Huge pages are taken from memory."""
+        left = {name: held - self.overhead.get(name, 0) for name, held in self.capacity.items()}
+        pages = sum(held for name, held in self.capacity.items() if name.startswith("hugepages-"))
+        if pages:
+            left["memory"] = max(left.get("memory", 0) - pages, 0)
+        return left
+
+    def price_in(self, zone: str, capacity_type: str) -> float | None:
+        """Return the price of an hour in a zone; None if the type is not offered there."""
+        found = (one_.price for one_ in self.offerings if one_.zone == zone and one_.capacity_type == capacity_type)
+        return next(found, None)
+
+    def offered(self, requirements: Requirements, undefined: Collection[str]) -> list[Offering]:
+        """Return the available offerings that requirements allow."""
+        return [held for held in self.available if is_compatible(requirements, held.requirements, undefined)]
+
+    def cheapest(self, requirements: Requirements, undefined: Collection[str]) -> float:
+        """Return the lowest price of the offerings that requirements allow; infinity if there are none."""
+        return min((held.price for held in self.offered(requirements, undefined)), default=inf)
+
+    def worst_launch_price(self, requirements: Requirements, undefined: Collection[str]) -> float:
+        """Return the highest price of the capacity type that a launch would take: reserved, else spot, else on demand."""
+        held = self.offered(requirements, undefined)
+        for capacity_type in _LAUNCHED:
+            prices = [one_.price for one_ in held if one_.capacity_type == capacity_type]
+            if prices:
+                return max(prices)
+        return inf
+
+
+def ordered_by_price(
+    types: Iterable[InstanceType], requirements: Requirements, undefined: Collection[str]
+) -> list[InstanceType]:
+    """Return types, the cheapest first. Types of one price keep their order (upstream's order of these varies)."""
+    return sorted(types, key=lambda held: held.cheapest(requirements, undefined))
+
+
+def missing_min_values(types: Sequence[InstanceType], requirements: Requirements) -> tuple[int, dict[str, int]]:
+    """Return how many of the first types give enough distinct values, and the labels that have too few, with their number.
+
+    Source  karpenter, pkg/cloudprovider/types.go, SatisfiesMinValues
+    """
+    asked = {key: held.min_values for key, held in requirements.items() if held.min_values is not None}
+    if not asked:
+        return 0, {}
+    found: dict[str, set[str]] = {key: set() for key in asked}
+    for at, held in enumerate(types):
+        for key, values in found.items():
+            if key in held.requirements:
+                values.update(held.requirements[key].values)
+        if all(len(values) >= asked[key] for key, values in found.items()):
+            return at + 1, {}
+    return len(types), {key: len(values) for key, values in found.items() if types and len(values) < asked[key]}
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """All types of a file. ``currency`` and ``date`` are empty if the file does not give them."""
+
+    types: tuple[InstanceType, ...] = ()
+    currency: str = ""
+    date: str = ""
+    well_known: frozenset[str] = field(default=WELL_KNOWN)
+
+    @cached_property
+    def by_name(self) -> dict[str, InstanceType]:
+        return {held.name: held for held in self.types}
+
+
+def read_price_list(path: str) -> PriceList:
+    """Read a file of instance types.
+
+    Raises  InputError that names the field and what it needs
+    """
+    try:
+        given = json.loads(read_file(path, _LARGEST))
+    except ValueError as error:
+        raise InputError(f"{path}: no JSON: {error}; expected a list of instance types of Karpenter's KWOK provider") from None
+    currency = date = ""
+    if isinstance(given, Mapping):
+        currency, date = str(given.get("currency", "")), str(given.get("date", ""))
+        given = given.get("types")
+    if not isinstance(given, list) or not given:
+        raise InputError(f"{path}: expected a list of instance types, or an object with the list types")
+    types = [_type(entry, f"{path}[{at}]") for at, entry in enumerate(given)]
+    names = [held.name for held in types]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path}: two instance types have the name {twice!r}; give each a name of its own")
+    known = {
+        key for held in types for key in (*held.requirements, *(key for one_ in held.offerings for key in one_.requirements))
+    }
+    return PriceList(tuple(types), currency, date, WELL_KNOWN | known)
+
+
+def _type(entry: Any, where: str) -> InstanceType:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str) or not entry["name"]:
+        raise InputError(f"{where}: expected an instance type with name, resources and offerings")
+    name = entry["name"]
+    given = {"pods": "110", **_mapping(entry, "resources", where)}
+    offerings = tuple(_offering(held, f"{where}.offerings[{at}]") for at, held in enumerate(_list(entry, "offerings", where)))
+    labels = {
+        INSTANCE_TYPE: (name,),
+        "kubernetes.io/arch": (str(entry.get("architecture", "amd64")),),
+        "kubernetes.io/os": tuple(map(str, _list(entry, "operatingSystems", where) or ("linux",))),
+        ZONE: tuple({held.zone for held in offerings}),
+        CAPACITY_TYPE: tuple({held.capacity_type for held in offerings}),
+        f"{_KWOK}/instance-size": (_size(name, str(given.get("cpu", ""))),),
+        f"{_KWOK}/instance-family": (_family(name),),
+        f"{_KWOK}/instance-cpu": (str(given.get("cpu", "")),),
+        f"{_KWOK}/instance-memory": (str(given.get("memory", "")),),
+        **{str(key): (str(value),) for key, value in _mapping(entry, "labels", where).items()},
+    }
+    return InstanceType(
+        name, {key: one(key, "In", values) for key, values in labels.items()}, amounts(given, f"{where}.resources"),
+        amounts(_mapping(entry, "overhead", where) or _OVERHEAD, f"{where}.overhead"), offerings,
+    )  # fmt: skip
+
+
+def _offering(entry: Any, where: str) -> Offering:
+    price = entry.get("Price") if isinstance(entry, Mapping) else None
+    if isinstance(price, bool) or not isinstance(price, int | float) or not isfinite(price) or price < 0:
+        raise InputError(f"{where}.Price: expected the price of an hour, found {str(price)[:40]!r}")
+    found = {}
+    for at, asked in enumerate(_list(entry, "Requirements", where)):
+        if not isinstance(asked, Mapping) or not asked.get("key") or asked.get("operator") not in _OPERATORS:
+            raise InputError(f"{where}.Requirements[{at}]: expected key, operator ({', '.join(sorted(_OPERATORS))}) and values")
+        held = one(str(asked["key"]), str(asked["operator"]), tuple(map(str, asked.get("values") or ())))
+        found[held.key] = held
+    for key in (ZONE, CAPACITY_TYPE):
+        if key not in found or found[key].only is None:
+            raise InputError(f"{where}.Requirements: expected {key} with operator In and one value")
+    return Offering(found, float(price), entry.get("Available", True) is not False)
+
+
+def _mapping(entry: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    found = entry.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise InputError(f"{where}.{name}: expected an object, found {str(found)[:40]!r}")
+    return found
+
+
+def _list(entry: Mapping[str, Any], name: str, where: str) -> list[Any]:
+    found = entry.get(name) or []
+    if not isinstance(found, list):
+        raise InputError(f"{where}.{name}: expected a list, found {str(found)[:40]!r}")
+    return found
+
+
+def amounts(given: Mapping[str, Any], where: str) -> dict[str, int]:
+    """Return quantities in the scheduler's units.
+
+    Raises  InputError
+    """
+    found = {}
+    for name, text in given.items():
+        try:
+            found[str(name)] = amount(str(name), str(text))
+        except QuantityError as error:
+            raise InputError(f"{where}.{name}: {error}") from None
+    return found
+
+
+def _size(name: str, cpu: str) -> str:
+    found = _AWS.fullmatch(name)
+    return found[1] if found else cpu
+
+
+def _family(name: str) -> str:
+    first, *rest = _DELIMITER.split(name, maxsplit=1)
+    return first if rest else name[:1]

@@ -6,6 +6,7 @@ from typing import Final
 
 from moorage.api.core import ResourceRequirements
 from moorage.api.meta import Quantity, ResourceList
+from moorage.api.quantity import shown_amount
 from moorage.state.pod_requests import amount
 
 __all__ = ["people_quantity", "quantity_of", "round_amount", "rounded_quantity", "with_amount", "with_requests"]
@@ -48,14 +49,11 @@ def round_amount(resource: str, count: int) -> int:
     return count // step * step or count
 
 
-def people_quantity(resource: str, count: int) -> str:
-    """Return an amount as people write it: ``144.4``, ``750m``, ``1.9Ti``, ``80Gi``. It may be rounded."""
+def people_quantity(resource: str, count: int, *, up: bool = False) -> str:
+    """Return an amount as people write it: ``144.38``, ``750m``, ``1.9Ti``, ``80Gi``. Bytes are rounded down, or ``up``."""
     if resource == "cpu":
         return f"{count}m" if count < 1000 else f"{count / 1000:.2f}".rstrip("0").rstrip(".")
-    if quantity_of(resource, 2**30).endswith("Gi"):
-        unit, size = next((one for one in _BINARY if count >= one[1]), ("", 1))
-        return f"{count / size:.1f}".removesuffix(".0") + unit
-    return str(count)
+    return shown_amount(resource, count, up=up)
 
 
 def with_amount(amounts: ResourceList, resource: str, count: int) -> ResourceList:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -296,10 +296,10 @@ def _main_resource(capacity: CapacityValues) -> str:
 def _group_row(group: CapacityGroup, capacity: CapacityValues, resource: str, *, wide: bool) -> list[str]:
     low, high = group.left.get(resource, (0, 0))
     left = "" if resource not in group.left else human(resource, low)
-    if low != high:
+    if human(resource, low) != human(resource, high):
         left += f" … {human(resource, high)}"
     return [one_line(group.group), str(len(group.nodes)), str(group.instances), _each(group, wide=wide), left,
-            _stopped(group, capacity)]  # fmt: skip
+            _stopped(group, capacity, wide=wide)]  # fmt: skip
 
 
 def _each(group: CapacityGroup, *, wide: bool) -> str:
@@ -310,7 +310,7 @@ def _each(group: CapacityGroup, *, wide: bool) -> str:
     return f"{group.each[-1]} … {group.each[0]}"
 
 
-def _stopped(group: CapacityGroup, capacity: CapacityValues) -> str:
+def _stopped(group: CapacityGroup, capacity: CapacityValues, *, wide: bool) -> str:
     gain = next((one for one in capacity.gains if one.change == "uncordon" and set(one.nodes) <= set(group.nodes)), None)
     if not group.eligible and gain is not None:
         return f"✗ cordoned: uncordon {one_line(some(gain.nodes))} → +{gain.more}"
@@ -318,7 +318,8 @@ def _stopped(group: CapacityGroup, capacity: CapacityValues) -> str:
         return ", ".join(dict.fromkeys(map(_word, group.stopped_by)))
     said: dict[str, str] = {}
     for one in group.stopped_by:
-        said.setdefault(one.detail or _word(one), _refusal(one))
+        text = _refusal(one)
+        said.setdefault(one.detail or _word(one), text if wide else text.partition(";")[0])
     return f"✗ {', '.join(said.values())}"
 
 
@@ -328,7 +329,10 @@ def _refusal(one: StopReason) -> str:
 
 
 def _endings(capacity: CapacityValues, *, wide: bool) -> Iterator[str]:
-    said = [_gain(one) for one in capacity.gains if one.change != "uncordon"]
+    gains = [one for one in capacity.gains if one.change != "uncordon"]
+    said = [_gain(one) for one in gains if wide or one.more]
+    if gains and not said:
+        said = ["Neither one more node of a group nor 10% more of a resource makes room for another."]
     stranded = [f"{human(name, left)} {name}" for name, left in capacity.stranded.items() if left]
     if stranded:
         said.append(f"Stranded: {', '.join(stranded)}.")
@@ -379,6 +383,9 @@ class Capacity(CapacityValues, frozen=True):
     def summed_up(self) -> Capacity:
         """Return the answer with its summary set."""
         return replace(self, summary=capacity_summary(self))
+
+    def _node_names(self) -> Collection[str]:
+        return [name for group in self.per_group for name in group.nodes]
 
     def _text(self, *, wide: bool) -> str:
         return capacity_text(self, wide=wide)

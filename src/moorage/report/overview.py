@@ -13,7 +13,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer
 from moorage.report.queue_report import QueueReport
-from moorage.report.style import columns, human, paragraph, some_pods
+from moorage.report.style import columns, human, paragraph, some_pods, without_own
 
 __all__ = [
     "OverviewValues", "PendingCause", "PlaceUse", "ResourceUse", "ShapeRoom", "overview_csv", "overview_summary",
@@ -173,9 +173,9 @@ def overview_text(found: OverviewValues, *, wide: bool) -> str:
     if found.pending:
         parts.append("\n".join(_pending(found, wide=wide)))
     parts.append(_resources(found.whole.resources))
-    parts.append(_places_text("GROUP", found.groups, found.mix))
+    parts.append(_places_text("GROUP", found.groups, found.mix, wide=wide))
     if len(found.zones) > 1 or wide:
-        parts.append(_places_text("ZONE", found.zones, found.mix))
+        parts.append(_places_text("ZONE", found.zones, found.mix, wide=wide))
     if found.mix:
         parts.append(_mix(found.mix, wide=wide))
     if found.queues is not None:
@@ -204,6 +204,7 @@ def _pending(found: OverviewValues, *, wide: bool) -> Iterator[str]:
         yield paragraph(f"nodes refused by {plugins}" if plugins else one_line(cause.message), indent="    ", hanging="      ")
         if wide and plugins:
             yield paragraph(one_line(cause.message), indent="    ", hanging="      ")
+    yield "  What to do: moorage explain --pending"
 
 
 def _resources(resources: Sequence[ResourceUse]) -> str:
@@ -218,27 +219,31 @@ def _resources(resources: Sequence[ResourceUse]) -> str:
     return _indented(columns(header, rows, right=range(1, 8), indent=2))
 
 
-def _places_text(title: str, places: Sequence[PlaceUse], mix: Sequence[ShapeRoom]) -> str:
+def _places_text(title: str, places: Sequence[PlaceUse], mix: Sequence[ShapeRoom], *, wide: bool) -> str:
+    main = _MAIN if wide else ()
     rows = [
         [
             place.name or "-", f"{place.counted}/{place.nodes}", str(place.pods),
             *(_percent(_of(place, name).utilisation) for name in _MAIN), _percent(place.dominant_share),
-            *(_percent(_of(place, name).stranded) for name in _MAIN), _percent(place.fragmentation),
+            *(_percent(_of(place, name).stranded) for name in main), _percent(place.fragmentation),
             str(place.headroom[0]) if place.headroom else "-",
         ]
         for place in places
     ]  # fmt: skip
     header = [
-        title, "NODES", "PODS", "CPU", "MEMORY", "DOMINANT", "CPU STR.", "MEM. STR.", "FRAGM.", "FIT" if mix else "",
+        title, "NODES", "PODS", "CPU", "MEMORY", "DOMINANT", *(["CPU STR.", "MEM. STR."] if wide else []), "FRAGM.",
+        "FIT" if mix else "",
     ]  # fmt: skip
-    return _indented(columns(header, rows, right=range(1, 10), gap="  ", indent=2))
+    return _indented(columns(header, rows, right=range(1, len(header)), gap="  ", indent=2))
 
 
 def _mix(mix: Sequence[ShapeRoom], *, wide: bool) -> str:
     shown = mix if wide else mix[:_SHAPES]
     rows = [
         [
-            one.example, ",".join(f"{name}={human(name, amount)}" for name, amount in one.requests.items()) or "-",
+            one.example if wide else without_own(one.example),
+            ", ".join(f"{human(name, amount)}{'' if name == 'memory' else f' {name}'}" for name, amount in one.requests.items())
+            or "-",
             _percent(one.weight), _percent(one.fragmentation), str(one.arithmetic), _engine(one),
         ]
         for one in shown

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -162,6 +163,8 @@ _KINDS = {
 }  # fmt: skip
 #: How many nodes and pods are listed before the rest is counted.
 _LISTED = 12
+#: Up to so many moves of a node are named.
+_NAMED = 3
 
 
 def plan_summary(plan: NodePlanValues) -> str:
@@ -220,17 +223,33 @@ def plan_text(plan: NodePlanValues, *, wide: bool = False) -> str:
 
 
 def _missing(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
-    for one in plan.unplaceable if wide else plan.unplaceable[:_LISTED]:
-        yield paragraph(one_line(f"✗ {some_pods(one.pods)} ({_requests(one)})"), indent="  ", hanging="    ")
-        by_reason: dict[str, list[str]] = {}
-        for why in one.why:
-            by_reason.setdefault(f"{why.plugin}: {why.reason}", []).append(why.type)
-        for reason, types in by_reason.items():
-            yield paragraph(one_line(f"{reason} on {some(types)}"), indent="      ", hanging="        ")
+    alike: dict[tuple[str, ...], list[UnplaceablePods]] = {}
+    for one in plan.unplaceable:
+        alike.setdefault(tuple(_reasons(one, plan, wide=wide)), []).append(one)
+    for reasons, some_of in list(alike.items())[: None if wide else _LISTED]:
+        pods = [pod for one in some_of for pod in one.pods]
+        asked = f" ({_requests(some_of[0])})" if len(some_of) == 1 else ""
+        yield paragraph(one_line(f"✗ {some_pods(pods)}{asked}"), indent="  ", hanging="    ")
+        yield from (paragraph(one_line(reason), indent="      ", hanging="        ") for reason in reasons)
     for left in plan.left if wide else plan.left[:_LISTED]:
         yield paragraph(one_line(f"✗ {some_pods(left.pods)}"), indent="  ", hanging="    ")
-        for line in (*left.why, left.message) if left.message else left.why:
+        for line in (*left.why, left.message) if left.message and wide else left.why:
             yield paragraph(one_line(line), indent="      ", hanging="        ")
+
+
+def _reasons(one: UnplaceablePods, plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+    """Yield why pods fit on no type; plugins that repeat what another one says are left out, unless ``wide``."""
+    by_reason: dict[str, list[str]] = {}
+    for why in one.why:
+        by_reason.setdefault(f"{why.plugin}: {why.reason}", []).append(why.type)
+    said: list[str] = []
+    for reason, types in by_reason.items():
+        text = reason.partition(": ")[2]
+        if not wide and any(other in text for other in said):
+            continue
+        said.append(text)
+        every = len(types) > 1 and len(types) == len(plan.request.question.get("plan", ()))
+        yield f"{reason} on {'every type' if every else some(types)}"
 
 
 def _requests(one: UnplaceablePods) -> str:
@@ -322,18 +341,26 @@ def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
     by_node: dict[str, list[str]] = {node: [] for node in plan.remove}
     for one in plan.moved:
         by_node.setdefault(one.source, []).append(f"{one.pod} → {one.to}")
+    homes = {node: Counter(one.to for one in plan.moved if one.source == node) for node in by_node}
     rows = [["", "NODE", "PODS"]]
-    rows += [["✓", one_line(node), one_line("; ".join(pods) or "no pod moves")] for node, pods in list(by_node.items())[:most]]
-    for node, why in list(plan.blocked.items())[:most]:
-        rows.append(
-            ["✗", one_line(node), one_line("; ".join(_blocked(one.pod, one.text or one.rule or one.plugin) for one in why))]
-        )
-    yield cells(rows, (1, 34, WIDTH))
+    for node, pods in list(by_node.items())[:most]:
+        where = some([home if count == 1 else f"{home} ×{count}" for home, count in homes[node].most_common()])  # noqa: RUF001
+        moves = "; ".join(pods) if wide or len(pods) <= _NAMED else f"{len(pods)} pods → {where}"
+        rows.append(["✓", one_line(node), one_line(moves or "no pod moves")])
+    stay: dict[str, list[str]] = {}
+    for node, why in plan.blocked.items():
+        text = one_line("; ".join(_blocked(one.pod, one.text or one.rule or one.plugin) for one in why))
+        stay.setdefault(text, []).append(node)
+    rows += [
+        ["✗", one_line(", ".join(nodes) if wide or len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"), text]
+        for text, nodes in list(stay.items())[:most]
+    ]
+    yield cells(rows, (1, 50, WIDTH))
     if plan.lost:
         yield paragraph(one_line(f"! no controller replaces {some_pods(plan.lost)}"), indent="  ", hanging="    ")
-    left = len(by_node) + len(plan.blocked) - len(rows) + 1
+    left = max(0, len(by_node) - (most or len(by_node))) + sum(map(len, list(stay.values())[len(stay) if wide else _LISTED :]))
     if left > 0:
-        yield f"  and {left} more nodes: -o wide"
+        yield f"  and {counted(left, 'more node')}: -o wide"
 
 
 def _blocked(pod: str, why: str) -> str:
@@ -350,6 +377,9 @@ class NodePlan(NodePlanValues, frozen=True):
         """Return the answer with these values, and with its summary set."""
         whole = replace(self, **values)
         return replace(whole, summary=plan_summary(whole))
+
+    def _node_names(self) -> Collection[str]:
+        return {*self.remove, *self.blocked, *(name for one in self.moved for name in (one.source, one.to) if name)}
 
     def _text(self, *, wide: bool) -> str:
         return plan_text(self, wide=wide)

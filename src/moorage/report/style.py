@@ -23,7 +23,7 @@ from moorage.basis.printable import is_printable, one_line
 
 __all__ = [
     "COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "fitted", "human", "lines_of", "paragraph",
-    "shared_end", "some_pods", "text_width", "together", "without_end",
+    "shared_end", "some_pods", "text_width", "together", "without_end", "without_own",
 ]  # fmt: skip
 
 
@@ -301,6 +301,11 @@ def _shortened(value: Any, end: str) -> Any:
 _OWN: Final = re.compile(
     r"(?:-(?:[0-9a-f]{8,10}|[bcdfghjklmnpqrstvwxz2456789]{6,10}))?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5}|\d+)$"
 )
+
+
+def without_own(name: str) -> str:
+    """Return the name of a pod without what its controller appended."""
+    return _OWN.sub("", name)
 
 
 def together(names: Iterable[str]) -> list[str]:

@@ -53,8 +53,8 @@ def _name(change: Change) -> str:
 def _moves(change: Change, field: str) -> str:
     kind, _, resource = field.partition(".")
     old, new = (
-        people_quantity(resource, value) if kind in {"requests", "allocatable"} and isinstance(value, int) else value
-        for value in (change.old, change.new)
+        people_quantity(resource, value, up=up) if kind in {"requests", "allocatable"} and isinstance(value, int) else value
+        for value, up in ((change.old, True), (change.new, False))
     )
     return f"{field} := {new}" if change.old is None else f"{field} {old} → {new}"
 

@@ -52,3 +52,17 @@ def test_faults_are_named(moorage, cluster, pools, more, said):
     ran = moorage("simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", *more)
     assert ran.status != 0
     assert said in ran.err
+
+
+MAP = "kind: ConfigMap\ndata:\n  priorities: |\n    10: ['small']\n    5: ['.*']\n"
+
+
+@pytest.mark.parametrize(("text", "status"), [(MAP, 0), ("10: ['small']\n", 0), ("kind: ConfigMap\n", 1), ("x", 1)])
+def test_the_priority_expander_reads_its_config_map(moorage, cluster, text, status):
+    (cluster / "priorities.yaml").write_text(text, "utf-8")
+    ran = moorage(
+        "simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", "-q", "--until", "600",
+        "--expander", "priority,least-waste", "--expander-priorities", cluster / "priorities.yaml",
+    )  # fmt: skip
+    assert ("small" in ran.out) is (status == 0), ran.err
+    assert (ran.status == 1) is (status == 1)

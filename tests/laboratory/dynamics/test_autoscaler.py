@@ -19,8 +19,9 @@ from moorage.laboratory.dynamics import (
     NodePool,
     PodArrivals,
     StateRecorder,
+    Unremovable,
 )
-from moorage.laboratory.dynamics.autoscaler import EXPANDERS, ExpansionOption
+from moorage.simulator.autoscalers.cluster_autoscaler.expanders import EXPANDERS, ExpansionOption
 from moorage.testing.builders import a_node, a_pod
 
 
@@ -167,12 +168,41 @@ def test_an_idle_node_goes_if_its_pods_may_and_can(pods, goes):
 def test_a_busy_node_stays_and_a_budget_keeps_its_pods():
     pool, labels = NodePool(name="old", like="pool-1"), {"karpenter.sh/nodepool": "old"}
     _, scaler = scaled([node("pool-1", labels=labels), node("f")], pod("p", "2", nodeName="pool-1"), pools=(pool,))
-    assert scaler.sizes() == {"old": 1}  # half of its cpu is requested
+    assert scaler.sizes() == {"old": 0}  # half of its cpu is requested: at the threshold a node may go
+    _, scaler = scaled([node("pool-1", labels=labels), node("f")], pod("p", "2100m", nodeName="pool-1"), pools=(pool,))
+    assert scaler.sizes() == {"old": 1}
+    assert scaler.why_kept("pool-1") == Unremovable(
+        "NotUnderutilized", "cpu requested (52.5% of allocatable) is above the scale-down utilization threshold"
+    )
     spec = {"selector": {"matchLabels": {"app": "p"}}, "minAvailable": 1}
     named = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"}}
     budget = {**named, "spec": spec, "status": {"disruptionsAllowed": 0}}
     _, scaler = scaled([node("pool-1", labels=labels), node("f")], pod("p", nodeName="pool-1"), budget, pools=(pool,))
     assert scaler.sizes() == {"old": 1}
+
+
+WHY = {  # what is on the node, the pool's minimum, the reason and the pod
+    "a pod without a controller": ([pod("p", owner="", nodeName="pool-1")], 0, "BlockedByPod: NotReplicated", "default/p"),
+    "a pod with local data": (
+        [pod("p", volumes=[{"name": "v", "emptyDir": {}}], nodeName="pool-1")], 0,
+        "BlockedByPod: LocalStorageRequested", "default/p",
+    ),
+    "a pod that fits nowhere else": ([pod("p", nodeSelector=HOST, nodeName="pool-1")], 0, "NoPlaceToMovePods", ""),
+    "the minimum": ([], 1, "NodeGroupMinSizeReached", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("pods", "least", "reason", "name"), WHY.values(), ids=WHY)
+def test_a_node_that_stays_has_a_reason(pods, least, reason, name):
+    pool = NodePool(name="old", like="pool-1", min=least)
+    idle = node("pool-1", labels={**HOST, "karpenter.sh/nodepool": "old"})
+    _, scaler = scaled([idle, node("fixed")], pods, pools=(pool,))
+    found = scaler.why_kept("pool-1")
+    assert (found.reason, found.pod) == (reason, name)
+    assert found.text
+    assert scaler.why_kept("fixed").reason == "NotAutoscaled"
+    with pytest.raises(InputError, match="no node has the name"):
+        scaler.why_kept("nowhere")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
 """
 
-from moorage.laboratory.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent
+from moorage.laboratory.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent, Unremovable
 from moorage.laboratory.dynamics.consolidation import Consolidation
 from moorage.laboratory.dynamics.distributions import (
     DAY,
@@ -28,5 +28,5 @@ __all__ = [
     "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerRules", "ClusterAutoscaler", "ClusterProcess", "Consolidation",
     "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed", "LogNormal", "NodePool", "PodArrivals",
     "PodKind", "Poisson", "Regular", "ScalingEvent", "Simulation", "SimulationTotals", "StateRecorder", "TraceArrivals",
-    "UniformBetween", "Weibull",
+    "UniformBetween", "Unremovable", "Weibull",
 ]  # fmt: skip

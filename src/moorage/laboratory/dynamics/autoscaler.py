@@ -1,15 +1,15 @@
 """``ClusterAutoscaler``: add nodes of node pools when pods do not fit, and remove nodes that are not needed.
 
-Source  cluster-autoscaler 1.33, core/static_autoscaler.go, core/scaleup, core/scaledown
+Its expanders, drain rules and reasons are those of ``simulator.autoscalers.cluster_autoscaler``.
+
+Source  cluster-autoscaler at 87d9c45c02^, core/static_autoscaler.go, core/scaleup, core/scaledown
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from math import inf, tanh
-from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -20,18 +20,21 @@ from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.consolidation import can_move, delete_node, empty_node, movable_pods
+from moorage.laboratory.dynamics.consolidation import can_move, delete_node, empty_node, movable_pods, moves_of
 from moorage.laboratory.dynamics.distributions import distribution_of
 from moorage.laboratory.dynamics.node_pools import NodePool, PoolState, pool_states
 from moorage.laboratory.dynamics.simulation import Simulation
+from moorage.laboratory.edit.node_names import no_such_node
 from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
 from moorage.laboratory.trial.feasibility import fitting_rows
+from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags, unremovable_reason
+from moorage.simulator.autoscalers.cluster_autoscaler.expanders import ExpansionOption, chosen, read_expander
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 
-__all__ = ["EXPANDERS", "AutoscalerRules", "ClusterAutoscaler", "ExpansionOption", "ScalingEvent"]
+__all__ = ["AutoscalerRules", "ClusterAutoscaler", "ScalingEvent", "Unremovable"]
 
 
 # -- expansion ---------------------------------------------------------------------------------------------------------
@@ -40,7 +43,7 @@ __all__ = ["EXPANDERS", "AutoscalerRules", "ClusterAutoscaler", "ExpansionOption
 # The new nodes run only their DaemonSet pods. If a pod has affinity to other pods or spread constraints, the rest of the
 # cluster is loaded, too.
 #
-# Source  cluster-autoscaler 1.33, estimator/binpacking_estimator.go
+# Source  cluster-autoscaler at 87d9c45c02^, estimator/binpacking_estimator.go, estimator/decreasing_pod_orderer.go
 
 _NO_PREEMPTION = SearchScope(post_filter=False)
 
@@ -84,7 +87,8 @@ class ExpansionEstimate:
         placed: list[PodInfo] = []
         hopeless: set[bytes] = set()
         count = 0
-        for pod in sorted(pods, key=_size, reverse=True):
+        template = make(0)
+        for pod in sorted(pods, key=lambda pod: _size(pod, template), reverse=True):
             shape = pod.waiting_shape()
             if shape in hopeless:
                 continue
@@ -133,112 +137,10 @@ class ExpansionEstimate:
         scratch.tell([Gone(obj) for obj in listed if not isinstance(obj, Pod)])
 
 
-def _size(pod: PodInfo) -> float:
-    return pod.requests.get("cpu", 0) / 1000 + pod.requests.get("memory", 0) / (4 << 30)
-
-
-# -- expanders ---------------------------------------------------------------------------------------------------------
-# Expanders: choose which node pool to scale up among those that would help pending pods.
-#
-# Source  cluster-autoscaler 1.33, expander/waste/waste.go, expander/price/price.go, expander/mostpods/mostpods.go
-
-_GI: Final = 1 << 30
-#: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
-_STABILIZING: Final = (500, 500 << 20)
-#: The price of a GiB of memory relative to a core, as for the machines of large providers.
-_GIB_PER_CORE: Final = 0.13
-#: (largest number of nodes, millicores of the preferred node): the size doubles whenever the cluster grows threefold.
-_PREFERRED: Final = ((2, 1000), (6, 2000), (20, 4000), (60, 8000), (200, 16_000))
-_PREFERRED_LARGE: Final = 32_000
-
-
-class ExpansionOption(Struct, frozen=True):
-    """``count`` more nodes like ``node``, at ``price`` each, would let these pods be placed."""
-
-    pool: str
-    node: Node
-    price: float
-    count: int
-    pods: tuple[PodInfo, ...]
-
-
-#: Returns the best options: more than one if they are equally good. The last argument is the number of nodes of the cluster.
-Expander: TypeAlias = Callable[[Sequence[ExpansionOption], int], list[ExpansionOption]]
-
-
-def size_of(node: Node) -> tuple[int, int]:
-    """Return a node's capacity: millicores, bytes of memory."""
-    held = node.status.capacity or node.status.allocatable
-    return amount("cpu", held.get("cpu", "0")), amount("memory", held.get("memory", "0"))
-
-
-def _asked(option: ExpansionOption) -> tuple[int, int]:
-    asked = [pod.requests for pod in option.pods]
-    return sum(one.get("cpu", 0) for one in asked), sum(one.get("memory", 0) for one in asked)
-
-
-def _least(options: Sequence[ExpansionOption], score: Callable[[ExpansionOption], float]) -> list[ExpansionOption]:
-    scores = [score(option) for option in options]
-    least = min(scores, default=inf)
-    return [option for option, found in zip(options, scores, strict=True) if found == least]
-
-
-def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return the options that leave the least cpu and memory unused: the sum of both shares."""
-
-    def waste(option: ExpansionOption) -> float:
-        wasted = 0.0
-        for whole, asked in zip(size_of(option.node), _asked(option), strict=True):
-            offered = whole * option.count
-            wasted += (offered - asked) / offered if offered else 0.0
-        return wasted
-
-    return _least(options, waste)
-
-
-def most_pods(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return the options that place the most pods."""
-    return _least(options, lambda option: -len(option.pods))
-
-
-def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return the options with the lowest price relative to the price of the pods, on nodes of a size that suits the cluster.
-
-    The price of a pod: its requests at the prices of the cheapest pool, where a GiB of memory costs 0.13 of a core. (A cloud
-    provider has a price list for pods.)
-    """
-    unit = min(option.price / _cores(*size_of(option.node)) for option in options)
-    preferred = next((cpu for most, cpu in _PREFERRED if nodes <= most), _PREFERRED_LARGE)
-    stable = unit * _cores(*_STABILIZING)
-
-    def score(option: ExpansionOption) -> float:
-        worth = unit * _cores(*_asked(option))
-        paid = (option.price * option.count + stable) / (worth + stable)
-        cpu = max(size_of(option.node)[0], 1)
-        unfitness = max(preferred / cpu, cpu / preferred)
-        return ((unfitness - 1.0) * (1.0 - tanh((option.count - 1) / 15.0)) + 1.0) * paid
-
-    return _least(options, score)
-
-
-def _cores(cpu_milli: int, memory_bytes: int) -> float:
-    return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
-
-
-def any_option(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return all options: ``chosen`` picks one at random."""
-    return list(options)
-
-
-EXPANDERS: Final[Mapping[str, Expander]] = {
-    "least-waste": least_waste, "price": cheapest, "most-pods": most_pods, "random": any_option,
-}  # fmt: skip
-
-
-def chosen(options: Sequence[ExpansionOption], expander: str, nodes: int, random: Random) -> ExpansionOption:
-    """Return the option that an expander prefers; of equally good ones, a random one."""
-    best = EXPANDERS[expander](options, nodes)
-    return best[random.randrange(len(best))] if len(best) > 1 else best[0]
+def _size(pod: PodInfo, template: Node) -> float:
+    """Return the sum of the pod's shares of the template's cpu and memory. Pods are placed in falling order of it."""
+    offers = {name: amount(name, template.status.allocatable.get(name, 0)) for name in ("cpu", "memory")}
+    return sum(pod.requests.get(name, 0) / offered for name, offered in offers.items() if offered)
 
 
 # -- autoscaler --------------------------------------------------------------------------------------------------------
@@ -281,8 +183,19 @@ class ScalingEvent(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+class Unremovable(Struct, frozen=True):
+    """Why a node is not removed: cluster-autoscaler's reason, a sentence, and the pod that keeps the node, if one does."""
+
+    reason: str
+    text: str
+    pod: str = ""
+
+
 class ClusterAutoscaler:
-    """See the module's description. ``expander``: ``least-waste``, ``price``, ``most-pods`` or ``random``.
+    """See the module's description.
+
+    ``expander``    ``least-waste``, ``price``, ``most-pods``, ``least-nodes``, ``priority`` or ``random``, or several in order
+    ``priorities``  the config map of ``priority``: regular expressions of names of pools by priority, as YAML
 
     Scale-up      pods that no node could take are placed on copies of each pool's node; the expander chooses a pool, and its
                   nodes are ready after ``provision_s``
@@ -295,12 +208,12 @@ class ClusterAutoscaler:
         pools: Sequence[NodePool],
         *,
         expander: str = "least-waste",
+        priorities: str = "",
         rules: AutoscalerRules = _DEFAULTS,
         name: str = "autoscaler",
     ) -> None:
-        if expander not in EXPANDERS:
-            raise InputError(f"expander: {expander!r} is none of {', '.join(EXPANDERS)}")
-        self._given, self._expander, self._rules, self._name = tuple(pools), expander, rules, name
+        self._given, self._expander = tuple(pools), read_expander(expander, priorities)
+        self._rules, self._name = rules, name
         #: The scaling events, in order.
         self.events: list[ScalingEvent] = []
 
@@ -414,6 +327,35 @@ class ClusterAutoscaler:
 
     # -- down ------------------------------------------------------------------------------------------------------------
 
+    def why_kept(self, name: str) -> Unremovable | None:
+        """Return why a node is not removed now, as cluster-autoscaler would say; None if the next scan may remove it.
+
+        Raises  InputError for a node that does not exist
+        """
+        simulation, now, rules = self._simulation, self._simulation.now_s, self._rules
+        row = simulation.table.row_of.get(name)
+        if row is None:
+            raise InputError(no_such_node(name, simulation.table.row_of))
+        state = next((pool for pool in self._pools.values() if name in pool.members), None)
+        pods = [held.pod for held in simulation.table.pods[row].values()]
+        flags = ScaleDownFlags(utilisation=rules.utilisation)
+        reason, text = unremovable_reason(simulation.table.nodes[row], pods, flags, now, autoscaled=state is not None)
+        if reason or state is None:
+            return Unremovable(reason, text)
+        blocking = moves_of(simulation.engine, row).blocking
+        if blocking is not None:
+            return Unremovable(f"BlockedByPod: {blocking[1].reason}", blocking[1].text, blocking[0].key)
+        if self._pods_to_move(name) is None:
+            return Unremovable("NoPlaceToMovePods", "its pods do not fit on the other nodes, or their budgets are spent")
+        if state.size - len(self._leaving & state.members.keys()) <= state.pool.min:
+            return Unremovable("NodeGroupMinSizeReached", f"pool {state.pool.name} has its minimum of {state.pool.min} nodes")
+        waits = max(
+            self._low_since.get(name, now) + rules.unneeded_s,
+            self._added_s + rules.delay_after_add_s,
+            self._kept_until.get(name, now),
+        )
+        return Unremovable("NotUnneededLongEnough", f"it may go in {waits - now:g} s") if waits > now else None
+
     def _scale_down(self) -> None:
         now, rules = self._simulation.now_s, self._rules
         low = self._low_nodes()
@@ -444,7 +386,7 @@ class ClusterAutoscaler:
         for name in ("cpu", "memory"):
             offered = table.allocatable(name).view
             share = np.maximum(share, table.requested(name).view / np.maximum(offered, 1))
-        is_low = share < self._rules.utilisation
+        is_low = share <= self._rules.utilisation
         row_of = table.row_of
         if not is_low.any():
             return []

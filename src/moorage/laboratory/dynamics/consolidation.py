@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Pod, Taint
+from moorage.api.core import ENDED_PHASES, Taint
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.preemption.disruption_budgets import Budgets
@@ -24,11 +24,11 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import NodeType
 from moorage.laboratory.present import cluster_input
 from moorage.laboratory.trial.feasibility import fitting_rows
-from moorage.simulator.owners import controller_of
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainContext, DrainOptions, MovesOfPods, pods_to_move
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Consolidation", "can_move", "delete_node", "empty_node", "movable_pods"]
+__all__ = ["Consolidation", "can_move", "delete_node", "empty_node", "movable_pods", "moves_of"]
 
 
 # -- node removal ------------------------------------------------------------------------------------------------------
@@ -61,37 +61,28 @@ def delete_node(simulation: Simulation, name: str) -> None:
 
 # -- idle nodes --------------------------------------------------------------------------------------------------------
 # Check which nodes an autoscaler can remove: their pods may be evicted and pass the Filter plugins on other nodes.
-#
-# Source  cluster-autoscaler 1.33, simulator/drain.go, simulator/drainability/rules
-
-_SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 def movable_pods(simulation: SimulatedCluster, row: int) -> list[PodInfo] | None:
-    """Return the pods that leave a node when it is removed; None if one of them must not be evicted.
+    """Return the pods that leave a node when it is removed; None if one of them keeps it, or its budget is spent.
 
-    DaemonSet and mirror pods go with the node. A pod blocks it if its annotation safe-to-evict is ``false``, if it has no
-    controller, an emptyDir volume or runs in kube-system (all three unless the annotation is ``true``), or if its disruption
-    budget is spent.
+    The pods of DaemonSets, mirror pods and terminating ones go with the node.
     """
-    cluster = simulation.scheduler.cluster
-    pods = [pod for pod in cluster.table.pods[row].values() if not _stays(pod.pod)]
-    if any(_blocks(pod.pod) for pod in pods):
+    cluster, moves = simulation.scheduler.cluster, moves_of(simulation, row)
+    if moves.blocking is not None or moves.waiting:
         return None
+    leaving = {pod.metadata.uid for pod in moves.pods if pod.metadata.deletion_timestamp is None}
+    pods = [pod for pod in cluster.table.pods[row].values() if pod.uid in leaving and not is_bound_to_its_node(pod.pod)]
     exceeding, _ = Budgets(cluster.objects(PodDisruptionBudget).values()).split(pods)
     return None if exceeding else pods
 
 
-def _stays(pod: Pod) -> bool:
-    return is_bound_to_its_node(pod) or pod.status.phase in ENDED_PHASES or pod.metadata.deletion_timestamp is not None
-
-
-def _blocks(pod: Pod) -> bool:
-    safe = pod.metadata.annotations.get(_SAFE)
-    if safe is not None:
-        return safe != "true"
-    local = any(volume.empty_dir is not None for volume in pod.spec.volumes)
-    return controller_of(pod.metadata) is None or pod.namespace == "kube-system" or local
+def moves_of(simulation: SimulatedCluster, row: int) -> MovesOfPods:
+    """Return what cluster-autoscaler would do with the pods of a node. All controllers are taken to exist."""
+    cluster = simulation.scheduler.cluster
+    context = DrainContext(simulation.now, tuple(cluster.objects(PodDisruptionBudget).values()))
+    pods = [pod.pod for pod in cluster.table.pods[row].values() if pod.pod.status.phase not in ENDED_PHASES]
+    return pods_to_move(pods, DrainOptions(), context)
 
 
 def can_move(simulation: SimulatedCluster, row: int, pods: Collection[PodInfo], closed: Collection[int]) -> bool:

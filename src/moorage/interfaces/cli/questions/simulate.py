@@ -99,9 +99,10 @@ All that is printed, and what it means: moorage help simulate
 @gate_options
 @click.option("--autoscale", metavar="POOLS.yaml", help="Let an autoscaler add and remove nodes of these pools.")
 @click.option(
-    "--expander", type=click.Choice(["least-waste", "price", "most-pods", "random"]), default="least-waste", show_default=True,
-    help="How the autoscaler chooses a pool.",
+    "--expander", default="least-waste", show_default=True, metavar="NAME,…",
+    help="How the autoscaler chooses a pool: least-waste, price, most-pods, least-nodes, priority, random, or several.",
 )  # fmt: skip
+@click.option("--expander-priorities", metavar="FILE", help="The config map of --expander=priority.")
 @click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
 @click.option("--from", "since", metavar="TIME", help="Replay a log from this moment on, until --to, with all that changed.")
 @click.option("--to", "until_moment", metavar="TIME", help="The end of --from.  [the end of the log]")
@@ -321,10 +322,12 @@ def _autoscaled(
     given: dict[str, Any], read: ClusterInput | Trace, options: Options, on_attempt: _OnAttempt
 ) -> _Simulated:  # fmt: skip
     from moorage.interfaces.cli.questions.simulate_autoscaled import (
+        AutoscaledPools,
         simulate_autoscaled,  # imports the laboratory, which is rarely needed here
     )
 
-    run, scaled = simulate_autoscaled(read, options, given["autoscale"], given["expander"], given["until"], on_attempt)
+    pools = AutoscaledPools(given["autoscale"], given["expander"], given["expander_priorities"])
+    run, scaled = simulate_autoscaled(read, options, pools, given["until"], on_attempt)
     return _Simulated(run, scaled=scaled)
 
 

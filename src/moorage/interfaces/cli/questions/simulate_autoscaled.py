@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
+from moorage.api.reading.manifests import read_first_yaml
+from moorage.errors import InputError
+from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
 from moorage.laboratory.dynamics.node_pools import NodePool, read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
@@ -18,14 +22,33 @@ from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 
-__all__ = ["simulate_autoscaled"]
+__all__ = ["AutoscaledPools", "simulate_autoscaled"]
 
 #: Default duration of a simulation in seconds; for a trace it starts at the last arrival.
 _DEFAULT_S = 3600.0
 
 
+class AutoscaledPools(NamedTuple):
+    """The options of the autoscaler: the file of its pools, its expander, and the file of the expander's config map."""
+
+    file: str
+    expander: str
+    priorities_file: str | None = None
+
+    def priorities(self) -> str:
+        """Return the priorities in the config map, or in a file that has nothing else; "" without a file."""
+        if self.priorities_file is None:
+            return ""
+        text = read_file(self.priorities_file, CONFIG_LIMIT).decode("utf-8", "replace")
+        tree = read_first_yaml(text, self.priorities_file)
+        held = tree.get("data", {}).get("priorities") if isinstance(tree, dict) and tree.get("kind") == "ConfigMap" else text
+        if not isinstance(held, str):
+            raise InputError(f"{self.priorities_file}: data.priorities: not found in the config map")
+        return held
+
+
 def simulate_autoscaled(
-    given: ClusterInput | Trace, options: Options, pools: str, expander: str, until_s: float | None,
+    given: ClusterInput | Trace, options: Options, pools: AutoscaledPools, until_s: float | None,
     on_attempt: Callable[[SimulatedAttempt], None] | None,
 ) -> tuple[Run, str]:  # fmt: skip
     """Return the run, and a table of the autoscaler's actions.
@@ -35,8 +58,8 @@ def simulate_autoscaled(
     cluster = given if isinstance(given, ClusterInput) else read_given(list(given.nodes))
     simulation = Simulation(cluster, options, keep_records=True)
     simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
-    known = read_pools(pools)
-    scaler = ClusterAutoscaler(known, expander=expander)
+    known = read_pools(pools.file)
+    scaler = ClusterAutoscaler(known, expander=pools.expander, priorities=pools.priorities())
     last_s = 0.0
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))

@@ -1,0 +1,183 @@
+"""Expanders of cluster-autoscaler: which node group to enlarge among those that would help pending pods.
+
+Source  cluster-autoscaler at 87d9c45c02^, expander: waste, price, mostpods, leastnodes, priority, factory/chain.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, tanh
+from random import Random
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from moorage.api.core import Node
+from moorage.api.reading.manifests import read_first_yaml
+from moorage.errors import InputError
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import amount
+
+__all__ = ["EXPANDERS", "Expander", "ExpansionOption", "PriorityExpander", "chosen", "preferred_cpu", "read_expander"]
+
+_GI: Final = 1 << 30
+#: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
+_STABILIZING: Final = (500, 500 << 20)
+#: The price of a GiB of memory relative to a core, as for the machines of large providers.
+_GIB_PER_CORE: Final = 0.13
+#: (largest number of nodes, millicores of the preferred node): the size doubles whenever the cluster grows threefold.
+_PREFERRED: Final = ((2, 1000), (6, 2000), (20, 4000), (60, 8000), (200, 16_000))
+_PREFERRED_LARGE: Final = 32_000
+
+
+class ExpansionOption(Struct, frozen=True):
+    """``count`` more nodes like ``node``, at ``price`` each, would let these pods be placed."""
+
+    pool: str
+    node: Node
+    price: float
+    count: int
+    pods: tuple[PodInfo, ...]
+
+
+#: Returns the best options: more than one if they are equally good. The last argument is the number of nodes of the cluster.
+Expander: TypeAlias = Callable[[Sequence[ExpansionOption], int], list[ExpansionOption]]
+
+
+def size_of(node: Node) -> tuple[int, int]:
+    """Return a node's capacity: millicores, bytes of memory."""
+    held = node.status.capacity or node.status.allocatable
+    return amount("cpu", held.get("cpu", "0")), amount("memory", held.get("memory", "0"))
+
+
+def _asked(option: ExpansionOption) -> tuple[int, int]:
+    asked = [pod.requests for pod in option.pods]
+    return sum(one.get("cpu", 0) for one in asked), sum(one.get("memory", 0) for one in asked)
+
+
+def _least(options: Sequence[ExpansionOption], score: Callable[[ExpansionOption], float]) -> list[ExpansionOption]:
+    scores = [score(option) for option in options]
+    least = min(scores, default=inf)
+    return [option for option, found in zip(options, scores, strict=True) if found == least]
+
+
+def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options that leave the least cpu and memory unused: the sum of both shares."""
+
+    def waste(option: ExpansionOption) -> float:
+        wasted = 0.0
+        for whole, asked in zip(size_of(option.node), _asked(option), strict=True):
+            offered = whole * option.count
+            wasted += (offered - asked) / offered if offered else 0.0
+        return wasted
+
+    return _least(options, waste)
+
+
+def most_pods(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options that place the most pods."""
+    return _least(options, lambda option: -len(option.pods))
+
+
+def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options with the lowest price relative to the price of the pods, on nodes of a size that suits the cluster.
+
+    The price of a pod: its requests at the prices of the cheapest pool, where a GiB of memory costs 0.13 of a core. (A cloud
+    provider has a price list for pods.)
+    """
+    unit = min(option.price / _cores(*size_of(option.node)) for option in options)
+    preferred = preferred_cpu(nodes)
+    stable = unit * _cores(*_STABILIZING)
+
+    def score(option: ExpansionOption) -> float:
+        worth = unit * _cores(*_asked(option))
+        paid = (option.price * option.count + stable) / (worth + stable)
+        cpu = max(size_of(option.node)[0], 1)
+        unfitness = max(preferred / cpu, cpu / preferred)
+        return ((unfitness - 1.0) * (1.0 - tanh((option.count - 1) / 15.0)) + 1.0) * paid
+
+    return _least(options, score)
+
+
+def preferred_cpu(nodes: int) -> int:
+    """Return the millicores of the node that suits a cluster of so many nodes."""
+    return next((cpu for most, cpu in _PREFERRED if nodes <= most), _PREFERRED_LARGE)
+
+
+def _cores(cpu_milli: int, memory_bytes: int) -> float:
+    return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
+
+
+def least_nodes(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return the options that add the fewest nodes, but at least one."""
+    return _least([option for option in options if option.count], lambda option: option.count)
+
+
+def any_option(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Return all options: ``chosen`` picks one at random."""
+    return list(options)
+
+
+class PriorityExpander:
+    """Prefers the groups with the highest priority, as the config map ``cluster-autoscaler-priority-expander`` gives it.
+
+    The map has regular expressions of names of groups by priority, as YAML. A group that none matches is not used, unless none
+    of the groups is matched.
+
+    Raises  InputError for another form, or a faulty expression
+    """
+
+    def __init__(self, priorities: str, where: str = "priorities") -> None:
+        found = read_first_yaml(priorities, where)
+        if not isinstance(found, dict) or not found:
+            raise InputError(f"{where}: expected lists of regular expressions by priority, such as 10: [.*large.*]")
+        self._expressions: list[tuple[int, re.Pattern[str]]] = []
+        for priority, expressions in found.items():
+            if not str(priority).lstrip("-").isdigit() or not isinstance(expressions, list):
+                raise InputError(f"{where}: {priority}: expected a number with a list of regular expressions")
+            for text in expressions:
+                try:
+                    self._expressions.append((int(priority), re.compile(str(text))))
+                except re.error as error:
+                    raise InputError(f"{where}: {priority}: {text!r} is no regular expression: {error}") from None
+
+    def __call__(self, options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+        ranks = [max((rank for rank, one in self._expressions if one.search(option.pool)), default=None) for option in options]
+        best = max((rank for rank in ranks if rank is not None), default=None)
+        if best is None:
+            return list(options)
+        return [option for option, rank in zip(options, ranks, strict=True) if rank == best]
+
+
+EXPANDERS: Final[Mapping[str, Expander]] = {
+    "least-waste": least_waste, "price": cheapest, "most-pods": most_pods, "least-nodes": least_nodes, "random": any_option,
+}  # fmt: skip
+
+
+def read_expander(names: str, priorities: str = "") -> Expander:
+    """Return the expander of the flag ``--expander``: names in order, each chooses among the best of those before.
+
+    ``priorities``  the config map of ``priority``
+
+    Raises  InputError
+    """
+    chain: list[Expander] = []
+    for name in names.split(","):
+        if name != "priority" and name not in EXPANDERS:
+            raise InputError(f"expander: {name!r} is none of {', '.join((*EXPANDERS, 'priority'))}")
+        chain.append(PriorityExpander(priorities) if name == "priority" else EXPANDERS[name])
+
+    def filtered(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+        left = list(options)
+        for expander in chain:
+            left = expander(left, nodes) if len(left) > 1 else left
+        return left
+
+    return filtered
+
+
+def chosen(options: Sequence[ExpansionOption], expander: Expander, nodes: int, random: Random) -> ExpansionOption:
+    """Return the option that an expander prefers; of equally good ones, a random one."""
+    best = expander(options, nodes)
+    return best[random.randrange(len(best))] if len(best) > 1 else best[0]

@@ -49,7 +49,7 @@ WAITS = {
             job("first", "a", 4, 60, labels={"kueue.x-k8s.io/priority-class": "low"}),
             job("one", "a", 4, 10),
         ],
-        {"priority": "priority 6 instead of 0; it evicts team/Job/first"},
+        {"priority": "priority 6 instead of 0; team/Job/first then waits"},
         60,
     ),
     "its turn": (

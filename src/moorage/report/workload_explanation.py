@@ -19,6 +19,7 @@ _STATES: Final = {
     "nodes": "has quota and waits for nodes",
     "checks": "has quota and waits for admission checks",
     "quota": "waits for quota",
+    "topology": "waits for room in the topology of its nodes",
     "turn": "waits behind others of its queue",
     "preemption": "waits for the end of jobs that it preempts",
     "pods ready": "waits until the pods of other jobs are ready",

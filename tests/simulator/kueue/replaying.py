@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from moorage.api.core import Taint
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import QueueAdmission, Workload, read_objects, read_workload
+from moorage.simulator.kueue.cycle import FreeNode
+from moorage.simulator.kueue.workloads import amount_of
 
 KINDS = {
     "flavors": "ResourceFlavor",
@@ -16,6 +21,7 @@ KINDS = {
     "clusterQueues": "ClusterQueue",
     "localQueues": "LocalQueue",
     "namespaces": "Namespace",
+    "topologies": "Topology",
 }
 
 
@@ -23,6 +29,7 @@ def differences(case: dict[str, Any]) -> Iterator[str]:
     """Replay one recording. Yield where the decisions differ, until the first cycle with a difference."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
     admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False))
+    admission.set_nodes(free_nodes(case))
     workloads: dict[str, Workload] = {}
     last: dict[str, str] = {}
     for number, cycle in enumerate(case["cycles"]):
@@ -91,7 +98,18 @@ def shown(workload: Workload) -> dict[str, Any]:
             }
             for one in workload.admission
         ]
+        for shown_set, one in zip(found["admission"], workload.admission, strict=True):
+            if one.placed is not None:
+                shown_set["placed"] = [[list(values), count] for values, count in one.placed.domains]
     return found
+
+
+def free_nodes(case: dict[str, Any]) -> Iterator[FreeNode]:
+    """Yield the nodes of a recording; nothing runs on them."""
+    for one in case.get("nodes") or ():
+        taints = msgspec.convert((one.get("spec") or {}).get("taints") or (), tuple[Taint, ...])
+        free = {name: amount_of(name, quantity) for name, quantity in one["status"]["allocatable"].items()}
+        yield FreeNode(one["metadata"]["name"], one["metadata"]["labels"], taints, free)
 
 
 def table_differences(case: dict[str, Any]) -> Iterator[str]:

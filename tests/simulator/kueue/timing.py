@@ -52,7 +52,9 @@ def job(name, to, pods=1, minutes=None, at=None, cpu=1, notes=(), labels=(), **s
 
 
 def read(*documents):
-    cluster = read_given([NAMESPACE, FLAVOR, *_flat(documents)], custom=KINDS)
+    given = list(_flat(documents))
+    flavors = [] if any(one["kind"] == "ResourceFlavor" and one["metadata"]["name"] == "default" for one in given) else [FLAVOR]
+    cluster = read_given([NAMESPACE, *flavors, *given], custom=KINDS)
     return cluster, [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
 
 

@@ -137,9 +137,11 @@ def _waits_for(state: _Trial) -> str:
     queue = state.queued.objects.queue_of(workload.namespace, workload.queue_name)
     if queue is None or not queue.active:
         return "queue"
-    status, why, _ = workload.conditions.get("QuotaReserved", ("", "", ""))
+    status, why, message = workload.conditions.get("QuotaReserved", ("", "", ""))
     if status != "False":
         return "turn"
+    if ': topology "' in message:
+        return "topology"
     return {_PREEMPTING: "preemption", "WaitingForPodsReady": "pods ready"}.get(why, "quota")
 
 
@@ -201,8 +203,8 @@ class _Search:
         self._options = options
         self._left = probes
         self._budget = budget
-        #: Whether others may have ended before the work arrives.
-        self._needs_nodes = queued.works[number].arrival_s > 0
+        #: Whether others may have ended before the work arrives, or nodes matter for quota.
+        self._needs_nodes = queued.works[number].arrival_s > 0 or bool(queued.objects.topologies)
         self.runs = 0
         #: The workloads that hold quota without a change.
         self.holders: set[str] = set()
@@ -223,7 +225,7 @@ class _Search:
         return _Trial(queued, simulation, timeline, one)
 
     def starts(self, change: _Change, nodes: bool) -> str | None:
-        """Return whom the work evicts if it starts at once with a change, as a text; None if it does not start.
+        """Return who waits instead if the work starts at once with a change, as a text; None if it does not start.
 
         It starts when it gets quota, or nodes where it has quota already.
         """
@@ -235,7 +237,7 @@ class _Search:
             return None
         lost = [one for one in trial.timeline.works if not one.holds and one.work.workload.active]
         names = [_title(one) for one in lost if one.work.workload.key in self.holders and one.finished_s is None]
-        return f"; it evicts {some(names)}" if names else ""
+        return f"; {some(names)} then waits" if names else ""
 
     def changes(self, state: _Trial, waits_for: str, queue: ClusterQueue | None, most: int) -> Iterator[StartingChange]:
         """Yield changes that start the work, those of its owner first."""

@@ -9,19 +9,23 @@ Source  Kueue, pkg/scheduler: scheduler.go, fair_sharing_iterator.go
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors
+from moorage.api.core import Taint
+from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, OverQuota, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare
+from moorage.simulator.kueue.topology import TopologyTree, find_places
+from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.waiting import Requeue, Waiting
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["CycleResult", "Eviction", "QueueAdmission"]
+__all__ = ["CycleResult", "Eviction", "FreeNode", "QueueAdmission"]
 
 _WAITING: Final = "WaitingForQuota"
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
@@ -33,6 +37,18 @@ _WHY: Final = {
     "InCohortFairSharing": "Fair Sharing within the cohort",
     "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
 }
+
+
+Places = Mapping[str, Sequence[PlacementRequest]]
+
+
+class FreeNode(NamedTuple):
+    """A node that takes pods, and what is free on it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    free: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,7 @@ class _Entry:
     why: Requeue = Requeue.GENERIC
     skipped: bool = False
     admitted: bool = False
+    queue_fits: bool = True
 
 
 class QueueAdmission:
@@ -79,6 +96,9 @@ class QueueAdmission:
         self._tried: set[str] = set()
         #: The queues above their quota, as ``preemption`` finds them; good as long as usage does not change.
         self._over: OverQuota = {}
+        #: The topologies of flavors, with the nodes that ``set_nodes`` told.
+        self.trees: dict[str, TopologyTree] = {}
+        self.set_nodes(())
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
         self._notified: set[str] = set()
 
@@ -99,6 +119,31 @@ class QueueAdmission:
         queue = self.objects.queues[workload.cluster_queue]
         queue.workloads[workload.key] = workload
         queue.add(workload.usage)
+
+    def set_nodes(self, nodes: Iterable[FreeNode]) -> None:
+        """Tell the nodes that take pods, and what pods leave free on them that have no place in a topology."""
+        known, flavors = list(nodes), self.objects.flavors.values()
+        self.trees = {
+            one.name: TopologyTree(one.topology, self.objects.topologies[one.topology], one.tolerations)
+            for one in flavors
+            if one.topology in self.objects.topologies
+        }
+        for name, tree in self.trees.items():
+            labels = self.objects.flavors[name].labels.items()
+            for node in known:
+                if labels <= node.labels.items() and all(level in node.labels for level in tree.levels):
+                    tree.add_node(*node)
+
+    def _count_places(self) -> None:
+        """Count the pods of all workloads that hold quota; flavors with hosts as the lowest level share them."""
+        for tree in self.trees.values():
+            for leaf in tree.leaves.values():
+                leaf.used.clear()
+        for name, tree in self.trees.items():
+            for other in [one for one in self.trees.values() if one.of_hosts] if tree.of_hosts else [tree]:
+                for queue in self.objects.queues.values():
+                    for workload in queue.workloads.values():
+                        workload.take_places({name: other})
 
     def release(self, workload: Workload) -> None:
         """Take the quota of a workload that finished or was evicted, and note that others may fit now."""
@@ -167,6 +212,7 @@ class QueueAdmission:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1
         self._over.clear()
+        self._count_places()
         result = CycleResult()
         entries: list[_Entry] = []
         aside: list[tuple[Workload, str, str, Requeue]] = []
@@ -219,23 +265,39 @@ class QueueAdmission:
         return _Entry(workload, queue, assignment, targets, assignment.message())
 
     def _assign(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Victim]]:
+        """Return flavors and victims; a workload that preempts gets the places that it will have."""
+        found, targets = self._assign_flavors(workload, queue, now)
+        if self.trees and found.mode is Mode.PREEMPT:
+            asked = placement_requests(found, workload, queue, self.trees)
+            for target in targets:
+                target.workload.take_places(self.trees, -1)
+            found.note_placed(find_places(asked, self.trees, empty=not targets)[0], asked)
+            for target in targets:
+                target.workload.take_places(self.trees)
+        return found, targets
+
+    def _assign_flavors(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Victim]]:
         scan = workload.scan
         if scan is not None and (
             scan.shape != workload.shape or (self.cycles - scan.cycle > 1 and queue.generation > scan.generation)
         ):
             workload.scan = None
 
-        def asking(needed: frozenset[Key], requests: Amounts) -> Asking:
-            return Asking(workload, queue, self.objects.queues, needed, requests, now, self._over)
+        def asking(needed: frozenset[Key], requests: Amounts, places: Places = MappingProxyType({})) -> Asking:
+            return Asking(workload, queue, self.objects.queues, needed, requests, now, self._over, self.trees, places)
 
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
             return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)
 
         def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim], bool]:
-            found = assign_flavors(workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts)
+            found = assign_flavors(
+                workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts, trees=self.trees
+            )
             targets: list[Victim] = []
             if found.mode is Mode.PREEMPT:
-                targets = find_targets(asking(found.needing_preemption(), found.total_requests(workload)), fair=self.fair)
+                places = placement_requests(found, workload, queue, self.trees) if self.trees else {}
+                asked = asking(found.needing_preemption(), found.total_requests(workload), places)
+                targets = find_targets(asked, fair=self.fair)
             return found, targets, found.mode is Mode.FIT or bool(targets)
 
         full, targets, good = attempt(None)
@@ -260,7 +322,7 @@ class QueueAdmission:
     def _process(self, entry: _Entry, victims: dict[str, Victim], now: float, result: CycleResult) -> None:
         queue = entry.queue
         fits = self._fits(entry, victims)
-        if _overlap(entry.targets, victims):
+        if _overlap(entry.targets, victims) or (not fits and entry.queue_fits):
             fits = self._reassign(entry, victims, now)
         mode = entry.assignment.mode
         if mode is Mode.NO_FIT:
@@ -268,11 +330,11 @@ class QueueAdmission:
         elif mode is Mode.PREEMPT and not entry.targets:
             entry.why, entry.reason = Requeue.NO_CANDIDATES, _WAITING
             if queue.preemption.reclaim != "Any":
-                self._reserve(queue, _to_reserve(entry))
+                self._reserve(entry, _to_reserve(entry))
         elif mode is Mode.DEFERRED_FIT:
             entry.message = f"{_OVERLAP}, but will fit after these preemptions complete"
             entry.reason, entry.why, entry.workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
-            self._reserve(queue, entry.assignment.usage)
+            self._reserve(entry, entry.assignment.usage)
         elif _overlap(entry.targets, victims):
             entry.skipped, entry.reason = True, _WAITING
             entry.message = _OVERLAP
@@ -281,7 +343,7 @@ class QueueAdmission:
             entry.message = "Workload no longer fits after processing another workload"
         elif mode is Mode.PREEMPT:
             victims.update((target.workload.key, target) for target in entry.targets)
-            self._reserve(queue, entry.assignment.usage)
+            self._reserve(entry, entry.assignment.usage)
             self._preempt(entry, result)
         elif self.blocks is not None and self.blocks(len(result.admitted)):
             entry.skipped, entry.reason, entry.message = True, "WaitingForPodsReady", _NOT_READY
@@ -289,6 +351,7 @@ class QueueAdmission:
             entry.admitted = True
             entry.workload.hold(queue.name, entry.assignment.admission(), now)
             queue.add(entry.workload.usage)
+            self._take_places(entry)
             result.admitted.append(entry.workload)
 
     def _preempt(self, entry: _Entry, result: CycleResult) -> None:
@@ -309,12 +372,16 @@ class QueueAdmission:
             result.evicted.append(Eviction(victim, workload, target.reason))
 
     def _reassign(self, entry: _Entry, victims: Mapping[str, Victim], now: float) -> bool:
-        """Look again, as if the victims of others were gone. Return whether the new assignment fits."""
-        workload = entry.workload
-        gone = list(victims.values())
+        """Look again, as if the victims of others were gone where they are its own; else only its places are taken.
+
+        Return whether the new assignment fits.
+        """
+        workload, overlaps = entry.workload, _overlap(entry.targets, victims)
+        gone = list(victims.values()) if overlaps else []
         for target in gone:
             target.queue.workloads.pop(target.workload.key, None)
             target.queue.remove(target.workload.usage)
+            target.workload.take_places(self.trees, -1)
         self._over.clear()
         workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
         entry.assignment, entry.targets = self._assign(workload, entry.queue, now)
@@ -323,22 +390,34 @@ class QueueAdmission:
         for target in gone:
             target.queue.workloads[target.workload.key] = target.workload
             target.queue.add(target.workload.usage)
-        if entry.assignment.mode is Mode.FIT:
+            target.workload.take_places(self.trees)
+        self._over.clear()
+        if overlaps and entry.assignment.mode is Mode.FIT:
             entry.assignment.defer()
         return self._fits(entry, victims)
 
     def _fits(self, entry: _Entry, victims: Mapping[str, Victim]) -> bool:
+        """Return whether the entry fits without its victims and those of others; ``queue_fits`` says whether quota does."""
         gone = {**victims, **{target.workload.key: target for target in entry.targets}}.values()
         for target in gone:
             target.queue.remove(target.workload.usage)
-        fits = entry.queue.fits(entry.assignment.usage)
+            target.workload.take_places(self.trees, -1)
+        places = entry.assignment.placements(entry.workload)
+        entry.queue_fits = entry.queue.fits(entry.assignment.usage)
+        fits = entry.queue_fits and all(self.trees[flavor].fits(placed, requests) for flavor, placed, requests in places)
         for target in gone:
             target.queue.add(target.workload.usage)
+            target.workload.take_places(self.trees)
         return fits
 
-    def _reserve(self, queue: ClusterQueue, amounts: Amounts) -> None:
-        queue.add(amounts)
-        self._reserved.append((queue, amounts))
+    def _take_places(self, entry: _Entry) -> None:
+        for flavor, placed, requests in entry.assignment.placements(entry.workload):
+            self.trees[flavor].use(placed, requests)
+
+    def _reserve(self, entry: _Entry, amounts: Amounts) -> None:
+        entry.queue.add(amounts)
+        self._take_places(entry)
+        self._reserved.append((entry.queue, amounts))
 
     def _unreserve(self) -> None:
         """Give back what was only kept free. A negative amount (more is in use than there is) never went up the tree."""

@@ -9,8 +9,9 @@ Source  Kueue, pkg/scheduler/flavorassigner
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
@@ -19,9 +20,21 @@ from moorage.api.taints import find_untolerated
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
 from moorage.simulator.kueue.quota import lowest_subtree
-from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, ScanState, Workload, rank_of
+from moorage.simulator.kueue.topology import TopologyTree, find_places
+from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
+from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, PodSet, ScanState, Workload, rank_of
 
-__all__ = ["Assignment", "ChosenFlavor", "Mode", "Possibility", "Reason", "assign_flavors", "refusal_of", "requested"]
+__all__ = [
+    "Assignment",
+    "ChosenFlavor",
+    "Mode",
+    "Possibility",
+    "Reason",
+    "assign_flavors",
+    "placement_requests",
+    "refusal_of",
+    "requested",
+]
 
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -97,10 +110,14 @@ class _PodSetChoice:
     flavors: dict[str, ChosenFlavor]
     reasons: list[str]
     attempts: dict[str, tuple[Mode, str]]
-    override: Mode | None = None
+    placed: TopologyPlacement | None = None
+    placed_in: str = ""
+    error: str = ""
 
     @property
     def mode(self) -> Mode:
+        if self.error:
+            return Mode.NO_FIT
         if not self.reasons:
             return Mode.FIT
         if not self.flavors:
@@ -131,6 +148,26 @@ class Assignment:
             return self.forced
         return min(one.mode for one in self.pod_sets)
 
+    def set_mode(self, name: str, mode: Mode) -> None:
+        """Set the mode of a pod set, and with it of the whole."""
+        self.forced = mode
+        for one in self.pod_sets:
+            if one.name == name:
+                for chosen in one.flavors.values():
+                    chosen.mode = mode
+
+    def placements(self, workload: Workload) -> list[tuple[str, TopologyPlacement, Mapping[str, int]]]:
+        """Return the placements, with their flavors and the requests of one pod."""
+        requests = {one.name: one.requests for one in workload.pod_sets}
+        return [(one.placed_in, one.placed, requests[one.name]) for one in self.pod_sets if one.placed is not None]
+
+    def note_placed(self, found: Mapping[str, TopologyPlacement], asked: Mapping[str, Sequence[PlacementRequest]]) -> None:
+        """Keep the placements of the pod sets."""
+        flavors = {request.name: flavor for flavor, requests in asked.items() for request in requests}
+        for one in self.pod_sets:
+            if one.name in found:
+                one.placed, one.placed_in = found[one.name], flavors[one.name]
+
     def defer(self) -> None:
         """Mark an assignment that fits only once others' victims are gone."""
         self.forced = Mode.DEFERRED_FIT
@@ -139,6 +176,8 @@ class Assignment:
                 chosen.mode = Mode.DEFERRED_FIT
 
     def message(self) -> str:
+        if failed := [one for one in self.pod_sets if one.error]:
+            return f"failed to assign flavors to pod set {failed[0].name}: {failed[0].error}"
         parts = [
             f"couldn't assign flavors to pod set {one.name}: {', '.join(sorted(one.reasons))}"
             for one in self.pod_sets
@@ -153,6 +192,7 @@ class Assignment:
                 one.count,
                 {resource: chosen.flavor for resource, chosen in one.flavors.items()},
                 {resource: one.requests.get(resource, 0) for resource in one.flavors},
+                one.placed,
             )
             for one in self.pod_sets
         )
@@ -197,22 +237,31 @@ def assign_flavors(
     *,
     fair: bool = False,
     counts: Sequence[int] | None = None,
+    trees: Mapping[str, TopologyTree] = MappingProxyType({}),
 ) -> Assignment:
-    """Choose flavors for the workload, reduced to ``counts`` pods if they are given."""
+    """Choose flavors, and places in their topologies, for the workload, reduced to ``counts`` pods if they are given."""
     assignment = Assignment(ScanState([], queue.generation, cycle, workload.shape))
-    search = _Search(workload, queue, flavors, oracle, fair, assignment)
-    for index, (count, requests) in enumerate(requested(workload, counts)):
+    search = _Search(workload, queue, flavors, oracle, fair, assignment, trees)
+    wanted = requested(workload, counts)
+    groups: dict[str, list[int]] = {}
+    for index, (pod_set, (count, requests)) in enumerate(zip(workload.pod_sets, wanted, strict=True)):
         if queue.group_of("pods") is not None:
             requests["pods"] = count
-        choice = search.pod_set(index, count, requests)
-        assignment.pod_sets.append(choice)
-        for resource, chosen in choice.flavors.items():
-            assignment.borrows = max(assignment.borrows, chosen.borrows)
-            key = (chosen.flavor, resource)
-            assignment.usage[key] = assignment.usage.get(key, 0) + requests.get(resource, 0)
-        assignment.scan.tried.append({resource: chosen.tried for resource, chosen in choice.flavors.items()})
-        if requests and not choice.flavors:
+        group = pod_set.topology.group if pod_set.topology is not None else None
+        groups.setdefault(str(index) if group is None else group, []).append(index)
+    for members in groups.values():
+        together = search.pod_sets(members, [wanted[index] for index in members])
+        for choice in together:
+            assignment.pod_sets.append(choice)
+            for resource, chosen in choice.flavors.items():
+                assignment.borrows = max(assignment.borrows, chosen.borrows)
+                key = (chosen.flavor, resource)
+                assignment.usage[key] = assignment.usage.get(key, 0) + choice.requests.get(resource, 0)
+            assignment.scan.tried.append({resource: chosen.tried for resource, chosen in choice.flavors.items()})
+        if any(choice.requests and not choice.flavors for choice in together):
             break
+    if assignment.mode is not Mode.NO_FIT and (trees or any(one.topology is not None for one in workload.pod_sets)):
+        _place(assignment, workload, queue, trees)
     if assignment.mode is Mode.NO_FIT:
         assignment.no_fit_reason = _no_fit_reason(assignment, queue)
     return assignment
@@ -226,9 +275,29 @@ class _Search:
     oracle: Oracle
     fair: bool
     assignment: Assignment
+    trees: Mapping[str, TopologyTree]
 
-    def pod_set(self, index: int, count: int, requests: dict[str, int]) -> _PodSetChoice:
-        choice = _PodSetChoice(self.workload.pod_sets[index].name, count, requests, {}, [], {})
+    def pod_sets(self, members: Sequence[int], wanted: Sequence[tuple[int, dict[str, int]]]) -> list[_PodSetChoice]:
+        """Choose for pod sets that share their flavors: what each asks for counts together."""
+        if len(members) == 1:
+            return [self.pod_set(members, *wanted[0])]
+        total: dict[str, int] = {}
+        for _, requests in wanted:
+            for resource, amount in requests.items():
+                total[resource] = total.get(resource, 0) + amount
+        whole = self.pod_set(members, 0, total)
+        found = []
+        for index, (count, requests) in zip(members, wanted, strict=True):
+            kept = {resource: chosen for resource, chosen in whole.flavors.items() if resource in requests}
+            if not requests:
+                kept = {resource: chosen for resource, chosen in whole.flavors.items() if chosen.flavor in self.trees}
+            name = self.workload.pod_sets[index].name
+            flavors = {resource: replace(chosen) for resource, chosen in kept.items()}
+            found.append(_PodSetChoice(name, count, requests, flavors, list(whole.reasons), dict(whole.attempts)))
+        return found
+
+    def pod_set(self, members: Sequence[int], count: int, requests: dict[str, int]) -> _PodSetChoice:
+        choice = _PodSetChoice(self.workload.pod_sets[members[0]].name, count, requests, {}, [], {})
         for resource in sorted(requests, key=rank_of):
             group = self.queue.group_of(resource)
             if resource in choice.flavors or (group is None and not requests[resource]):
@@ -236,7 +305,7 @@ class _Search:
             if group is None:
                 choice.flavors, choice.reasons = {}, [f"resource {resource} unavailable in ClusterQueue"]
                 return choice
-            found, reasons, attempts = self._group(index, resource, requests, group)
+            found, reasons, attempts = self._group(members, resource, requests, group)
             _merge(choice.attempts, attempts, group)
             if not found:
                 choice.flavors, choice.reasons = {}, reasons
@@ -247,7 +316,7 @@ class _Search:
         return choice
 
     def _group(
-        self, index: int, resource: str, requests: Mapping[str, int], group: ResourceGroup
+        self, members: Sequence[int], resource: str, requests: Mapping[str, int], group: ResourceGroup
     ) -> tuple[dict[str, ChosenFlavor], list[str], dict[str, tuple[Mode, str]]]:
         """Choose one flavor for the resources of a group. Return it, why not all is well, and what was tried."""
         reasons: list[str] = []
@@ -256,9 +325,9 @@ class _Search:
         best_grade, tried = _WORST, -1
         asked = {name: requests[name] for name in sorted(requests, key=rank_of) if name in group.resources}
         scan = self.workload.scan
-        for at in range(scan.next_flavor(index, resource) if scan else 0, len(group.flavors)):
+        for at in range(scan.next_flavor(members[0], resource) if scan else 0, len(group.flavors)):
             tried, flavor = at, group.flavors[at]
-            if (refusal := self._refusal(flavor, index, resource)) is not None:
+            if (refusal := self._refusal(flavor, members, resource, group)) is not None:
                 text, counted = refusal
                 reasons.append(text)
                 if counted:
@@ -333,12 +402,82 @@ class _Search:
             return (a.possibility, -a.height) > (b.possibility, -b.height)
         return (-a.height, a.possibility) > (-b.height, b.possibility)
 
-    def _refusal(self, flavor: str, index: int, resource: str) -> tuple[str, bool] | None:
+    def _refusal(
+        self, flavor: str, members: Sequence[int], resource: str, group: ResourceGroup
+    ) -> tuple[str, bool] | None:  # fmt: skip
         """Return why a flavor is passed over, and whether that counts as an attempt."""
-        if self.workload.nominated and self.workload.nominated[self.workload.pod_sets[index].name].get(resource) != flavor:
+        first = self.workload.pod_sets[members[0]]
+        if self.workload.nominated and self.workload.nominated[first.name].get(resource) != flavor:
             return f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}", False
-        refused = refusal_of(self.flavors.get(flavor), flavor, self.workload.pod_sets[index].spec)
-        return None if refused is None else (refused, True)
+        for index in members:
+            one, kind = self.workload.pod_sets[index], self.flavors.get(flavor)
+            refused = None if kind is None else self._topology_refusal(one, kind, group)
+            refused = refused or refusal_of(kind, flavor, one.spec)
+            if refused is not None:
+                return refused, True
+        return None
+
+    def _topology_refusal(self, pod_set: PodSet, flavor: Flavor, group: ResourceGroup) -> str | None:
+        """Return why a flavor has not the topology that a pod set asks for."""
+        asked = pod_set.topology
+        if asked is None or not asked.is_explicit:
+            if self.queue.topology_only or not flavor.topology:
+                return None
+            return f'Flavor "{flavor.name}" supports only TopologyAwareScheduling'
+        if not flavor.topology:
+            overlaps = not group.resources.isdisjoint(pod_set.requests)
+            return f'Flavor "{flavor.name}" does not support TopologyAwareScheduling' if overlaps else None
+        tree = self.trees.get(flavor.name)
+        if tree is None:
+            return f'Flavor "{flavor.name}" information missing in TAS cache'
+        return None if tree.has_levels(asked) else f'Flavor "{flavor.name}" does not contain the requested level'
+
+
+def placement_requests(
+    assignment: Assignment, workload: Workload, queue: ClusterQueue, trees: Mapping[str, TopologyTree]
+) -> dict[str, list[PlacementRequest]]:
+    """Return what must be placed in topologies, by flavor; a pod set without one such flavor is in error."""
+    chosen = {one.name: one for one in assignment.pod_sets}
+    asked: dict[str, list[PlacementRequest]] = {}
+    for one in workload.pod_sets:
+        explicit = one.topology is not None and one.topology.is_explicit
+        choice = chosen.get(one.name)
+        if choice is None or choice.error or choice.placed is not None or not choice.count:
+            continue
+        if not (explicit or queue.topology_only):
+            continue
+        flavors = sorted({each.flavor for each in choice.flavors.values() if each.flavor in trees})
+        if len(flavors) == 1:
+            request = PlacementRequest(one.name, choice.count, one.requests, one.spec, one.topology, not explicit)
+            asked.setdefault(flavors[0], []).append(request)
+            continue
+        choice.error = f"more than one TAS flavor assigned: {', '.join(flavors)}" if flavors else "no TAS flavor assigned"
+        if not any(flavor in trees for group in queue.groups for flavor in group.flavors):
+            choice.error = "workload requires Topology, but there is no TAS cache information"
+        assignment.forced = None
+    return asked
+
+
+def _place(assignment: Assignment, workload: Workload, queue: ClusterQueue, trees: Mapping[str, TopologyTree]) -> None:
+    """Find places for a workload that has quota, or could have it by preemption."""
+    asked = placement_requests(assignment, workload, queue, trees)
+    choices = {one.name: one for one in assignment.pod_sets}
+    if assignment.mode is Mode.FIT:
+        found, failed = find_places(asked, trees)
+        if failed is None:
+            assignment.note_placed(found, asked)
+        else:
+            choices[failed[0]].reasons.append(failed[2])
+            assignment.set_mode(failed[0], Mode.PREEMPT)
+    if assignment.mode is Mode.PREEMPT:
+        _, failed = find_places(asked, trees, empty=True)
+        if failed is not None:
+            attempts = choices[failed[0]].attempts
+            attempts[failed[1]] = (Mode.NO_FIT, Reason.TOPOLOGY)
+            assignment.set_mode(failed[0], Mode.NO_FIT)
+        else:
+            for request in (each for requests in asked.values() for each in requests):
+                assignment.set_mode(request.name, Mode.PREEMPT)
 
 
 def refusal_of(kind: Flavor | None, name: str, spec: PodSpec) -> str | None:

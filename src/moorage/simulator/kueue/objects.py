@@ -5,7 +5,7 @@ Source  Kueue, apis/kueue/v1beta2; pkg/cache/scheduler/clusterqueue.go for the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,6 +57,7 @@ class Preemption:
 class ClusterQueue(ClusterQueueNode):
     """A ClusterQueue: its quota in the tree, and the rules by which it gives quota away.
 
+    ``topology_only``  all its flavors have a topology: workloads need not ask for one
     ``checks``      names of AdmissionChecks, with the flavors that they are for; none: all
     ``generation``  rises when quota is freed: a search for flavors then starts again
     """
@@ -96,6 +97,7 @@ class ClusterQueue(ClusterQueueNode):
                 for rule in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
             ),
         )
+        self.topology_only = False
         self.generation = 0
 
     def accepts(self, objects: Objects) -> Callable[[Workload], bool]:
@@ -116,6 +118,7 @@ class Objects:
     local_queues: dict[str, str] = field(default_factory=dict)
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
+    topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def queue_of(self, namespace: str, local_queue: str) -> ClusterQueue | None:
         return self.queues.get(self.local_queues.get(f"{namespace}/{local_queue}", ""))
@@ -141,6 +144,8 @@ def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -
             found.queues[name] = ClusterQueue(data, f"{where}: ClusterQueue")
         elif kind == "LocalQueue":
             found.local_queues[f"{meta.get('namespace', 'default')}/{name}"] = str(spec.get("clusterQueue", ""))
+        elif kind == "Topology":
+            found.topologies[name] = tuple(str(level["nodeLabel"]) for level in spec.get("levels") or ())
         elif kind == "Namespace":
             found.namespaces[name] = {"kubernetes.io/metadata.name": name, **(meta.get("labels") or {})}
     _join(found, parents)
@@ -199,13 +204,8 @@ def _join(found: Objects, parents: Mapping[str, str]) -> None:
             cohort.parent = found.cohorts[parent]
             cohort.parent.cohorts.append(cohort)
     for name, queue in sorted(found.queues.items()):
-        missing = [flavor for group in queue.groups for flavor in group.flavors if flavor not in found.flavors]
-        if queue.stopped:
-            found.faults[name] = "is stopped"
-        elif missing:
-            found.faults[name] = f"references missing ResourceFlavor(s): {','.join(missing)}"
-        elif queue.cohort in looped:
-            found.faults[name] = "is in a cycle of Cohorts"
+        if fault := _fault(queue, found, looped):
+            found.faults[name] = fault
         queue.active = name not in found.faults
         if queue.cohort and queue.cohort not in looped:
             queue.parent = found.cohorts[queue.cohort]
@@ -215,6 +215,22 @@ def _join(found: Objects, parents: Mapping[str, str]) -> None:
     for name, cohort in found.cohorts.items():
         if cohort.parent is None and name not in looped:
             cohort.settle()
+
+
+def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str]) -> str:
+    """Return why a queue cannot admit anything; empty if it can."""
+    flavors = [flavor for group in queue.groups for flavor in group.flavors]
+    missing = [flavor for flavor in flavors if flavor not in found.flavors]
+    topologies = {flavor: found.flavors[flavor].topology for flavor in flavors if flavor not in missing}
+    queue.topology_only = not missing and all(topologies.values())
+    if queue.stopped:
+        return "is stopped"
+    if missing:
+        return f"references missing ResourceFlavor(s): {','.join(missing)}"
+    for flavor, topology in topologies.items():
+        if topology and topology not in found.topologies:
+            return f'names no known topology: there is no Topology "{topology}" for TAS flavor "{flavor}"'
+    return "is in a cycle of Cohorts" if queue.cohort in looped else ""
 
 
 def _loops(name: str, parents: Mapping[str, str]) -> bool:

@@ -9,13 +9,15 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from moorage.simulator.kueue.flavors import Possibility
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare, QuotaNode, lowest_subtree
+from moorage.simulator.kueue.topology import TopologyTree, find_places
+from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
 __all__ = ["Asking", "OverQuota", "Victim", "find_targets", "possibility_of"]
@@ -49,6 +51,8 @@ class Asking:
     requests: Amounts
     now: float
     over: OverQuota
+    trees: Mapping[str, TopologyTree]
+    places: Mapping[str, Sequence[PlacementRequest]]
 
     def fits(self, *, borrowing: bool = True) -> bool:
         for key, amount in self.requests.items():
@@ -56,7 +60,7 @@ class Asking:
                 return False
             if amount > self.queue.free(key):
                 return False
-        return True
+        return not self.places or find_places(self.places, self.trees)[1] is None
 
     def fits_apart(self) -> bool:
         """Return whether the workload fits where its own usage is already counted."""
@@ -107,12 +111,14 @@ class Asking:
         queue = self.queues[candidate.cluster_queue]
         del queue.workloads[candidate.key]
         queue.remove(candidate.usage)
+        candidate.take_places(self.trees, -1)
         return queue
 
     def put_back(self, targets: Iterable[Victim]) -> None:
         for target in targets:
             target.queue.workloads[target.workload.key] = target.workload
             target.queue.add(target.workload.usage)
+            target.workload.take_places(self.trees)
 
     def fill_back(self, targets: list[Victim], *, borrowing: bool) -> list[Victim]:
         """Spare, from the last but one to the first, what the workload fits without."""

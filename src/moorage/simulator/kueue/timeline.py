@@ -8,7 +8,7 @@ Source  Kueue, pkg/cache/queue/inadmissible_workloads.go; pkg/controller/core/wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -19,11 +19,12 @@ from moorage.api.core import Pod, PodSpec
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen
-from moorage.simulator.kueue.cycle import QueueAdmission
+from moorage.simulator.kueue.cycle import FreeNode, QueueAdmission
 from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import CheckOutcome, Settings
-from moorage.simulator.kueue.workloads import Amounts, Assigned
+from moorage.simulator.kueue.topology_requests import TopologyPlacement
+from moorage.simulator.kueue.workloads import Amounts, Assigned, amount_of
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
@@ -107,6 +108,8 @@ class QueueTimeline:
         self._simulation = simulation
         self._zero_s = zero_s
         self._titles = titles
+        #: Pods whose places in a topology count for their workloads.
+        self._placed_by_queue: set[str] = set()
         self._by_key = {one.work.workload.key: one for one in self.works}
         self._by_pod: dict[str, TimedWork] = {}
         self._cycles_due = False
@@ -163,6 +166,8 @@ class QueueTimeline:
         """Run cycles until each workload at a head was tried since the last change."""
         self._cycles_due = False
         admission, now = self.admission, self._zero_s + self._now
+        if admission.trees:
+            admission.set_nodes(self._free_nodes())
         while admission.has_untried():
             decided = admission.cycle(now)
             for workload in decided.admitted:
@@ -170,6 +175,19 @@ class QueueTimeline:
             for eviction in decided.evicted:
                 by = self._by_key[eviction.preemptor.key].work
                 self._evict(self._by_key[eviction.workload.key], eviction.reason, f"{by.workload.namespace}/{by.title}")
+
+    def _free_nodes(self) -> Iterator[FreeNode]:
+        """Yield the nodes that take pods, with what pods leave free on them that Kueue does not place."""
+        table = self._simulation.scheduler.cluster.table
+        for node, pods in zip(table.nodes, table.pods, strict=True):
+            if node.spec.unschedulable or any(one.type == "Ready" and one.status != "True" for one in node.status.conditions):
+                continue
+            free = {name: amount_of(name, quantity) for name, quantity in node.status.allocatable.items()}
+            for uid, pod in pods.items():
+                if uid not in self._placed_by_queue:
+                    for name, amount in (*pod.requests.items(), ("pods", 1)):
+                        free[name] = free.get(name, 0) - amount
+            yield FreeNode(node.name, node.labels, node.spec.taints, free)
 
     def _blocks(self, admitted: int) -> bool:
         """Return whether admission waits until the pods of all admitted workloads are ready; so many are of this cycle."""
@@ -228,9 +246,11 @@ class QueueTimeline:
         one.placed.clear()
         one.left, one.models = [], []
         for at, assigned in enumerate(work.workload.admission):
-            pods = [
-                self._renamed(one, pod) for pod in _with_flavors(work.pods[at][: assigned.count], assigned, objects.flavors)
-            ]
+            fresh = _with_flavors(work.pods[at][: assigned.count], assigned, objects.flavors)
+            pods = [self._renamed(one, pod) for pod in fresh]
+            if assigned.placed is not None:
+                pods = _in_domains(pods, assigned.placed)
+                self._placed_by_queue.update(pod.uid for pod in pods)
             one.left.append(work.completions[at] or len(pods))
             one.models.append(pods[0] if pods else None)
             for pod in pods[: one.left[at]]:
@@ -251,6 +271,8 @@ class QueueTimeline:
         for at, pods in enumerate(work.pods):
             for pod in pods:
                 if pod.spec.node_name:
+                    if any(held.placed is not None for held in work.workload.admission):
+                        self._placed_by_queue.add(pod.uid)
                     self._know(one, pod, at)
                     one.placed.add(pod.uid)
                     if work.duration_s is not None:
@@ -461,3 +483,17 @@ def _with_flavors(pods: Iterable[Pod], assigned: Assigned, flavors: Mapping[str,
                 scheduling_gates=tuple(gate for gate in spec.scheduling_gates if not gate.name.startswith("kueue.x-k8s.io/")),
             )
     return [replace(pod, spec=made[id(pod.spec)]) for pod in pods]
+
+
+def _in_domains(pods: list[Pod], placed: TopologyPlacement) -> list[Pod]:
+    """Return the pods, each bound to a domain of its placement by a node selector."""
+    found: list[Pod] = []
+    for values, count in placed.domains:
+        chosen = dict(zip(placed.levels, values, strict=True))
+        made: dict[int, PodSpec] = {}
+        for pod in pods[len(found) : len(found) + count]:
+            spec = pod.spec
+            if id(spec) not in made:
+                made[id(spec)] = replace(spec, node_selector={**spec.node_selector, **chosen})
+            found.append(replace(pod, spec=made[id(spec)]))
+    return [*found, *pods[len(found) :]]

@@ -15,7 +15,8 @@ from typing import Any, Final
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.api.quantity import milli_value, value
-from moorage.errors import InputError
+from moorage.simulator.kueue.topology import TopologyTree
+from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
 
 __all__ = ["Amounts", "Assigned", "Key", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload"]
 
@@ -59,6 +60,7 @@ class PodSet:
     min_count: int | None
     spec: PodSpec
     requests: Mapping[str, int]
+    topology: TopologyRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Assigned:
     count: int
     flavors: Mapping[str, str]
     usage: Mapping[str, int]
+    placed: TopologyPlacement | None = None
 
 
 @dataclass(slots=True)
@@ -166,10 +169,22 @@ class Workload:
         held = self.admission[at]
         usage = {resource: amount // held.count * count for resource, amount in held.usage.items()}
         less = {(held.flavors[resource], resource): amount - usage[resource] for resource, amount in held.usage.items()}
-        self.admission = (*self.admission[:at], Assigned(held.name, count, held.flavors, usage), *self.admission[at + 1 :])
+        self.admission = (
+            *self.admission[:at],
+            Assigned(held.name, count, held.flavors, usage, held.placed),
+            *self.admission[at + 1 :],
+        )
         for key, amount in less.items():
             self.usage[key] -= amount
         return less
+
+    def take_places(self, trees: Mapping[str, TopologyTree], sign: int = 1) -> None:
+        """Count its pods where they stand in the topologies of their flavors, or with -1 take them off."""
+        for held in self.admission if trees else ():
+            flavor = next((name for name in held.flavors.values() if name in trees), None)
+            if held.placed is not None and flavor is not None:
+                requests = next(one.requests for one in self.pod_sets if one.name == held.name)
+                trees[flavor].use(held.placed, requests, sign)
 
     def let_go(self) -> None:
         """Give the quota back."""
@@ -179,7 +194,7 @@ class Workload:
 def read_workload(data: Mapping[str, Any], created: float | None = None, where: str = "Workload") -> Workload:
     """Read a Workload (v1beta1 or v1beta2) from plain data, with the quota that it holds. ``created`` stands for its own time.
 
-    Raises  InputError for fields of the wrong type, and for a pod set with a topology request, which is not modelled
+    Raises  InputError for fields of the wrong type
     """
     meta, spec, status = data.get("metadata") or {}, data.get("spec") or {}, data.get("status") or {}
     at = f"{where} {meta.get('namespace', 'default')}/{meta.get('name', '')}"
@@ -192,18 +207,20 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
     for index, one in enumerate(spec.get("podSets", ())):
         template = one.get("template", {}).get("spec", {})
         path = f"{at}: spec.podSets[{index}]"
-        if one.get("topologyRequest"):
-            raise InputError(f"{path}.topologyRequest: placement in a topology is not supported")
+        asked = one.get("topologyRequest")
         pod = decode({"metadata": {"name": "pod"}, "spec": template}, Pod, path)
         requests = _pod_requests(pod.spec)
         faults += _over_limits(pod.spec, f"spec.podSets[{index}].template.spec")
         count, least = int(one.get("count", 1)) - reclaimed.get(one.get("name"), 0), one.get("minCount")
-        sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests))
+        topology = None if asked is None else read_request(asked)
+        sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests, topology))
         containers = [
             [[c.get("resources", {}).get("requests"), c.get("ports")] for c in template.get(kind, ())]
             for kind in ("initContainers", "containers")
         ]
-        shapes.append([one.get("name"), containers, [template.get(k) for k in _SHAPE], count, sorted(requests.items()), least])
+        shapes.append(
+            [one.get("name"), containers, [template.get(k) for k in _SHAPE], count, sorted(requests.items()), least, asked]
+        )
     priority = int(spec.get("priority") or 0)
     workload = Workload(
         namespace=str(meta.get("namespace", "default")),
@@ -298,7 +315,8 @@ def _assigned(data: Mapping[str, Any], asked: Mapping[str, int]) -> Assigned:
     left = min(count, asked.get(name, count))
     if left < count:
         usage = {resource: amount // count * left for resource, amount in usage.items()}
-    return Assigned(name, left, flavors, usage)
+    places = data.get("topologyAssignment")
+    return Assigned(name, left, flavors, usage, None if places is None else read_placed(places))
 
 
 def _seconds(timestamp: Any) -> float:

@@ -1,0 +1,509 @@
+"""Placement in a topology: which domains (blocks, racks, hosts) take the pods of a pod set, as its request says.
+
+Pods that fit are counted for each leaf and summed up the tree. Then a level is found at which the whole request fits, in one
+domain if it is required, and the pods are divided down the tree so that few domains are used. Slices are pods that stay
+together at a level; layers of slices do so at several. A leader stands beside its workers. Unconstrained pods go where
+the least room is left, all others where they fit best.
+
+Units   requests are in base units; a count is of pods
+Source  Kueue, pkg/cache/scheduler: tas_flavor_snapshot.go, tas_topology_tree.go, scheduling_simulator_default.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moorage.api.core import PodSpec, Taint, Toleration
+from moorage.api.node_selectors import compile_node_selector
+from moorage.api.taints import find_untolerated
+from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
+
+__all__ = ["TopologyTree", "find_places"]
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+_MOST: Final = 2**31 - 1
+_SCHEDULING: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(slots=True, eq=False)
+class Domain:
+    """A domain, and how much of the request under way fits: ``pods``, ``slices``, and the same beside a leader (``_led``)."""
+
+    values: tuple[str, ...]
+    children: list[Domain] = field(default_factory=list)
+    parent: Domain | None = None
+    pods: int = 0
+    slices: int = 0
+    pods_led: int = 0
+    slices_led: int = 0
+    leaders: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Leaf:
+    """A domain of the lowest level. ``labels`` and ``taints`` are those of its node, if the level is that of hosts."""
+
+    domain: Domain
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    name: str
+    free: dict[str, int] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+
+
+Usage = dict[str, dict[str, int]]
+
+
+class TopologyTree:
+    """The nodes of a flavor by the levels of its topology. ``used`` of a leaf is what workloads with a placement hold."""
+
+    def __init__(self, name: str, levels: Sequence[str], tolerations: tuple[Toleration, ...] = ()) -> None:
+        self.name = name
+        self.levels = tuple(levels)
+        self.of_hosts = bool(levels) and levels[-1] == HOSTNAME
+        self.leaves: dict[str, Leaf] = {}
+        self._tolerations = tolerations
+        self._levels: list[dict[tuple[str, ...], Domain]] = [{} for _ in levels]
+
+    def add_node(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...], free: Mapping[str, int]) -> None:
+        """Add a node, with what pods outside of the topology leave free."""
+        values = tuple(labels.get(level, "") for level in self.levels)
+        leaf_id = values[-1] if self.of_hosts else ",".join(values)
+        leaf = self.leaves.get(leaf_id)
+        if leaf is None:
+            leaf = self.leaves[leaf_id] = Leaf(
+                self._domain(values), labels if self.of_hosts else {}, taints if self.of_hosts else (), name
+            )
+        for resource, amount in free.items():
+            leaf.free[resource] = leaf.free.get(resource, 0) + amount
+
+    def _domain(self, values: tuple[str, ...]) -> Domain:
+        known = self._levels[len(values) - 1]
+        found = known.get(values)
+        if found is None:
+            found = known[values] = Domain(values)
+            if len(values) > 1:
+                found.parent = self._domain(values[:-1])
+                found.parent.children.append(found)
+        return found
+
+    # -- usage
+
+    def use(self, placed: TopologyPlacement, requests: Mapping[str, int], sign: int = 1) -> None:
+        """Count the pods of a placement, or with -1 take them off. Domains that are gone are passed over."""
+        for leaf_id, usage in usage_of(placed, requests).items():
+            if (leaf := self.leaves.get(leaf_id)) is not None:
+                for resource, amount in usage.items():
+                    leaf.used[resource] = leaf.used.get(resource, 0) + sign * amount
+
+    def fits(self, placed: TopologyPlacement, requests: Mapping[str, int]) -> bool:
+        """Return whether each domain of a placement has room for its pods."""
+        for values, count in placed.domains:
+            leaf = self.leaves.get(",".join(values))
+            if leaf is None or _count_in(requests, self._left(leaf, {}, empty=False))[0] < count:
+                return False
+        return True
+
+    def _left(self, leaf: Leaf, assumed: Mapping[str, int], *, empty: bool) -> dict[str, int]:
+        left = dict(leaf.free)
+        for taken in (assumed,) if empty else (leaf.used, assumed):
+            for resource, amount in taken.items():
+                left[resource] = left.get(resource, 0) - amount
+        return left
+
+    # -- the search
+
+    def place(
+        self, asked: Sequence[PlacementRequest], *, empty: bool = False, assumed: Usage | None = None
+    ) -> dict[str, TopologyPlacement | str]:
+        """Return a placement for each pod set, or why there is none; the search ends with the first that fails.
+
+        ``empty``: as if no workload had a placement; ``assumed``: what else is taken, to which the placements are added
+        """
+        assumed = {} if assumed is None else assumed
+        groups: dict[str, list[PlacementRequest]] = {}
+        for number, one in enumerate(asked):
+            group = one.topology.group if one.topology is not None else None
+            groups.setdefault(str(number) if group is None else group, []).append(one)
+        found: dict[str, TopologyPlacement | str] = {}
+        for members in groups.values():
+            workers, leader = members[0], members[1] if len(members) > 1 else None
+            if leader is not None and leader.count > workers.count:
+                workers, leader = leader, workers
+            placed = _Search(self, workers, leader, assumed, empty=empty).place()
+            for one in members:
+                found[one.name] = placed if isinstance(placed, str) else placed[one.name]
+            if isinstance(placed, str):
+                return found
+            for one in members:
+                for leaf_id, usage in usage_of(placed[one.name], one.requests).items():
+                    held = assumed.setdefault(leaf_id, {})
+                    for resource, amount in usage.items():
+                        held[resource] = held.get(resource, 0) + amount
+        return found
+
+    def level_of(self, key: str) -> int | None:
+        return self.levels.index(key) if key in self.levels else None
+
+    def has_levels(self, asked: TopologyRequest | None) -> bool:
+        """Return whether the topology has all levels that a request names."""
+        if asked is None:
+            return False
+        main = asked.required or asked.preferred or self.levels[0]
+        return main in self.levels and all(layer.topology in self.levels for layer in asked.layers)
+
+    def level(self, number: int) -> list[Domain]:
+        return list(self._levels[number].values())
+
+    def reset(self) -> None:
+        for level in self._levels:
+            for one in level.values():
+                one.pods = one.slices = one.pods_led = one.slices_led = one.leaders = 0
+
+    def refusal(self, leaf: Leaf, spec: PodSpec, matches: Callable[[Leaf], bool]) -> str | None:
+        """Return why a host cannot take pods of this kind."""
+        taint = find_untolerated(leaf.taints, (*spec.tolerations, *self._tolerations), _SCHEDULING, numeric=True)
+        if taint is not None:
+            value = f"={taint.value}" if taint.value else ""
+            return f'taint "{taint.key}{value}:{taint.effect}"'
+        if any(leaf.labels.get(key) != value for key, value in spec.node_selector.items()):
+            return "nodeSelector"
+        return None if matches(leaf) else "affinity"
+
+
+def usage_of(placed: TopologyPlacement, requests: Mapping[str, int]) -> Usage:
+    """Return what the pods of a placement use, by leaf; each is one of ``pods``."""
+    found: Usage = {}
+    for values, count in placed.domains:
+        held = found.setdefault(",".join(values), {})
+        for resource, amount in (*requests.items(), ("pods", 1)):
+            held[resource] = held.get(resource, 0) + amount * count
+    return found
+
+
+def _count_in(requests: Mapping[str, int], capacity: Mapping[str, int]) -> tuple[int, str]:
+    """Return how many pods fit, and the resource that limits them."""
+    fits, limit = -1, ""
+    for resource, amount in requests.items():
+        count = _MOST if amount == 0 else max(0, min(capacity.get(resource, 0) // amount, _MOST))
+        if fits < 0 or count < fits or (count == fits and resource < limit):
+            fits, limit = count, resource
+    return max(fits, 0), limit
+
+
+def _matcher(spec: PodSpec) -> Callable[[Leaf], bool]:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None:
+        return lambda _: True
+    selector = compile_node_selector(required)
+    return lambda leaf: selector.matches(leaf.labels, leaf.name)
+
+
+def find_places(
+    asked: Mapping[str, Sequence[PlacementRequest]], trees: Mapping[str, TopologyTree], *, empty: bool = False
+) -> tuple[dict[str, TopologyPlacement], tuple[str, str, str] | None]:
+    """Return a placement for each pod set, by flavor, or the pod set, the flavor and the reason of a failure."""
+    assumed: Usage = {}
+    found: dict[str, TopologyPlacement] = {}
+    failed = None
+    for flavor, requests in sorted(asked.items()):
+        tree = trees[flavor]
+        for name, placed in tree.place(requests, empty=empty, assumed=assumed if tree.of_hosts else None).items():
+            if isinstance(placed, str):
+                failed = failed or (name, flavor, placed)
+            else:
+                found[name] = placed
+    return found, failed
+
+
+class _Search:
+    """One search for workers, and their leader if there is one."""
+
+    def __init__(
+        self, tree: TopologyTree, workers: PlacementRequest, leader: PlacementRequest | None, assumed: Usage, *, empty: bool
+    ) -> None:
+        self._tree = tree
+        self._asked = workers
+        self._leader = leader
+        self._leaders = int(leader is not None)
+        self._assumed = assumed
+        self._empty = empty
+        self._slice = workers.layers[0].size if workers.layers else 1
+        self._slice_level = 0
+        self._inner: dict[int, int] = {}
+        self._least_free = workers.unconstrained
+        self._nodes = 0
+        self._excluded: dict[str, int] = {}
+
+    def place(self) -> dict[str, TopologyPlacement] | str:
+        """Return the placements, or why there are none."""
+        tree, asked = self._tree, self._asked
+        if self._slice <= 0:
+            return "slice topology requested, but slice size not provided"
+        key = self._main_key()
+        if key is None:
+            return "topology level not specified"
+        level = tree.level_of(key)
+        if level is None:
+            return f"no requested topology level: {key}"
+        slice_key = asked.layers[0].topology if asked.layers else tree.levels[-1]
+        slice_level = tree.level_of(slice_key)
+        if slice_level is None:
+            return f"no requested topology level for slices: {slice_key}"
+        self._slice_level = slice_level
+        if level > slice_level:
+            return f"podset slice topology {slice_key} is above the podset topology {key}"
+        if fault := self._read_layers():
+            return fault
+        self._fill()
+        found = self._find_level(level)
+        if isinstance(found, str):
+            return found
+        return self._descend(*found)
+
+    def _main_key(self) -> str | None:
+        asked, tree = self._asked.topology, self._tree
+        if asked is not None:
+            if asked.required is not None or asked.preferred is not None:
+                return asked.required if asked.required is not None else asked.preferred
+            if asked.layers:
+                return tree.levels[0]
+            if asked.unconstrained:
+                return tree.levels[-1]
+        return tree.levels[-1] if self._asked.implied else None
+
+    def _read_layers(self) -> str:
+        size, level = self._slice, self._slice_level
+        for layer in self._asked.layers[1:]:
+            inner = self._tree.level_of(layer.topology)
+            if inner is None:
+                return f"no requested topology level for additional slice layer: {layer.topology}"
+            if inner <= level:
+                above = self._tree.levels[level]
+                return f"additional slice layer topology {layer.topology} must be at a lower level than {above}"
+            if size % layer.size:
+                return f"additional slice layer size {layer.size} must evenly divide parent layer size {size}"
+            self._inner.update(dict.fromkeys(range(level + 1, inner + 1), layer.size))
+            size, level = layer.size, inner
+        return ""
+
+    # -- how much fits
+
+    def _fill(self) -> None:
+        tree, asked = self._tree, self._asked
+        tree.reset()
+        wanted = {**asked.requests, "pods": asked.requests.get("pods", 0) + 1}
+        led = {**self._leader.requests, "pods": self._leader.requests.get("pods", 0) + 1} if self._leader is not None else None
+        matches = _matcher(asked.spec)
+        self._nodes = len(tree.leaves)
+        for leaf_id, leaf in tree.leaves.items():
+            if tree.of_hosts and (why := tree.refusal(leaf, asked.spec, matches)) is not None:
+                self._exclude(why)
+                continue
+            left = tree._left(leaf, self._assumed.get(leaf_id, {}), empty=self._empty)
+            domain = leaf.domain
+            domain.pods, limit = _count_in(wanted, left)
+            if not domain.pods and limit:
+                self._exclude(f'resource "{limit}"')
+            if led is not None and _count_in(led, left)[0] > 0:
+                domain.leaders = 1
+                left = {resource: amount - led.get(resource, 0) for resource, amount in left.items()}
+            domain.pods_led = _count_in(wanted, left)[0]
+        for root in tree.level(0):
+            self._sum_up(root, 0)
+
+    def _exclude(self, why: str) -> None:
+        self._excluded[why] = self._excluded.get(why, 0) + 1
+
+    def _sum_up(self, domain: Domain, level: int) -> None:
+        if domain.children:
+            size = self._inner.get(level + 1, 1)
+            pods = slices = leaders = 0
+            less_pods = less_slices = _MOST
+            contributes = False
+            for child in domain.children:
+                self._sum_up(child, level + 1)
+                fits, fits_led = child.pods // size * size, child.pods_led // size * size
+                pods, slices = pods + fits, slices + child.slices
+                if not self._leaders or child.leaders:
+                    contributes = True
+                    less_pods = min(fits - fits_led, less_pods)
+                    less_slices = min(child.slices - child.slices_led, less_slices)
+                leaders = max(leaders, child.leaders)
+            domain.pods, domain.slices, domain.leaders = pods, slices, leaders
+            domain.pods_led = pods - less_pods if contributes else 0
+            domain.slices_led = slices - less_slices if contributes else 0
+        if level == self._slice_level:
+            domain.slices, domain.slices_led = domain.pods // self._slice, domain.pods_led // self._slice
+
+    # -- the level at which it fits
+
+    def _sorted(self, domains: Iterable[Domain]) -> list[Domain]:
+        sign = 1 if self._least_free else -1
+        return sorted(domains, key=lambda one: (sign * one.slices, one.pods, one.values))
+
+    def _sorted_led(self, domains: Iterable[Domain]) -> list[Domain]:
+        sign = 1 if self._least_free else -1
+        return sorted(domains, key=lambda one: (-one.leaders, sign * one.slices_led, one.pods_led, one.values))
+
+    def _best(self, domains: Sequence[Domain], needed: int, leaders: int, *, slices: bool = True) -> Domain:
+        """Return the first domain with the least room that is enough; the first of all if none is."""
+        name = ("slices" if slices else "pods") + ("_led" if leaders > 0 else "")
+        fitting = [one for one in domains if one.leaders >= leaders and getattr(one, name) >= needed]
+        return min(fitting, key=lambda one: int(getattr(one, name)), default=domains[0])
+
+    def _find_level(self, level: int) -> tuple[int, list[Domain]] | str:
+        domains = self._tree.level(level)
+        if not domains:
+            return f"no topology domains at level: {self._tree.levels[level]}"
+        ordered = self._sorted_led(domains)
+        top, leaders, needed = ordered[0], self._leaders, self._asked.count // self._slice
+        if self._least_free:
+            for one in ordered:
+                if one.leaders >= leaders and (one.slices_led if leaders else one.slices) >= needed:
+                    return level, [one]
+            if self._asked.required:
+                return self._no_fit(level, ordered[-1].pods, needed)
+        elif top.slices_led >= needed and top.leaders >= leaders:
+            top = self._best(ordered, needed, leaders)
+        if top.slices_led >= needed and top.leaders >= leaders:
+            return level, [top]
+        if self._asked.required:
+            return self._no_fit(level, top.slices, needed)
+        if level > 0 and not self._asked.unconstrained:
+            return self._find_level(level - 1)
+        return self._spread(level, ordered, needed)
+
+    def _spread(self, level: int, ordered: list[Domain], needed: int) -> tuple[int, list[Domain]] | str:
+        """Use several domains: leaders first, then workers."""
+        ordered = self._leader_first(ordered, self._asked.count, self._slice, slices=True)
+        left, leaders, at = needed, self._leaders, 0
+        found: list[Domain] = []
+        while leaders > 0 and at < len(ordered) and ordered[at].leaders > 0:
+            one = ordered[at]
+            if not self._least_free and one.slices_led >= left:
+                one = self._best(ordered[at:], left, leaders)
+            found.append(one)
+            leaders, left, at = leaders - one.leaders, left - one.slices_led, at + 1
+        if leaders > 0:
+            return self._no_fit(level, self._leaders - leaders, needed)
+        rest = self._sorted(ordered[at:])
+        for at, next_one in enumerate(rest):
+            if left <= 0:
+                break
+            last = not self._least_free and next_one.slices >= left
+            one = self._best(rest[at:], left, 0) if last else next_one
+            found.append(one)
+            left -= one.slices
+        return self._no_fit(level, needed - left, needed) if left > 0 else (level, found)
+
+    # -- down to the leaves
+
+    def _descend(self, level: int, domains: list[Domain]) -> dict[str, TopologyPlacement]:
+        tree, count = self._tree, self._asked.count
+        domains = self._divide(domains, count, self._leaders, self._slice, slices=True)
+        last = len(tree.levels) - 1
+        while level < min(last, self._slice_level):
+            below = self._sorted(child for one in domains for child in one.children)
+            domains = self._divide(below, count, self._leaders, self._slice, slices=True)
+            level += 1
+        while level < last:
+            size = self._inner.get(level + 1, 1) if level >= self._slice_level else self._slice
+            chosen: list[Domain] = []
+            for one in domains:
+                below = self._sorted(one.children)
+                if size > 1:
+                    for child in below:
+                        child.slices, child.slices_led = child.pods // size, child.pods_led // size
+                chosen += self._divide(below, one.pods, one.leaders, size, slices=size > 1)
+            domains = chosen
+            level += 1
+        found = {}
+        if self._leader is not None:
+            found[self._leader.name] = self._placed([(one, one.leaders) for one in domains])
+        found[self._asked.name] = self._placed([(one, one.pods) for one in domains])
+        return found
+
+    def _placed(self, counts: list[tuple[Domain, int]]) -> TopologyPlacement:
+        first = len(self._tree.levels) - 1 if self._tree.of_hosts else 0
+        ordered = sorted(((one.values, count) for one, count in counts if count), key=lambda pair: pair[0])
+        return TopologyPlacement(self._tree.levels[first:], tuple((values[first:], count) for values, count in ordered))
+
+    def _leader_first(
+        self, domains: list[Domain], count: int, size: int, *, slices: bool, leaders: int | None = None
+    ) -> list[Domain]:
+        """Put a domain in front that takes the leader and leaves enough room for the workers."""
+        leaders = self._leaders if leaders is None else leaders
+        if not leaders or len(domains) < 2:
+            return domains
+        needed = count // size if slices else count
+        room = sum(one.slices if slices else one.pods for one in domains)
+        for at, one in enumerate(domains):
+            less = one.slices - one.slices_led if slices else one.pods - one.pods_led
+            if one.leaders >= leaders and room - less >= needed:
+                return [one, *domains[:at], *domains[at + 1 :]]
+        return domains
+
+    def _divide(self, domains: list[Domain], count: int, leaders: int, size: int, *, slices: bool) -> list[Domain]:
+        """Give each domain its part, and return those that are used."""
+        domains = self._leader_first(domains, count, size, slices=slices, leaders=leaders)
+        left = count // size if slices else count
+        unit, name = (size, "slices") if slices else (1, "pods")
+        used: list[Domain] = []
+        for at, next_one in enumerate(domains):
+            one, rest = next_one, domains[at:]
+            if leaders > 0:
+                if not self._least_free and getattr(one, f"{name}_led") >= left and one.leaders >= leaders:
+                    one = self._best(rest, left, leaders, slices=slices)
+                used.append(one)
+                led = int(getattr(one, f"{name}_led"))
+                done = led >= left and one.leaders >= leaders
+                one.leaders = min(one.leaders, leaders)
+                part = min(led, left)
+                if not done:
+                    setattr(one, f"{name}_led", part)
+            else:
+                if not self._least_free and getattr(one, name) >= left:
+                    one = self._best(rest, left, 0, slices=slices)
+                used.append(one)
+                one.leaders = 0
+                done = getattr(one, name) >= left
+                part = min(int(getattr(one, name)), left)
+            setattr(one, name, part)
+            one.pods = part * unit
+            if done:
+                return used
+            leaders, left = leaders - one.leaders, left - part
+        return []
+
+    # -- texts
+
+    def _no_fit(self, level: int, fits: int, needed: int) -> str:
+        if len(self._inner):
+            text = f'topology "{self._tree.name}" doesn\'t allow to fit'
+            best = min(self._tree.level(level), key=lambda one: (-one.slices, self._id(one)))
+            for layer in self._asked.layers:
+                target = self._tree.level_of(layer.topology)
+                if target is not None:
+                    there = _slices_below(best, level, target, layer.size)
+                    text += f"; {there}/{self._asked.count // layer.size} slice(s) fit on level {layer.topology}"
+        else:
+            unit = "pod" if self._slice == 1 else "slice"
+            allows = f"allows to fit only {fits} out of {needed}" if fits else f"doesn't allow to fit any of {needed}"
+            text = f'topology "{self._tree.name}" {allows} {unit}(s)'
+        if self._excluded:
+            whys = ", ".join(sorted(f"{why}: {number}" for why, number in self._excluded.items()))
+            text += f". Total nodes: {self._nodes}; excluded: {whys}"
+        return text
+
+    def _id(self, one: Domain) -> str:
+        return one.values[-1] if self._tree.of_hosts and len(one.values) == len(self._tree.levels) else ",".join(one.values)
+
+
+def _slices_below(domain: Domain, level: int, target: int, size: int) -> int:
+    if level == target:
+        return domain.pods // size
+    return sum(_slices_below(child, level + 1, target, size) for child in domain.children)

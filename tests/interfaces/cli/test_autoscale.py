@@ -66,3 +66,15 @@ def test_the_priority_expander_reads_its_config_map(moorage, cluster, text, stat
     )  # fmt: skip
     assert ("small" in ran.out) is (status == 0), ran.err
     assert (ran.status == 1) is (status == 1)
+
+
+def test_pods_for_which_no_pool_grows_have_the_autoscalers_message(moorage, cluster):
+    huge = {"name": "c", "resources": {"requests": {"cpu": "20", "memory": "1Gi"}}}
+    labelled = {"containers": [{"name": "c"}], "nodeSelector": {"disk": "ssd"}}
+    pods = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "huge"}, "spec": {"containers": [huge]}},
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "ssd"}, "spec": labelled}]  # fmt: skip
+    (cluster / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    (cluster / "pools.yaml").write_text(POOLS.replace("price: 9, min: 1", "price: 9, max: 0"))
+    ran = moorage("simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", "-q", "--until", "60")
+    assert "default/huge: pod didn't trigger scale-up: 1 Insufficient cpu, 1 max node group size reached" in ran.out
+    assert "default/ssd: pod didn't trigger scale-up: 1 max node group size reached, 1 node(s) didn't match" in ran.out

@@ -7,6 +7,7 @@ Source  cluster-autoscaler at 87d9c45c02^, core/static_autoscaler.go, core/scale
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -26,7 +27,7 @@ from moorage.laboratory.dynamics.node_pools import NodePool, PoolState, pool_sta
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.node_names import no_such_node
 from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
-from moorage.laboratory.trial.feasibility import fitting_rows
+from moorage.laboratory.trial.feasibility import feasibility_of, fitting_rows
 from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags, unremovable_reason
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import ExpansionOption, chosen, read_expander
 from moorage.simulator.simulate import Options, prepare
@@ -105,6 +106,14 @@ class ExpansionEstimate:
                 self._clear(scratch, fresh)
         self._clear(scratch, held)
         return count, tuple(placed)
+
+    def refusals(self, pod: PodInfo, node: Node) -> tuple[str, ...]:
+        """Return the scheduler's reasons why a pod does not fit on a new node; none if it does."""
+        scratch = self._scratch([pod])
+        held = self._add(scratch, [node])
+        found = feasibility_of(scratch, pod, [node.name])
+        self._clear(scratch, held)
+        return () if found else tuple(dict.fromkeys(found.verdicts.columns()["reason"]))
 
     def _add(self, scratch: SimulatedCluster, nodes: Sequence[Node]) -> list[Object]:
         if not nodes:
@@ -326,6 +335,18 @@ class ClusterAutoscaler:
         simulation.tell(Seen(node), *map(Seen, daemon_pods([node], self._policies())))
 
     # -- down ------------------------------------------------------------------------------------------------------------
+
+    def why_not_added(self, pod: PodInfo) -> str:
+        """Return the message of the event NotTriggerScaleUp for a pending pod; "" if some pool would grow for it."""
+        reasons: Counter[str] = Counter()
+        for state in self._pools.values():
+            full = state.size >= state.pool.max
+            found = ("max node group size reached",) if full else self._expansion.refusals(pod, state.sketch(0))
+            if not found:
+                return ""
+            reasons.update(found)
+        told = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+        return f"pod didn't trigger scale-up: {', '.join(f'{number} {text}' for text, number in told)}"
 
     def why_kept(self, name: str) -> Unremovable | None:
         """Return why a node is not removed now, as cluster-autoscaler would say; None if the next scan may remove it.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from moorage.api.reading.manifests import read_first_yaml
+from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
@@ -15,7 +16,7 @@ from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.objects import read_given
 from moorage.report.outcome import InputNote, Run
-from moorage.report.style import columns
+from moorage.report.style import columns, paragraph, some_pods
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
@@ -70,8 +71,20 @@ def simulate_autoscaled(
     run = simulation.outcome()
     notes = input_notes(given) if isinstance(given, ClusterInput) else [InputNote("Remark", text) for text in given.notes]
     lines = _lines(scaler, known, before)
-    told = [InputNote("Remark", f"autoscaler: {_sentence(line)}") for line in lines]
-    return replace(run, notes=(*run.notes, *notes, *told)), _table(scaler, lines, simulation.now_s)
+    why = _not_added(scaler, simulation)
+    told = [InputNote("Remark", f"autoscaler: {text}") for text in (*map(_sentence, lines), *why)]
+    below = "".join(paragraph(one_line(text), indent="  ", hanging="    ") + "\n" for text in why)
+    return replace(run, notes=(*run.notes, *notes, *told)), _table(scaler, lines, simulation.now_s) + below
+
+
+def _not_added(scaler: ClusterAutoscaler, simulation: Simulation) -> list[str]:
+    """Return why no pool grows for the pods that are pending, those with one reason together."""
+    found: dict[str, list[str]] = {}
+    for queued in simulation.engine.scheduler.queue.ranked():
+        text = scaler.why_not_added(queued.pod)
+        if text:
+            found.setdefault(text, []).append(queued.pod.key)
+    return [f"{some_pods(names)}: {text}" for text, names in found.items()]
 
 
 def _lines(scaler: ClusterAutoscaler, pools: list[NodePool], before: dict[str, int]) -> list[list[str]]:

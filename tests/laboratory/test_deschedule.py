@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from moorage import Cluster
+from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.deschedule.deschedule_question import DescheduleOptions, deschedule_report
@@ -52,8 +53,10 @@ def budget(least: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ask(text: str, *objects: dict[str, Any], cycles: int = 10, time: TimeBudget | None = None) -> DescheduleReport:
-    options = DescheduleOptions(now_s=1_768_000_000.0, cycles=cycles)
+def ask(
+    text: str, *objects: dict[str, Any], cycles: int = 10, time: TimeBudget | None = None, usage: MeasuredUsage | None = None
+) -> DescheduleReport:
+    options = DescheduleOptions(now_s=1_768_000_000.0, cycles=cycles, usage=usage)
     return deschedule_report(
         Cluster.from_objects(*objects), REQUEST, read_descheduler_policy(text.encode(), "policy.yaml"), options, time
     )
@@ -134,6 +137,15 @@ def test_measured_usage_that_is_missing_ends_the_plugin_with_its_error() -> None
     assert found.cycles[0].errors == (
         'plugin "LowNodeUtilization" finished with error: unable to find node "a" in the collected metrics',
     )
+
+
+def test_measured_usage_decides_instead_of_requests() -> None:
+    limits = "thresholds: {cpu: 20}, targetThresholds: {cpu: 50}"
+    text = policy(LowNodeUtilization=f"{{{limits}, metricsUtilization: {{source: KubernetesMetrics}}}}")
+    pods = [pod(f"web-{n}", "a", "100m") for n in range(3)]
+    usage = MeasuredUsage({(f"default/web-{n}", "c"): {"cpu": 1000, "memory": 1} for n in range(3)})
+    found = ask(text, node("a"), node("b"), *pods, cycles=3, usage=usage)
+    assert [[(one.node, one.to) for one in cycle.evicted] for cycle in found.cycles] == [[("a", "b")], [], []]
 
 
 def test_one_node_is_too_few() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import PriorityClass
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import find_objects, plain_object
+from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.drain_question import OutageCluster, course_of
 from moorage.laboratory.drain.drain_run import DrainPlan
@@ -45,13 +47,17 @@ _TERMINATING = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class DescheduleOptions:
-    """``now_s``: when the first cycle runs, in Unix seconds; ``reports``: statuses of the pods of the input, by UID."""
+    """``now_s``: when the first cycle runs, in Unix seconds.
+
+    ``reports``  statuses of the pods of the input, by UID; ``usage``: what they use
+    """
 
     now_s: float
     cycles: int = 10
     interval_s: float = 300.0
     ready_after_s: float = 10.0
     reports: Mapping[str, PodReport] = field(default_factory=dict)
+    usage: MeasuredUsage | None = None
 
 
 def deschedule_report(
@@ -160,7 +166,22 @@ class _Run:
             is_covered=lambda pod: bool(self._course.book.covering(pod)),
             storage_class=lambda space, name: claims.get(f"{space}/{name}", ""),
             born_s=self._born,
+            **({} if options.usage is None else self._measured(options.usage, pods)),
         )  # fmt: skip
+
+    def _measured(self, usage: MeasuredUsage, pods: Iterable[Pod]) -> dict[str, Any]:
+        """Return what pods and nodes use: a replacement as much as the pod before, a node without metrics what its pods do."""
+        known, by_pod, by_node = usage.pods, dict[str, Mapping[str, int]](), dict[str, dict[str, int]]()
+        for pod in pods:
+            used = known.get(self._first.get(pod.metadata.uid, pod).key)
+            if used is not None:
+                by_pod[pod.key] = used
+            total = by_node.setdefault(pod.spec.node_name, {"cpu": 0, "memory": 0})
+            for name, amount in (used or {}).items():
+                total[name] = total.get(name, 0) + amount
+        empty = {node.name: {"cpu": 0, "memory": 0} for node in self._course.simulation.scheduler.snapshot.table.nodes}
+        measured = {} if self.cycles else usage.nodes
+        return {"pod_usage": by_pod, "node_usage": {**empty, **by_node, **measured}}
 
     def _note_protected(self, scene: Scene) -> None:
         """Count why DefaultEvictor of the first profile protects pods on nodes, whether or not a plugin wants them."""

@@ -74,30 +74,22 @@ class Evictor:
         self.refused: list[RefusedEviction] = []
 
     def evict(self, pod: Pod, profile: str, plugin: str) -> EvictionOutcome:
-        node, space = ("node", pod.spec.node_name), ("namespace", pod.namespace)
-        limits = self._limits
+        node, space, limits = ("node", pod.spec.node_name), ("namespace", pod.namespace), self._limits
+        why, outcome = "", EvictionOutcome.LIMITED
         if limits.total is not None and len(self.evicted) >= limits.total:
-            return self._refuse(
-                pod, profile, plugin, "maximum number of evicted pods per a descheduling cycle reached", EvictionOutcome.LIMITED
-            )
-        if limits.node is not None and self._counts[node] >= limits.node:
-            return self._refuse(
-                pod, profile, plugin, "maximum number of evicted pods per node reached", EvictionOutcome.LIMITED
-            )
-        if limits.namespace is not None and self._counts[space] >= limits.namespace:
-            return self._refuse(
-                pod, profile, plugin, "maximum number of evicted pods per namespace reached", EvictionOutcome.FAILED
-            )
-        why = self._ask(pod)
+            why = "maximum number of evicted pods per a descheduling cycle reached"
+        elif limits.node is not None and self._counts[node] >= limits.node:
+            why = "maximum number of evicted pods per node reached"
+        elif limits.namespace is not None and self._counts[space] >= limits.namespace:
+            why, outcome = "maximum number of evicted pods per namespace reached", EvictionOutcome.FAILED
+        else:
+            why, outcome = self._ask(pod), EvictionOutcome.FAILED
         if why:
-            return self._refuse(pod, profile, plugin, why, EvictionOutcome.FAILED)
+            self.refused.append(RefusedEviction(pod, profile, plugin, why))
+            return outcome
         self._counts.update((node, space))
         self.evicted.append(PlannedEviction(pod, profile, plugin))
         return EvictionOutcome.EVICTED
-
-    def _refuse(self, pod: Pod, profile: str, plugin: str, why: str, outcome: EvictionOutcome) -> EvictionOutcome:
-        self.refused.append(RefusedEviction(pod, profile, plugin, why))
-        return outcome
 
 
 class DefaultEvictor:

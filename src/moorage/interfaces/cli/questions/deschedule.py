@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from moorage.api.durations import DurationError, duration_seconds
+from moorage.basis.inputs.usage import read_usage
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
@@ -35,6 +36,8 @@ _READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemoveP
     "--cycles", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many cycles to run."
 )
 @click.option("--interval", default="5m", show_default=True, metavar="DURATION", help="The time from one cycle to the next.")
+@click.option("--usage", "usage_files", multiple=True, metavar="[cpu=|memory=]FILE",
+              help="What pods use, for LowNodeUtilization by measured usage: as for moorage rightsize.")  # fmt: skip
 @question_options(outputs=("text", "wide", "json", "yaml"))
 def deschedule(**given: Any) -> int:
     """Say what a descheduler would evict, and where the pods would go.
@@ -51,9 +54,11 @@ def deschedule(**given: Any) -> int:
     if interval_s <= 0:
         raise click.UsageError(f"--interval: {given['interval']} is not above 0")
     policy = read_descheduler_policy(read_file(given["policy_file"], CONFIG_LIMIT), given["policy_file"])
+    usage = read_usage(given["usage_files"]) if given["usage_files"] else None
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         reports = read_pod_reports(asked.files, recursive=given["recursive"]) if _reads_containers(policy) else {}
-        options = DescheduleOptions(dump_time_s(asked), given["cycles"], interval_s, reports=reports)
+        now_s = dump_time_s(asked)
+        options = DescheduleOptions(now_s, given["cycles"], interval_s, reports=reports, usage=usage)
         question = asked.request({"deschedule": given["policy_file"], "cycles": given["cycles"], "interval": given["interval"]})
         progress.say("descheduling …")
         found = asked.answered(lambda cluster: deschedule_report(cluster, question, policy, options, asked.budget))

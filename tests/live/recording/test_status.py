@@ -9,7 +9,7 @@ from moorage.basis.recording.log_writer import LogWriter
 from moorage.live.recording.agreement import ComparedDecision, Match
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import Shadow
-from moorage.live.recording.status import count_on, read_status, write_status
+from moorage.live.recording.status import agreement_of, count_on, read_status, write_status
 from moorage.live.recording.watching import Watching
 from tests.live.server.test_on_embedded_server import a_scheduler
 
@@ -33,6 +33,8 @@ def test_agreement_goes_on_after_a_restart(tmp_path, about, compared, difference
         agreement.count(ComparedDecision("c", "3", Match.SAME, message="no"), 3)
         agreement.uncompared["was bound before"] += 1
         write_status(first)
+    shown = agreement_of(tmp_path)
+    assert (shown["agreement"]["compared"], [one["at"] for one in shown["differences"]]) == (3, ["1970-01-01T00:00:00.000002Z"])
     with closing(recording(tmp_path, **about)) as second:
         count_on(second)
         found = second.shadow.agreement

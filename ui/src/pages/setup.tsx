@@ -3,11 +3,12 @@ import { useState } from "preact/hooks";
 import { Raw } from "../answers/raw";
 import { Badge, Chips, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
+import { Command } from "../kit/command";
 import { NUM, PROSE, Table, TableSection } from "../kit/table";
 import { LatestPage } from "../live/latest";
 import { answerOf, useQuestion } from "../live/questions";
 import { cluster } from "../live/state";
-import { count, plural, visible } from "../text";
+import { count, percent, plural, visible } from "../text";
 import { Waiting } from "./waiting";
 
 interface Profile {
@@ -24,7 +25,27 @@ interface Measured {
   readonly seconds: number;
 }
 
+/** The decisions of the cluster's scheduler that a recorder compared with Moorage's. */
+interface Recorded {
+  readonly log: string;
+  readonly agreement: {
+    readonly compared?: number;
+    readonly share?: number | null;
+    readonly bindings?: Readonly<Record<string, number>>;
+    readonly failures?: Readonly<Record<string, number>>;
+    readonly plugins?: Readonly<Record<string, number>>;
+  };
+  readonly differences: readonly {
+    readonly at: string;
+    readonly pod: string;
+    readonly node?: string;
+    readonly ours?: string;
+    readonly plugins?: readonly string[];
+  }[];
+}
+
 interface Setup {
+  readonly recordings?: readonly Recorded[];
   readonly scheduler: boolean;
   readonly release?: string;
   readonly seed?: number | null;
@@ -53,6 +74,9 @@ function Shown({ setup }: { setup: Setup }) {
           </p>
         )}
       </header>
+      {(setup.recordings ?? []).map((recorded) => (
+        <Agreement recorded={recorded} />
+      ))}
       {setup.profiles.map((profile) => (
         <ProfileSection profile={profile} />
       ))}
@@ -111,6 +135,60 @@ function Validation() {
     </Section>
   );
 }
+
+/** How far Moorage decides as the recorded scheduler did: as a figure, by plugin, and each difference as a case to repeat. */
+function Agreement({ recorded: { log, agreement, differences } }: { recorded: Recorded }) {
+  const { compared = 0, share, bindings = {}, failures = {}, plugins = {} } = agreement;
+  const different = (bindings.different ?? 0) + (failures.different ?? 0);
+  if (!compared || share == null) {
+    return (
+      <Section title="Recorded decisions">
+        <p>No decision of {visible(log)} was compared.</p>
+      </Section>
+    );
+  }
+  const verdicts = [...new Set([...Object.keys(bindings), ...Object.keys(failures)])];
+  return (
+    <Section title="Recorded decisions" aside={visible(log)}>
+      <p class="lead">
+        <Sign tone={different ? "risk" : "ok"} /> Moorage agrees with {percent(different ? Math.min(share, 0.9999) : 1, 2)} of {plural(compared, "decision")}.
+      </p>
+      <Table
+        label="Recorded decisions by verdict"
+        rows={verdicts}
+        columns={[
+          ["Moorage chooses", (verdict) => WORDS[verdict] ?? visible(verdict)],
+          ["bindings", (verdict) => count(bindings[verdict] ?? 0), NUM],
+          ["failures", (verdict) => count(failures[verdict] ?? 0), NUM],
+        ]}
+      />
+      {different > 0 && <Bars label="Differences by plugin" rows={Object.entries(plugins).map(([plugin, number]) => [plugin, number, count(number)])} />}
+      {differences.length > 0 && (
+        <Table
+          label="Differences"
+          rows={[...differences].reverse()}
+          first={5}
+          columns={[
+            ["At", (one) => visible(one.at)],
+            ["Pod", (one) => <Name of={one.pod} to="pod" />],
+            ["went to", (one) => (one.node ? <Name of={one.node} to="node" /> : "pending")],
+            ["Moorage", (one) => (one.ours ? <Name of={one.ours} to="node" /> : "pending")],
+            ["By", (one) => (one.plugins ?? []).join(", ")],
+            ["Repeat it", (one) => <Command text={`moorage record cut -f ${log} --pod ${one.pod} --at ${one.at} -o case.json.gz`} />, PROSE],
+          ]}
+        />
+      )}
+    </Section>
+  );
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  same: "the same node, or the same reasons",
+  "equal score": "another node with an equal score",
+  "best of a sample": "the best of a possible sample of nodes",
+  "same in another order": "the same, with other changes counted earlier or later",
+  different: "different",
+};
 
 function ProfileSection({ profile }: { profile: Profile }) {
   const own = profile.percentageOfNodesToScore;

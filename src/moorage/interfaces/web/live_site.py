@@ -73,14 +73,22 @@ def _profile(profile: Profile) -> dict[str, Any]:
 class SetupRoute:
     """Adds the route to a site."""
 
-    def __init__(self, site: Site, scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list) -> None:
-        self.scheduler, self._notes, self._measured = scheduler, notes, measured
+    def __init__(
+        self,
+        site: Site,
+        scheduler: Scheduler | None,
+        notes: Sequence[str],
+        measured: Measured = list,
+        recorded: Measured = list,
+    ) -> None:
+        self.scheduler, self._notes, self._measured, self._recorded = scheduler, notes, measured, recorded
         site.route("GET", "/lab/v1/setup", self._setup)
 
     async def _setup(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         del request
         await visitor.check("list", "nodes")
-        return json_response(setup_document(self.scheduler, self._notes, self._measured))
+        document = setup_document(self.scheduler, self._notes, self._measured)
+        return json_response({**document, "recordings": list(self._recorded())})
 
 
 # -- live site ---------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.sessions import Sessions
 from moorage.interfaces.web.site import Site, is_own_path
+from moorage.live.recording.status import agreement_of
 from moorage.live.server.listener import listen, serving
 
 __all__ = ["serve_cluster"]
@@ -55,9 +56,16 @@ class _Inputs:
 
 
 async def serve_cluster(
-    source: ClusterSource, port: int, answer: Answering, words: Sequence[str], on_ready: Callable[[str], None]
+    source: ClusterSource,
+    port: int,
+    answer: Answering,
+    words: Sequence[str],
+    on_ready: Callable[[str], None],
+    logs: Sequence[Path] = (),
 ) -> None:
     """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that the options in ``words`` name.
+
+    ``logs`` are the logs of recorders among the input.
 
     Raises  InputError if the port cannot be listened on
     """
@@ -65,7 +73,7 @@ async def serve_cluster(
     hub = Hub(source)
     site = Site(hub, sessions, namespaces=source.namespaces)
     PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
-    SetupRoute(site, source.scheduler, source.notes)
+    SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log) for log in logs])
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
         board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake)
         QuestionRoutes(site, board, (), answer.prepare)

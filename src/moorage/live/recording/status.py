@@ -15,11 +15,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from moorage.basis.recording.log_reader import ClusterLog, is_log
+from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text
 from moorage.live.recording.shadow import reasons_in
 from moorage.live.recording.watching import Watching
 
-__all__ = ["STATUS_FILE", "count_on", "metrics_app", "read_status", "status_of", "write_status"]
+__all__ = ["STATUS_FILE", "agreement_of", "count_on", "metrics_app", "read_status", "status_of", "write_status"]
 
 STATUS_FILE: Final = "status.json"
 #: How many reasons of pending pods have a series of their own.
@@ -47,6 +47,13 @@ def read_status(directory: Path) -> dict[str, Any] | None:
         return msgspec.json.decode((directory / STATUS_FILE).read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def agreement_of(directory: Path) -> dict[str, Any]:
+    """Return how far the decisions that a log has agree with Moorage's, and the last differences; for pages."""
+    found = read_status(directory) or {}
+    differences = [{**one, "at": moment_text(one["at"])} for one in found.get("differences", ())]
+    return {"log": str(directory), "agreement": found.get("agreement", {}), "differences": differences}
 
 
 def count_on(watching: Watching) -> None:

@@ -25,7 +25,7 @@ _VERDICTS: Final = {
     Match.SAME: "the same node, or the same reasons",
     Match.EQUAL_SCORE: "another node with an equal score",
     Match.SAMPLED: "the best of a possible sample of nodes",
-    Match.REORDERED: "the same, with other pods counted earlier or later",
+    Match.REORDERED: "the same, with other changes counted earlier or later",
     Match.DIFFERENT: "different",
 }
 

@@ -6,8 +6,10 @@ import asyncio
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
+from moorage.basis.recording.log_reader import is_log
 from moorage.interfaces.cli.cluster_files import place_of
 from moorage.interfaces.cli.question_worker import absolute_plugin, answer_question
 from moorage.interfaces.cli.terminal import say
@@ -60,7 +62,10 @@ def serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None
 
 
 async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
-    serving = asyncio.ensure_future(serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce))
+    logs = [Path(path) for path in given["paths"] if is_log(path)]
+    serving = asyncio.ensure_future(
+        serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce, logs)
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait({serving})

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import moorage
+from moorage.laboratory.costs import Costs
 
 CASES = yaml.safe_load(Path(__file__).with_name("advice_cases.yaml").read_text())
 HOST = "kubernetes.io/hostname"
@@ -107,7 +108,7 @@ def shown(found):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_what_a_person_would_do(case):
     cluster = moorage.Cluster.from_objects(*cluster_of(case))
-    found = cluster.least_change("new", alternatives=6)
+    found = cluster.least_change("new", alternatives=6, costs=Costs(usage=case.get("usage", {})))
     lines = [" + ".join((*one.texts, *one.effects)) for one in found]
     assert shown(found)[: len(case["kinds"])] == case["kinds"], lines
     if "first" in case:

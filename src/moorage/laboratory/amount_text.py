@@ -38,15 +38,15 @@ def rounded_quantity(resource: str, count: int, *, up: bool = False) -> str:
     return quantity_of(resource, (-(-count // size) if up else count // size) * size)
 
 
-def round_amount(resource: str, count: int) -> int:
-    """Return an amount rounded down to a number that people write: 2, 1.5, 750m; 12Gi, 768Mi."""
+def round_amount(resource: str, count: int, *, up: bool = False) -> int:
+    """Return an amount rounded down, or ``up``, to a number that people write: 2, 1.5, 750m; 12Gi, 768Mi."""
     if resource == "cpu":
         step = next(step for least, step in ((16000, 1000), (2000, 500), (1000, 250), (200, 50), (0, 10)) if count >= least)
     elif quantity_of(resource, 2**30).endswith("Gi"):
         step = next(size for least, size in _ROUND if count >= least)
     else:
         return count
-    return count // step * step or count
+    return -(-count // step) * step if up else count // step * step or count
 
 
 def people_quantity(resource: str, count: int, *, up: bool = False) -> str:

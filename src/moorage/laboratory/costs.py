@@ -70,6 +70,7 @@ class Costs:
     ``types``   the nodes that can be bought, with their prices; without types, one more of each node
     ``prices``  what a node like each of these costs; ``shares``: the same as a share of the dearest one
     ``patterns`` nodes of types that the cluster does not have
+    ``usage``   what pods use, by ``namespace/pod``, in the scheduler's units
     """
 
     table: Mapping[str, float] = field(default_factory=lambda: BASE_COSTS)
@@ -77,6 +78,7 @@ class Costs:
     prices: Mapping[str, float] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
     patterns: tuple[Node, ...] = ()
+    usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     _known: dict[Change, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_nodes(self, around: Surroundings) -> Costs:

@@ -343,3 +343,11 @@ def test_a_group_that_was_not_searched_says_so(explained, full, monkeypatch):
     _, out, _ = explained("--pending", "-f", "cluster.json")
     assert "      not searched in time\n" in out
     assert "More time for the others: --time-limit SECONDS, or 0 for no limit." in out
+
+
+def test_a_request_falls_to_what_the_pod_uses(explained, full):
+    (full / "top.txt").write_text("NAMESPACE   NAME    CPU(cores)   MEMORY(bytes)\ndefault     web-1   310m         20Mi\n")
+    _, out, _ = explained("web-1", "-f", "cluster.json", "-o", "json", "--usage", "top.txt")
+    shrink = changes_of(out)["shrink"]
+    assert [atom["text"] for atom in shrink["atoms"]] == ["requests.cpu 3 → 350m"]
+    assert "its pods use at most 310m cpu" in shrink["effects"]

@@ -22,6 +22,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
+from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.changes import GOING, STARTING, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
 from moorage.laboratory.present import Surroundings
@@ -61,6 +62,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "misspelt": "no node has this value: it looks misspelt",
     "binding": "the pod would get other data",
     "unlisted": "the file of types does not have a node like it",
+    "used": "the pods of the workload use more than that",
     "nothing": "the pod asks for a resource because it needs some of it",
     "lost": "no controller creates the pod again",
     "stranded": "the pod that replaces an evicted one would stay pending",
@@ -90,15 +92,13 @@ class Advice:
     """Advice on the changes for one pod, ``namespace/name``. With ``everything``, nothing is left out.
 
     ``left_out``  what was left out: reason → changes
-    ``prices``    what a node like each of these costs; if there are any, other nodes cannot be bought
+    ``costs``     if they have prices, other nodes cannot be bought; if they have what pods use, no request falls below that
     """
 
-    def __init__(
-        self, around: Surroundings, key: str, *, everything: bool = False, prices: Mapping[str, float] | None = None
-    ) -> None:
+    def __init__(self, around: Surroundings, key: str, costs: Costs | None = None, *, everything: bool = False) -> None:
         self._around = around
         self._key = key
-        self._prices = prices or {}
+        self._prices, self._usage = (costs.prices, costs.usage) if costs is not None else ({}, {})
         self.everything = everything
         #: What to do instead of each change, on each node.
         self._known: dict[tuple[Change, str | None], list[Change]] = {}
@@ -143,6 +143,22 @@ class Advice:
         """Cordoned nodes from which pods are leaving."""
         leaving = {pod.spec.node_name for pod in self._pods.values() if pod.metadata.deletion_timestamp is not None}
         return frozenset(name for name in leaving if name in self._nodes and self._nodes[name].spec.unschedulable)
+
+    def used(self, resource: str) -> int | None:
+        """Return the most that a pod of the workload uses of a resource; None if that is not known."""
+        return self._most_used.get(resource)
+
+    @cached_property
+    def _most_used(self) -> dict[str, int]:
+        most: dict[str, int] = {}
+        workload = workload_of(self._pod, self._around) if self._usage else None
+        for key, amounts in self._usage.items():
+            other = self._pods.get(key)
+            is_sibling = other is not None and workload is not None and other.namespace == self._pod.namespace
+            if key == self._key or (is_sibling and workload_of(other or self._pod, self._around) == workload):
+                for name, amount in amounts.items():
+                    most[name] = max(amount, most.get(name, 0))
+        return most
 
     # -- offers ---------------------------------------------------------------------------------------------------------------
 
@@ -217,7 +233,9 @@ class Advice:
             case "add-node" if self._prices:
                 return "" if str(change.new).removeprefix("like ") in self._prices else "unlisted"
             case "request":
-                return "nothing" if change.new == 0 else ""
+                used = self.used(change.path.removeprefix("requests."))
+                is_less = used is not None and isinstance(change.new, int) and change.new < used
+                return "nothing" if change.new == 0 else "used" if is_less else ""
             case "priority":
                 return "system" if isinstance(change.new, int) and change.new > _HIGHEST else ""
         return _NEVER.get(change.verb, "")
@@ -332,7 +350,8 @@ class Advice:
     def _scale(self, pod: Pod) -> Change | None:
         workload = workload_of(pod, self._around)
         kinds: Mapping[str, Any] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "StatefulSet": StatefulSet}
-        if workload is None or workload[0] not in kinds or (pod.spec.priority or 0) > _HIGHEST:
+        is_own = pod.namespace == self._pod.namespace and workload == workload_of(self._pod, self._around)
+        if workload is None or workload[0] not in kinds or is_own or (pod.spec.priority or 0) > _HIGHEST:
             return None
         kind, name = workload
         held = self._around.find(kinds[kind], pod.namespace, name)

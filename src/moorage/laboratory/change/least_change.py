@@ -27,7 +27,7 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
-from moorage.laboratory.amount_text import round_amount
+from moorage.laboratory.amount_text import people_quantity, round_amount
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import KINDS, Advice, kind_of
 from moorage.laboratory.change.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
@@ -359,7 +359,7 @@ def find_least_change(
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs, verbs=verbs)
     search.budget = budget or search.budget
     search.costs = search.costs.with_nodes(search.around)
-    advice = search.advice = Advice(search.around, trials.key, everything=all_changes, prices=search.costs.prices)
+    advice = search.advice = Advice(search.around, trials.key, search.costs, everything=all_changes)
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     fronts: list[SearchFront] = []
@@ -429,20 +429,40 @@ def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
         nodes=search.trials.fits(made) or (trial.node,),
         displaced=trial.displaced,
         stranded=trial.stranded,
-        effects=tuple(effects_of(changes, trial, search.around, search.costs.prices)),
+        effects=(*effects_of(changes, trial, search.around, search.costs.prices), *_uses(changes, search)),
         minimal=one.minimal,
-        alike=tuple(" and ".join(sorted(map(describe, changes))) for changes in one.alike),
+        alike=tuple(dict.fromkeys(text for some in one.alike if (text := _told(some, search)) != _told(made, search))),
     )
 
 
 def _rounded(one: _Found, search: ChangeSearch) -> tuple[ChangeSet, Trial]:
     """Return an answer with requests in round numbers, if it still works then."""
-    made = frozenset(
-        replace(change, new=round_amount(change.path.removeprefix("requests."), change.new))
-        if change.verb == "request" and isinstance(change.new, int)
-        else change
-        for change in one.changes
-    )
+    made = frozenset(_rounded_request(change, search) if change.verb == "request" else change for change in one.changes)
     if made == one.changes or not (trial := search.attempt(made)).node:
         return one.changes, one.trial
     return made, trial
+
+
+def _told(changes: Iterable[Change], search: ChangeSearch) -> str:
+    rounded = (_rounded_request(change, search) if change.verb == "request" else change for change in changes)
+    return " and ".join(sorted(map(describe, rounded)))
+
+
+def _rounded_request(change: Change, search: ChangeSearch) -> Change:
+    """Return a request in a round number: what the pods of the workload use, if that is known, or else what fits."""
+    resource, fits = change.path.removeprefix("requests."), change.new
+    if not isinstance(fits, int):
+        return change
+    used = None if search.advice is None else search.advice.used(resource)
+    if used is None:
+        return replace(change, new=round_amount(resource, fits))
+    lower = round_amount(resource, used, up=True)
+    return replace(change, new=lower if lower <= fits else max(used, round_amount(resource, fits)))
+
+
+def _uses(changes: Iterable[Change], search: ChangeSearch) -> Iterator[str]:
+    """Yield what the pods of the workload use of the resources of which they are to request less."""
+    for name in (one.path.removeprefix("requests.") for one in changes if one.verb == "request"):
+        used = None if search.advice is None else search.advice.used(name)
+        if used is not None:
+            yield f"its pods use at most {people_quantity(name, used, up=True)} {name}"

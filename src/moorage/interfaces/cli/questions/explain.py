@@ -12,6 +12,7 @@ from typing import Any
 import click
 from msgspec.structs import replace as with_fields
 
+from moorage.basis.inputs.usage import read_usage
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, project_setting, read_file
@@ -74,6 +75,10 @@ All that is printed, and what it means: moorage help explain
     metavar="FILE",
     help="The node types that can be bought, with prices, as for moorage plan: nodes to add are of these.",
 )
+@click.option(
+    "--usage", multiple=True, metavar="FILE",
+    help="What pods use (PodMetrics, kubectl top, Prometheus …, as for moorage rightsize): requests fall to that, not below.",
+)  # fmt: skip
 @click.option("--alternatives", type=click.IntRange(0), default=3, show_default=True, help="How many more changes to list.")
 @click.option(
     "--probes", type=click.IntRange(0), default=2000, show_default=True,
@@ -181,7 +186,8 @@ def _costs(given: Mapping[str, Any]) -> Costs:
     else:
         costs = Costs() if table is None else costs_of(table, where)
     types = given["types"] or project_setting("types")[0]
-    return costs if types is None else with_costs(costs, types=tuple(read_types(types)))
+    usage = read_usage(given["usage"]).pods if given["usage"] else {}
+    return with_costs(costs, types=() if types is None else tuple(read_types(types)), usage=usage)
 
 
 def _count(progress: Progress, attempt: SimulatedAttempt) -> None:

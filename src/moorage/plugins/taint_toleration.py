@@ -96,7 +96,7 @@ class TaintToleration(
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
         del state
         taints = self._all_untolerated(pod, node.first.node.spec.taints)
-        return Detail(", ".join(map(_shown, taints)), tuple(map(taint_name, taints))) if taints else None
+        return Detail(", ".join(dict.fromkeys(map(_shown, taints))), tuple(map(taint_name, taints))) if taints else None
 
     def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
         del state

@@ -140,7 +140,11 @@ def cells(rows: Iterable[Sequence[str]], most: Sequence[int], *, indent: str = "
     table = [list(row) for row in rows]
     narrow = min(1.0, text_width() / WIDTH)
     widths = [min(int(limit * narrow), max((len(row[at]) for row in table), default=0)) for at, limit in enumerate(most)]
-    widths[-1] = max(_LEAST, text_width() - len(indent) - sum(widths[:-1]) - len(gap) * (len(widths) - 1))
+    left = text_width() - len(indent) - sum(widths[:-1]) - len(gap) * (len(widths) - 1)
+    if left < _LEAST and len(widths) > 1:
+        widest = max(range(len(widths) - 1), key=widths.__getitem__)
+        widths[widest] = max(_LEAST, widths[widest] - (_LEAST - left))
+    widths[-1] = max(_LEAST, left)
     lines: list[str] = []
     for row in table:
         lines += _row(row, widths, indent, gap)

@@ -350,8 +350,7 @@ class Advice:
     def _scale(self, pod: Pod) -> Change | None:
         workload = workload_of(pod, self._around)
         kinds: Mapping[str, Any] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "StatefulSet": StatefulSet}
-        is_own = pod.namespace == self._pod.namespace and workload == workload_of(self._pod, self._around)
-        if workload is None or workload[0] not in kinds or is_own or (pod.spec.priority or 0) > _HIGHEST:
+        if workload is None or workload[0] not in kinds or (pod.spec.priority or 0) > _HIGHEST:
             return None
         kind, name = workload
         held = self._around.find(kinds[kind], pod.namespace, name)

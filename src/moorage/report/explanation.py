@@ -276,6 +276,11 @@ def _first(explanation: ExplanationValues) -> str:
 
 
 def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
+    if explanation.changes:
+        yield "\n".join(change_lines(explanation.changes, explanation.nodes, explanation.left_out, wide=wide))
+    elif explanation.no_change_helps:
+        known = "that makes sense" if explanation.left_out else "that is listed"
+        yield f"  What to do: no change {known} helps."
     if explanation.scores is not None:
         yield score_lines(explanation.scores, explanation.nodes, wide=wide)
         if explanation.scores.runner_up is None and not wide:
@@ -285,11 +290,6 @@ def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield _groups(explanation, wide=wide)
         yield "\n".join(_conflicts(explanation, wide=wide))
         yield _nearest(explanation, wide=wide)
-    if explanation.changes:
-        yield "\n".join(change_lines(explanation.changes, explanation.nodes, explanation.left_out, wide=wide))
-    elif explanation.no_change_helps:
-        known = "that makes sense" if explanation.left_out else "that is listed"
-        yield f"  What to do: no change {known} helps."
     yield "\n".join(_endings(explanation, wide=wide))
 
 

@@ -33,6 +33,8 @@ def field_of(change: Change) -> tuple[str, str, str]:
     """Return the field that a change sets; two changes of one set cannot set it to different values."""
     if change.verb in {"evict", "move", "wait", "surge", "scale"} and change.target.startswith("pod/"):
         return (change.target, "", "evict")
+    if change.verb == "correct":
+        return (change.target, f"{change.path} {change.old}", change.verb)
     named = change.path if change.new is not None or change.verb in _WEAKER or not change.old else f"{change.path} {change.old}"
     return (change.target, named, change.verb)
 

@@ -40,6 +40,10 @@ _VOLUMES: Final = frozenset(["VolumeRestrictions", "VolumeBinding", "NodeVolumeL
 CORRECTED: Final = frozenset([
     "drop-selector", "drop-expression", "prefer", "schedule-anyway", "request", "priority", "disable-plugin", "volume",
 ])  # fmt: skip
+#: Values that are right although no node has them, by the last part of the label.
+_FACTS: Final = {
+    "arch": {"amd64", "arm64", "arm", "386", "ppc64le", "s390x", "riscv64"}, "os": {"linux", "windows"},
+}  # fmt: skip
 _HASH: Final = "pod-template-hash"
 
 
@@ -109,7 +113,7 @@ class Corrections:
     def _of_label(self, key: str, value: str) -> tuple[str, str] | None:
         """Return the label that is meant by one that no node has."""
         held = Counter(node.labels[key] for node in self._nodes if key in node.labels)
-        if value in held:
+        if value in held or value in _FACTS.get(key.rpartition("/")[2], ()):
             return None
         if held:
             found = closest(value, held)
@@ -261,17 +265,23 @@ def _device_classes(claim: ResourceClaim) -> Iterator[str]:
 
 def _corrected(selector: LabelSelector, labels: Iterable[Mapping[str, str]]) -> LabelSelector | None:
     """Return a selector with the label values that some pods have and that are closest; None if that needs no typing error."""
-    held = list(labels)
+    held_by = list(labels)
     meant: dict[str, str] = {}
     for key, value in selector.match_labels.items():
-        values = {one[key] for one in held if key in one}
-        found = value if value in values else closest(value, values)
+        values = {one[key] for one in held_by if key in one}
+        name, found = key, value if value in values else closest(value, values)
+        if found is None and not values:  # pods have the label under another key
+            every = {held for one in held_by for held in one.values()}
+            found = value if value in every else closest(value, every)
+            keys = {other for one in held_by for other, label in one.items() if label == found}
+            name = min(keys, default=key)
+            found = found if len(keys) == 1 and name not in selector.match_labels else None
         if found is None:
             return None
-        meant[key] = found
+        meant[name] = found
     expressions: list[LabelSelectorRequirement] = []
     for one in selector.match_expressions:
-        values = {some[one.key] for some in held if one.key in some}
+        values = {some[one.key] for some in held_by if one.key in some}
         if one.operator == "In" and not values.intersection(one.values):
             found = closest(one.values[0], values)
             if found is None:
@@ -280,4 +290,4 @@ def _corrected(selector: LabelSelector, labels: Iterable[Mapping[str, str]]) -> 
         else:
             expressions.append(one)
     changed = replace(selector, match_labels=meant, match_expressions=tuple(expressions))
-    return None if changed == selector or not any(map(compile_label_selector(changed).matches, held)) else changed
+    return None if changed == selector or not any(map(compile_label_selector(changed).matches, held_by)) else changed

@@ -1,0 +1,306 @@
+"""Consolidation: which nodes Karpenter deletes or replaces by a cheaper one, and why it keeps the others.
+
+Source  karpenter, pkg/controllers/disruption/consolidation.go, types.go, multinodeconsolidation.go, singlenodeconsolidation.go,
+        emptiness.go, balanced.go, helpers.go; pkg/utils/disruption/disruption.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from math import inf
+from typing import Final
+
+from moorage.api.core import Pod
+from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
+from moorage.simulator.autoscalers.karpenter.pools import ProvisioningPool
+from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, is_reschedulable
+from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE, add_to, exists, of_labels, one
+
+__all__ = ["DisruptionCandidate", "DisruptionCommand", "Disruptor", "candidate_of", "eviction_cost", "savings_pass"]
+
+_SPOT_TYPES: Final = 15
+_BATCH: Final = 100
+_SPOT: Final = one(CAPACITY_TYPE, "In", ("spot",))
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+#: A Balanced pool accepts a move that saves at least this share of its cost for each share of disruption: 1 / BalancedK.
+_THRESHOLD: Final = 0.5
+
+
+def eviction_cost(pod: Pod) -> float:
+    """Return what the eviction of a pod counts: 1 for most, -10 to 10."""
+    cost = 1.0
+    with suppress(ValueError):  # upstream logs it and goes on
+        cost += float(pod.metadata.annotations.get(_DELETION_COST, "0")) / 2**27
+    return min(max(cost + (pod.spec.priority or 0) / 2**25, -10.0), 10.0)
+
+
+@dataclass(frozen=True, eq=False)
+class DisruptionCandidate:
+    """A node that may be disrupted. ``price`` is 0 if its offering is unknown."""
+
+    node: ExistingNode
+    pool: ProvisioningPool
+    type: InstanceType | None
+    pods: tuple[Pod, ...]
+    price: float
+    cost: float
+    consolidatable: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no pod's eviction costs anything."""
+        return self.cost <= 1.0
+
+    @property
+    def capacity_type(self) -> str:
+        return self.node.labels.get(CAPACITY_TYPE, "")
+
+
+def candidate_of(
+    scene: PoolCluster, node: ExistingNode, pool: ProvisioningPool, *, consolidatable: bool = True
+) -> DisruptionCandidate:
+    """Return a node as candidate: its pods, price and cost."""
+    held = scene.prices.by_name.get(node.labels.get(INSTANCE_TYPE, ""))
+    pods = tuple(pod for pod in node.pods if is_reschedulable(pod))
+    price = held.price_in(node.labels.get(ZONE, ""), node.labels.get(CAPACITY_TYPE, "")) if held is not None else None
+    cost = 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in pods)
+    return DisruptionCandidate(node, pool, held, pods, price or 0.0, cost, consolidatable)
+
+
+@dataclass
+class DisruptionCommand:
+    """What is to be done with candidates. Without ``why``: delete them, or replace them by the claim.
+
+    ``why``     Karpenter's event on why nothing is done
+    ``errors``  by pod, why it would fit nowhere
+    """
+
+    candidates: tuple[DisruptionCandidate, ...]
+    why: str = ""
+    claim: LaunchClaim | None = None
+    solution: LaunchPlan = field(default_factory=LaunchPlan)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    reason: str = "Underutilized"
+
+    @property
+    def decision(self) -> str:
+        return "no-op" if self.why or not self.candidates else "delete" if self.claim is None else "replace"
+
+    def savings(self, undefined: frozenset[str]) -> float:
+        """Return what an hour costs less: the replacement counts with its cheapest type's cheapest offering."""
+        saved = sum(held.price for held in self.candidates)
+        if self.claim is not None and self.claim.types:
+            price = self.claim.types[0].cheapest(self.claim.requirements, undefined)
+            saved -= 0.0 if price == inf else price
+        return saved
+
+
+def savings_pass(savings: float, cost: float, total_price: float, total_cost: float) -> bool:
+    """Return True if a move of a Balanced pool saves enough for the disruption that it causes."""
+    if total_price <= 0 or total_cost <= 0:
+        return False
+    saved, disturbed = savings / total_price, cost / total_cost
+    score = 0.0 if saved <= 0 else inf if disturbed == 0 else saved / disturbed
+    return score >= _THRESHOLD
+
+
+class Disruptor:
+    """Judges candidates.
+
+    ``totals``         price and disruption cost of all nodes of a pool, for Balanced pools
+    ``spot_to_spot``   the feature gate SpotToSpotConsolidation
+    ``closed``         nodes under consolidateAfter: they take no pods of candidates
+    """
+
+    def __init__(
+        self, scene: PoolCluster, totals: Mapping[str, tuple[float, float]] | None = None, *, spot_to_spot: bool = False,
+        closed: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self._scene, self._totals, self._spot_to_spot, self._closed = scene, totals or {}, spot_to_spot, closed
+        self._undefined = scene.prices.well_known
+
+    # -- one command -----------------------------------------------------------------------------------------------------
+
+    def refusal(self, held: DisruptionCandidate) -> str:
+        """Return why a node is no candidate for consolidation; "" if it is one, or is empty."""
+        if held.pool.static:
+            return f'NodePool "{held.pool.name}" is static'
+        if held.type is None:
+            return f'Instance Type "{held.node.labels.get(INSTANCE_TYPE, "")}" not found'
+        for label in (CAPACITY_TYPE, ZONE):
+            if label not in held.node.labels:
+                return f'Node does not have label "{label}"'
+        if held.pool.consolidate_after_s is None:
+            return f'NodePool "{held.pool.name}" has consolidation disabled'
+        if held.pool.policy == "WhenEmpty" and not held.is_empty:
+            return f'NodePool "{held.pool.name}" has consolidation policy WhenEmpty, but node is not empty'
+        return (
+            ""
+            if held.consolidatable
+            else "Node is not consolidatable: consolidateAfter has not passed since its last pod event"
+        )
+
+    def compute(self, candidates: Sequence[DisruptionCandidate]) -> DisruptionCommand:
+        """Return what can be done with these nodes together.
+
+        Source  karpenter, pkg/controllers/disruption/consolidation.go, computeConsolidation
+        """
+        held = tuple(candidates)
+        moving = [pod for one_ in held for pod in one_.pods]
+        uids = {pod.metadata.uid: pod for pod in moving}
+        found = solve(
+            self._scene, [*self._scene.pending, *moving], without=[one_.name for one_ in held], closed=self._closed,
+            moving=uids.keys(),
+        )  # fmt: skip
+        errors = {f"{uids[uid].namespace}/{uids[uid].name}": told for uid, told in found.errors.items() if uid in uids}
+        errors.update(self._on_starting_nodes(found))
+        if errors:
+            listed = " ".join(f"{name} => {told}" for name, told in list(errors.items())[:5])
+            more = f" and {len(errors) - 5} other(s)" if len(errors) > 5 else ""
+            return DisruptionCommand(held, f"Not all pods would schedule, {listed}{more}", errors=errors)
+        if not found.claims:
+            return DisruptionCommand(held, solution=found)
+        if len(found.claims) > 1:
+            return DisruptionCommand(held, f"Can't remove without creating {len(found.claims)} candidates", solution=found)
+        return self._replaced(held, found, found.claims[0])
+
+    def _on_starting_nodes(self, found: LaunchPlan) -> dict[str, str]:
+        nodes = self._scene.nodes
+        return {
+            f"{pod.namespace}/{pod.name}": f"would schedule against uninitialized node/{name}"
+            for name, pods in found.placed.items() if not nodes[self._scene.row_of[name]].initialized for pod in pods
+        }  # fmt: skip
+
+    def _replaced(self, held: tuple[DisruptionCandidate, ...], found: LaunchPlan, claim: LaunchClaim) -> DisruptionCommand:
+        price = sum(one_.price for one_ in held)
+        kinds = claim.requirements.get(CAPACITY_TYPE) or exists(CAPACITY_TYPE)
+        to_spot = all(one_.capacity_type == "spot" for one_ in held) and kinds.has("spot")
+        if to_spot:
+            if not self._spot_to_spot:
+                return DisruptionCommand(
+                    held, "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node", solution=found
+                )
+            add_to(claim.requirements, (_SPOT,))
+            claim.types = [one_ for one_ in claim.types if one_.offered(claim.requirements, self._undefined)]
+        why = self._below(claim, price)
+        if why:
+            return DisruptionCommand(held, why, solution=found)
+        if to_spot and len(held) == 1:
+            if len(claim.types) < _SPOT_TYPES:
+                return DisruptionCommand(
+                    held, f"SpotToSpotConsolidation requires {_SPOT_TYPES} cheaper instance type options than the current "
+                    f"candidate to consolidate, got {len(claim.types)}", solution=found,
+                )  # fmt: skip
+            needed, _ = missing_min_values(claim.types, claim.requirements)
+            claim.types = claim.types[: max(_SPOT_TYPES, needed)]
+        elif kinds.has("spot") and kinds.has("on-demand"):
+            # Prices were compared with spot: a launch that falls back to on-demand could cost more.
+            add_to(claim.requirements, (_SPOT,))
+        return DisruptionCommand(held, claim=claim, solution=found)
+
+    def _below(self, claim: LaunchClaim, price: float) -> str:
+        """Keep the types that are launched below a price. Return why none is left."""
+        claim.types = [one_ for one_ in claim.types if one_.worst_launch_price(claim.requirements, self._undefined) < price]
+        short = missing_min_values(claim.types, claim.requirements)[1]
+        if short:
+            return f"Filtering by price: minValues requirement is not met for label(s) (label(s)=[{' '.join(sorted(short))}])"
+        return "" if claim.types else "Can't replace with a cheaper node"
+
+    # -- the next command ------------------------------------------------------------------------------------------------
+
+    def next_command(
+        self, candidates: Iterable[DisruptionCandidate], budgets: Mapping[str, Mapping[str, int]]
+    ) -> DisruptionCommand | None:
+        """Return the command that Karpenter runs next: empty nodes, else several nodes, else one; None if there is none.
+
+        ``budgets``  reason → pool → how many nodes may be disrupted
+        """
+        held = [one_ for one_ in candidates if not one_.pool.static and one_.pool.consolidate_after_s is not None]
+        ordered = sorted(held, key=lambda one_: -one_.price / one_.cost)
+        empty = self._within((one_ for one_ in ordered if one_.is_empty and one_.consolidatable), budgets["Empty"])
+        if empty:
+            return DisruptionCommand(tuple(empty), reason="Empty")
+        used = [one_ for one_ in ordered if not one_.is_empty and not self.refusal(one_)]
+        return self._several(self._within(used, budgets["Underutilized"])) or self._single(used, budgets["Underutilized"])
+
+    @staticmethod
+    def _within(candidates: Iterable[DisruptionCandidate], budget: Mapping[str, int]) -> list[DisruptionCandidate]:
+        left, found = dict(budget), []
+        for held in candidates:
+            if left.get(held.pool.name, 0) > 0:
+                left[held.pool.name] -= 1
+                found.append(held)
+        return found
+
+    def _several(self, candidates: Sequence[DisruptionCandidate]) -> DisruptionCommand | None:
+        """Search for the largest number of first candidates that can go together, by halving."""
+        least, most = 1, min(len(candidates) - 1, _BATCH)
+        best: DisruptionCommand | None = None
+        while least <= most:
+            middle = (least + most) // 2
+            found = self.compute(candidates[: middle + 1])
+            if found.claim is not None:
+                self._cheaper_than_same(found)
+            if found.decision != "no-op" and self.approves(found):
+                best, least = found, middle + 1
+            else:
+                most = middle - 1
+        return best
+
+    def _cheaper_than_same(self, command: DisruptionCommand) -> None:
+        """Refuse a replacement of a type that is among the removed: keeping that node would disturb less."""
+        claim = command.claim
+        assert claim is not None
+        prices: dict[str, float] = {}
+        for held in command.candidates:
+            assert held.type is not None
+            labels = of_labels(held.node.labels)
+            offered = [of.price for of in held.type.offerings if _offers(labels, of.requirements)]
+            prices[held.type.name] = min(prices.get(held.type.name, inf), *offered, inf)
+        limit = min((prices[one_.name] for one_ in claim.types if one_.name in prices), default=inf)
+        command.why = self._below(claim, limit)
+
+    def _single(self, candidates: Sequence[DisruptionCandidate], budget: Mapping[str, int]) -> DisruptionCommand | None:
+        pools: dict[str, list[DisruptionCandidate]] = {}
+        for held in candidates:
+            pools.setdefault(held.pool.name, []).append(held)
+        for row in zip_longest(*pools.values()):
+            for held in row:
+                if held is not None and budget.get(held.pool.name, 0) > 0 and self.may_pass(held):
+                    found = self.compute([held])
+                    if found.decision != "no-op" and self.approves(found):
+                        return found
+        return None
+
+    # -- balanced --------------------------------------------------------------------------------------------------------
+
+    def may_pass(self, held: DisruptionCandidate) -> bool:
+        """Return True if at least the deletion of a node would save enough for its pool."""
+        price, cost = self._totals.get(held.pool.name, (0.0, 0.0))
+        return held.pool.policy != "Balanced" or price <= 0 or savings_pass(held.price, held.cost, price, cost)
+
+    def approves(self, command: DisruptionCommand) -> bool:
+        """Return True if every Balanced pool of a command saves enough for its disruption."""
+        saved = command.savings(self._undefined)
+        whole = sum(held.price for held in command.candidates)
+        pools: dict[str, list[DisruptionCandidate]] = {}
+        for held in command.candidates:
+            pools.setdefault(held.pool.name, []).append(held)
+        for name, members in pools.items():
+            if members[0].pool.policy == "Balanced":
+                share = sum(held.price for held in members) / whole if whole > 0 and len(pools) > 1 else 1.0
+                if not savings_pass(saved * share, sum(held.cost for held in members), *self._totals.get(name, (0.0, 0.0))):
+                    return False
+        return True
+
+
+def _offers(labels: Mapping[str, object], requirements: Mapping[str, object]) -> bool:
+    return all(labels.get(key) == asked for key, asked in requirements.items())

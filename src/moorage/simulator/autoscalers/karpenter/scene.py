@@ -1,0 +1,342 @@
+"""The cluster as Karpenter sees it: nodes, what is free on them, pools, types and DaemonSets. Built once, for many simulations.
+
+Source  karpenter, pkg/controllers/state/statenode.go; pkg/controllers/provisioning/scheduling/existingnode.go, scheduler.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
+from moorage.api.meta import ObjectMeta
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.api.taints import find_untolerated
+from moorage.api.workloads import DaemonSet
+from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, missing_min_values
+from moorage.simulator.autoscalers.karpenter.pools import ProvisioningPool
+from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
+from moorage.simulator.autoscalers.karpenter.topology import Census, CountedPod
+from moorage.simulator.autoscalers.key_requirements import (
+    HOSTNAME,
+    NODE_POOL,
+    KeyRequirement,
+    Requirements,
+    first_clash,
+    is_compatible,
+    merged,
+    of_expressions,
+    of_labels,
+    of_pod,
+    one,
+)
+from moorage.state.pod_info import HostPort, PodInfo
+from moorage.state.pod_requests import amount
+
+__all__ = ["ExistingNode", "PoolCluster", "Template", "daemons_of", "is_daemon", "is_mirror", "is_reschedulable", "needs_of"]
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+INITIALIZED: Final = "karpenter.sh/initialized"
+REGISTERED: Final = "karpenter.sh/registered"
+#: Labels that Karpenter gives to nodes of every pool.
+_OF_EVERY_POOL: Final = frozenset({NODE_POOL, INITIALIZED, REGISTERED})
+#: Taints of a node that is starting: they are expected to go.
+_EPHEMERAL: Final = frozenset({
+    ("node.kubernetes.io/not-ready", "NoSchedule"), ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoSchedule"), ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    ("karpenter.sh/unregistered", "NoExecute"),
+})  # fmt: skip
+
+
+def _owned_by(pod: Pod, kind: str) -> bool:
+    return any(owner.kind == kind for owner in pod.metadata.owner_references)
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Return True for a pod of a DaemonSet."""
+    return _owned_by(pod, "DaemonSet")
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Return True for a static pod, which its node owns."""
+    return _owned_by(pod, "Node")
+
+
+def is_active(pod: Pod) -> bool:
+    """Return True unless a pod has ended or is terminating."""
+    return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
+
+
+def is_reschedulable(pod: Pod) -> bool:
+    """Return True for a pod that needs a place if its node goes."""
+    leaving = pod.metadata.deletion_timestamp is not None and _owned_by(pod, "StatefulSet")
+    return (is_active(pod) or leaving) and not is_daemon(pod) and not is_mirror(pod)
+
+
+def needs_of(pod: Pod) -> dict[str, int]:
+    """Return the requests of a pod, and one of the pods that a node may run."""
+    return {**PodInfo(pod).requests, "pods": 1}
+
+
+class ExistingNode:
+    """A node that exists or is coming, and the pods on it."""
+
+    def __init__(self, node: Node, pods: Sequence[Pod]) -> None:
+        self.node, self.pods, self.name, self.labels = node, pods, node.name, node.metadata.labels
+        self.managed = NODE_POOL in self.labels
+        self.initialized = not self.managed or self.labels.get(INITIALIZED) == "true"
+        self.pool = self.labels.get(NODE_POOL, "")
+        self.host = self.labels.get(HOSTNAME) or self.name
+        taints = node.spec.taints
+        if node.spec.unschedulable and not any(taint.key == "node.kubernetes.io/unschedulable" for taint in taints):
+            taints = (*taints, Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"))
+        if not self.initialized:
+            taints = tuple(
+                taint for taint in taints
+                if (taint.key, taint.effect) not in _EPHEMERAL and not taint.key.startswith("readiness.k8s.io/")
+            )  # fmt: skip
+        self.taints = taints
+        self.ports = frozenset[HostPort]().union(*(PodInfo(pod).host_ports for pod in pods))
+
+    @cached_property
+    def requirements(self) -> dict[str, KeyRequirement]:
+        return merged(of_labels(self.labels), {HOSTNAME: one(HOSTNAME, "In", (self.host,))})
+
+
+@dataclass(eq=False)
+class Template:
+    """What a pool can launch: its types, and what daemons take on each of them.
+
+    ``told``  Karpenter's event if no type is left
+    """
+
+    pool: ProvisioningPool
+    rows: Ints
+    overhead: Ints
+    ports: list[frozenset[HostPort]]
+    told: str = ""
+
+
+@dataclass(eq=False)
+class PoolCluster:
+    """All that a simulation reads, with tables over nodes and types. Amounts are in the scheduler's units."""
+
+    nodes: Sequence[ExistingNode]
+    pools: Sequence[ProvisioningPool]
+    prices: PriceList
+    daemons: Sequence[Pod] = ()
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim] = field(default_factory=dict)
+    volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
+    classes: Mapping[str, StorageClass] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pending: Sequence[Pod] = ()
+
+    def __post_init__(self) -> None:
+        self.nodes = sorted(self.nodes, key=lambda held: (not held.initialized, held.name))
+        self.row_of = {held.name: row for row, held in enumerate(self.nodes)}
+        self._fitting: dict[frozenset[KeyRequirement], tuple[Bools, Bools]] = {}
+
+    @cached_property
+    def resources(self) -> list[str]:
+        """The resources that are counted: those of types, nodes and pods."""
+        found = {"cpu", "memory", "pods"}
+        for held in self.prices.types:
+            found.update(held.capacity)
+        for pod in (*self.pending, *self.daemons, *(pod for held in self.nodes for pod in held.pods)):
+            found.update(PodInfo(pod).requests)
+        return sorted(found)
+
+    def vector(self, amounts: Mapping[str, int]) -> Ints:
+        """Return amounts in the order of ``resources``."""
+        return np.array([amounts.get(name, 0) for name in self.resources], dtype=np.int64)
+
+    @cached_property
+    def free(self) -> Ints:
+        """What pods can still take, a row for each node, less what daemons that do not run yet will need."""
+        rows: Ints = np.array([self._free(held) for held in self.nodes], dtype=np.int64)
+        return rows.reshape(len(self.nodes), len(self.resources))
+
+    def _free(self, held: ExistingNode) -> Ints:
+        given = held.node.status.allocatable or held.node.status.capacity
+        left = self.vector({name: amount(name, text) for name, text in given.items()})
+        running = self.vector({})
+        for pod in held.pods:
+            if pod.status.phase not in ENDED_PHASES:
+                needs = self.vector(needs_of(pod))
+                left -= needs
+                running += needs if is_daemon(pod) else 0
+        wanted = self.vector({})
+        known = of_labels(held.labels)
+        for pod in self.daemons:
+            if find_untolerated(held.taints, pod.spec.tolerations) is None and is_compatible(
+                known, of_pod(pod.spec, strict=True)
+            ):
+                wanted += self.vector(needs_of(pod))
+        missing: Ints = np.maximum(wanted - running, 0)
+        return left - missing
+
+    @cached_property
+    def allocatable(self) -> Ints:
+        """What pods can use, a row for each type."""
+        return np.array([self.vector(held.allocatable) for held in self.prices.types]).reshape(-1, len(self.resources))
+
+    @cached_property
+    def templates(self) -> list[Template]:
+        """The pools that can launch nodes, in the order in which they are tried; those that cannot have ``told``."""
+        return [self._template(pool) for pool in self.pools if not pool.static and pool.ready]
+
+    def _template(self, pool: ProvisioningPool) -> Template:
+        fits, offered = self.fitting(pool.requirements)
+        rows = np.flatnonzero(fits & offered)
+        types = [self.prices.types[row] for row in rows]
+        told = "" if types else "NodePool requirements filtered out all compatible available instance types"
+        if types and missing_min_values(types, pool.requirements)[1]:
+            told = "NodePool requirements filtered out all compatible available instance types due to minValues incompatibility"
+        overhead = np.zeros_like(self.allocatable)
+        ports: list[frozenset[HostPort]] = [frozenset()] * len(self.prices.types)
+        for daemon in self.daemons:
+            for row, held in zip(rows, types, strict=True):
+                if self._runs(daemon, pool, held):
+                    overhead[row] += self.vector(needs_of(daemon))
+                    ports[row] |= PodInfo(daemon).host_ports
+        return Template(pool, rows, overhead, ports, told)
+
+    def _runs(self, daemon: Pod, pool: ProvisioningPool, held: InstanceType) -> bool:
+        """Return True if a DaemonSet's pod would run on a type of a pool.
+
+        Source  karpenter, pkg/controllers/provisioning/scheduling/scheduler.go, isDaemonPodCompatible
+        """
+        pod = (tolerating_preferences(daemon) or (daemon, ""))[0]
+        if find_untolerated(pool.taints, pod.spec.tolerations) is not None:
+            return False
+        while True:
+            asked = of_pod(pod.spec, strict=True)
+            if is_compatible(pool.requirements, asked, self.prices.well_known) and not first_clash(held.requirements, asked):
+                return True
+            fewer = without_first_term(pod)
+            if fewer is None:
+                return False
+            pod = fewer[0]
+
+    def remaining(self, pool: ProvisioningPool, without: Collection[str] = ()) -> dict[str, int]:
+        """Return what a pool's limits leave beside its nodes."""
+        left = dict(pool.limits or {})
+        for held in self.nodes:
+            if held.pool == pool.name and held.name not in without:
+                for name in left:
+                    given = held.node.status.capacity.get(name, "0")
+                    left[name] -= 1 if name == "nodes" else amount(name, given)
+        return left
+
+    def fitting(self, asked: Requirements) -> tuple[Bools, Bools]:
+        """Return the types that meet requirements, and the types with an available offering that does."""
+        key = frozenset(held for held in asked.values() if held.key != HOSTNAME)
+        known = self._fitting.get(key)
+        if known is None:
+            types, undefined = self.prices.types, self.prices.well_known
+            plain = {held.key: held for held in key}
+            known = self._fitting[key] = (
+                np.array([first_clash(held.requirements, plain) is None for held in types], dtype=np.bool_),
+                np.array(
+                    [any(is_compatible(plain, of.requirements, undefined) for of in held.available) for held in types],
+                    dtype=np.bool_,
+                ),
+            )
+        return known
+
+    @cached_property
+    def domains(self) -> dict[str, dict[str, list[tuple[Taint, ...]]]]:
+        """Label → value → the sets of taints with which pools offer it.
+
+        Source  karpenter, pkg/controllers/provisioning/scheduling/topology.go, buildDomainGroups
+        """
+        found: dict[str, dict[str, list[tuple[Taint, ...]]]] = {}
+        for pool in self.pools:
+            if pool.static or not pool.ready:
+                continue
+            own = {key: held for key, held in pool.requirements.items() if key not in _OF_EVERY_POOL}
+            for held in self.prices.types:
+                for key, asked in merged(own, held.requirements).items():
+                    for value in asked.values:
+                        _offer(found.setdefault(key, {}), value, pool.taints)
+            for key, asked in own.items():
+                if asked.operator == "In":
+                    for value in asked.values:
+                        _offer(found.setdefault(key, {}), value, pool.taints)
+        return found
+
+    @cached_property
+    def census(self) -> Census:
+        """The pods on nodes that count for topology, and the nodes."""
+        bound = [
+            CountedPod(pod, held.labels, held.node.spec.taints, held.name)
+            for held in self.nodes for pod in held.pods if is_active(pod)
+        ]  # fmt: skip
+        places = {held.name: (held.labels, held.node.spec.taints) for held in self.nodes}
+        return Census(self.domains, bound, places, self.namespaces)
+
+    def volume_alternatives(self, pod: Pod) -> list[dict[str, KeyRequirement]]:
+        """Return the combinations of requirements that a pod's volumes allow; none if they require nothing.
+
+        Source  karpenter, pkg/controllers/provisioning/scheduling/volumetopology.go
+        """
+        found: list[dict[str, KeyRequirement]] = [{}]
+        for volume in pod.spec.volumes:
+            source = volume.persistent_volume_claim
+            name = source.claim_name if source is not None else f"{pod.name}-{volume.name}" if volume.ephemeral else ""
+            claim = self.claims.get((pod.namespace, name)) if name else None
+            terms = [] if claim is None else self._terms(claim)
+            if terms:
+                pairs = [(held, term) for held in found for term in terms]
+                # Where no combination goes together, upstream keeps them all, and the pod fits nowhere.
+                alike = [(held, term) for held, term in pairs if first_clash(held, term) is None]
+                found = [merged(held, term) for held, term in alike or pairs]
+        return [] if found == [{}] else found
+
+    def _terms(self, claim: PersistentVolumeClaim) -> list[dict[str, KeyRequirement]]:
+        volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is not None:
+            required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+            local = volume.spec.local is not None or volume.spec.host_path is not None
+            found = []
+            for term in () if required is None else required.node_selector_terms:
+                asked = [held for held in term.match_expressions if not (local and held.key == HOSTNAME)]
+                if asked or (local and term.match_expressions):
+                    found.append(of_expressions(asked))
+            return found
+        class_ = self.classes.get(claim.spec.storage_class_name or "")
+        if claim.spec.volume_name or class_ is None:
+            return []
+        return [
+            merged({}, {asked.key: one(asked.key, "In", asked.values) for asked in term.match_label_expressions})
+            for term in class_.allowed_topologies if term.match_label_expressions
+        ]  # fmt: skip
+
+
+def _offer(known: dict[str, list[tuple[Taint, ...]]], value: str, taints: tuple[Taint, ...]) -> None:
+    """Add the taints with which a value is offered; without taints, others do not matter."""
+    if value not in known or not taints:
+        known[value] = [taints]
+    elif known[value][0]:
+        known[value].append(taints)
+
+
+def daemons_of(sets: Iterable[DaemonSet]) -> list[Pod]:
+    """Return a pod of each DaemonSet, as its template says."""
+    return [
+        Pod(
+            metadata=ObjectMeta(
+                name=held.name, namespace=held.namespace, uid=f"daemon of {held.namespace}/{held.name}",
+                labels=held.spec.template.metadata.labels,
+            ),
+            spec=held.spec.template.spec,
+        )
+        for held in sets
+    ]  # fmt: skip

@@ -1,0 +1,417 @@
+"""``solve``: place pods on nodes that exist and on claims for new nodes, as Karpenter's provisioner does.
+
+Pods are tried by size. Each goes to the first existing node that takes it, else to the open claim with the fewest pods, else
+to a claim of the first pool by weight. A pod that fits nowhere is relaxed; if it still fits nowhere it waits until others are
+placed.
+
+Source  karpenter, pkg/controllers/provisioning/scheduling/scheduler.go, nodeclaim.go, existingnode.go, queue.go
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+import numpy as np
+
+from moorage.api.core import Pod, Taint, Toleration
+from moorage.api.quantity import shown_amount
+from moorage.api.taints import find_untolerated
+from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values, ordered_by_price
+from moorage.simulator.autoscalers.karpenter.preferences import relaxed
+from moorage.simulator.autoscalers.karpenter.scene import Bools, Ints, PoolCluster, Template, needs_of
+from moorage.simulator.autoscalers.karpenter.topology import Topology, TopologyError
+from moorage.simulator.autoscalers.key_requirements import (
+    HOSTNAME,
+    KeyRequirement,
+    Requirements,
+    incompatibility,
+    is_compatible,
+    merged,
+    of_pod,
+    one,
+    text_of,
+)
+from moorage.state.pod_info import HostPort, PodInfo
+
+__all__ = ["LaunchClaim", "LaunchPlan", "solve"]
+
+#: At most so many types of a claim go to the provider.
+_MOST_TYPES: Final = 600
+
+
+#: Whether a type met the requirements, had the resources, had an offering (None: either) → Karpenter's sentence.
+_MISSING: Final[tuple[tuple[tuple[bool | None, ...], str], ...]] = (
+    (
+        (False, False, False),
+        "no instance type met the scheduling requirements or had enough resources or had a required offering",
+    ),
+    ((False, False, None), "no instance type met the scheduling requirements or had enough resources"),
+    ((False, None, False), "no instance type met the scheduling requirements or had a required offering"),
+    ((None, False, False), "no instance type had enough resources or had a required offering"),
+    ((False, None, None), "no instance type met all requirements"),
+    ((None, False, None), "no instance type has enough resources"),
+    ((None, None, False), "no instance type has the required offering"),
+)
+
+
+class _NoPlaceError(Exception):
+    """A pod does not fit; the text is Karpenter's."""
+
+
+class _Asking:
+    """A pod to place, with what it asks for in its present, perhaps relaxed, form."""
+
+    def __init__(self, scene: PoolCluster, pod: Pod) -> None:
+        self.pod = pod
+        self.needs = needs_of(pod)
+        self.vector = scene.vector(self.needs)
+        self.ports = PodInfo(pod).host_ports
+        self.requirements = of_pod(pod.spec)
+        self.strict = of_pod(pod.spec, strict=True)
+        self.volumes = scene.volume_alternatives(pod) or [{}]
+
+
+class LaunchClaim:
+    """A new node: the pool and the types that are left for its pods."""
+
+    def __init__(self, template: Template, host: str, rows: Ints, size: int) -> None:
+        self.template, self.host, self.rows = template, host, rows
+        self.pool = template.pool
+        self.requirements: dict[str, KeyRequirement] = merged(
+            template.pool.requirements, {HOSTNAME: one(HOSTNAME, "In", (host,))}
+        )
+        self.pods: list[Pod] = []
+        self.total = np.zeros(size, dtype=np.int64)
+        self.ports = frozenset[HostPort]()
+        self.types: list[InstanceType] = []
+
+    def cheapest(self, undefined: Collection[str]) -> float:
+        """Return the price that the provider is expected to take."""
+        return min((held.cheapest(self.requirements, undefined) for held in self.types), default=inf)
+
+
+@dataclass
+class LaunchPlan:
+    """Where pods go. ``placed`` is by node, ``errors`` by the UID of pods that fit nowhere."""
+
+    claims: list[LaunchClaim] = field(default_factory=list)
+    placed: dict[str, list[Pod]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    relaxations: dict[str, list[str]] = field(default_factory=dict)
+
+
+def solve(
+    scene: PoolCluster, pods: Sequence[Pod], *, without: Collection[str] = (), closed: Collection[str] = (),
+    moving: Collection[str] = (),
+) -> LaunchPlan:  # fmt: skip
+    """Place pods.
+
+    ``without``  names of nodes that do not exist any more
+    ``closed``   nodes that take only pending pods, because they changed a short time ago (consolidateAfter)
+    ``moving``   UIDs of pods that are not pending: closed nodes do not take them
+    """
+    return _Solver(scene, pods, frozenset(without), frozenset(closed), frozenset(moving)).run()
+
+
+class _Solver:
+    def __init__(
+        self, scene: PoolCluster, pods: Sequence[Pod], without: frozenset[str], closed: frozenset[str], moving: frozenset[str]
+    ) -> None:
+        self._scene, self._pods, self._moving = scene, pods, moving
+        self._undefined = scene.prices.well_known
+        self._free = scene.free.copy()
+        alive = np.ones(len(scene.nodes), dtype=np.bool_)
+        alive[[scene.row_of[name] for name in without if name in scene.row_of]] = False
+        self._alive = alive
+        self._open = alive.copy()
+        self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
+        self._held: dict[int, dict[str, KeyRequirement]] = {}
+        self._ports: dict[int, frozenset[HostPort]] = {}
+        self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
+        self._compatible: dict[frozenset[KeyRequirement], Bools] = {}
+        hosts = [held.host for held in scene.nodes if held.name not in without]
+        self._topology = Topology(scene.census, hosts, {pod.metadata.uid for pod in pods}, without)
+        self._templates = [held for held in scene.templates if not held.told]
+        self._limits = {pool.name: scene.remaining(pool, without) for pool in scene.pools if pool.limits is not None}
+        self._claims: list[LaunchClaim] = []
+        self._made = 0
+        self._tolerate = any(taint.effect == "PreferNoSchedule" for pool in scene.pools for taint in pool.taints)
+        self._solution = LaunchPlan()
+
+    def run(self) -> LaunchPlan:
+        for pod in self._pods:
+            self._topology.own(pod)
+        queue = deque(sorted((_Asking(self._scene, pod) for pod in self._pods), key=_by_size))
+        seen: dict[str, int] = {}
+        errors = self._solution.errors
+        while queue and seen.get(queue[0].pod.metadata.uid) != len(queue):
+            asking = queue.popleft()
+            uid = asking.pod.metadata.uid
+            told = self._try(asking)
+            if told is None:
+                errors.pop(uid, None)
+                continue
+            errors[uid] = told
+            self._topology.own(asking.pod)
+            queue.append(asking)
+            seen[uid] = len(queue)
+        for claim in self._claims:
+            self._finish(claim)
+        return self._solution
+
+    def _finish(self, claim: LaunchClaim) -> None:
+        del claim.requirements[HOSTNAME]
+        types = ordered_by_price((self._scene.prices.types[row] for row in claim.rows), claim.requirements, self._undefined)
+        claim.types = types[:_MOST_TYPES]
+        short = missing_min_values(claim.types, claim.requirements)[1]
+        if short:
+            for pod in claim.pods:
+                self._solution.errors[pod.metadata.uid] = (
+                    "pod didn’t schedule because NodePool couldn’t meet minValues requirements, validating minValues, "  # noqa: RUF001
+                    f"{_short(short)} (NodePool={claim.pool.name})"
+                )
+        else:
+            self._solution.claims.append(claim)
+
+    def _try(self, asking: _Asking) -> str | None:
+        """Place a pod, relaxing it as far as needed. Return None, or why it fits nowhere."""
+        dropped: list[str] = []
+        while True:
+            told = self._add(asking)
+            if told is None:
+                if dropped:
+                    self._solution.relaxations[asking.pod.metadata.uid] = dropped
+                return None
+            found = relaxed(asking.pod, tolerate=self._tolerate)
+            if found is None:
+                return told
+            dropped.append(found[1])
+            asking = _Asking(self._scene, found[0])
+            self._topology.own(asking.pod)
+
+    def _add(self, asking: _Asking) -> str | None:
+        if asking.pod.spec.resource_claims:
+            return "pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter"
+        if self._to_node(asking):
+            return None
+        self._claims.sort(key=lambda claim: len(claim.pods))
+        for claim in self._claims:
+            try:
+                self._extend(claim, asking)
+            except (_NoPlaceError, TopologyError):
+                continue
+            return None
+        if not self._templates:
+            return "nodepool requirements filtered out all available instance types"
+        return self._to_claim(asking)
+
+    # -- nodes that exist ------------------------------------------------------------------------------------------------
+
+    def _to_node(self, asking: _Asking) -> bool:
+        pod = asking.pod
+        open_ = self._open if pod.metadata.uid in self._moving else self._alive
+        rows = np.flatnonzero(
+            open_ & (self._free >= 0).all(axis=1) & (self._free >= asking.vector).all(axis=1)
+            & self._tolerating(pod.spec.tolerations) & self._meeting(asking.requirements)
+        )  # fmt: skip
+        for row in map(int, rows):
+            held = self._scene.nodes[row]
+            if asking.ports and _clash(asking.ports, self._ports.get(row, held.ports)):
+                continue
+            found = self._narrowed(asking, held.taints, self._held.get(row, held.requirements))
+            if found is None:
+                continue
+            self._held[row] = found
+            self._free[row] -= asking.vector
+            if asking.ports:
+                self._ports[row] = self._ports.get(row, held.ports) | asking.ports
+            self._topology.record(pod, held.taints, found)
+            self._solution.placed.setdefault(held.name, []).append(pod)
+            return True
+        return False
+
+    def _narrowed(self, asking: _Asking, taints: tuple[Taint, ...], held: Requirements) -> dict[str, KeyRequirement] | None:
+        if not is_compatible(held, asking.requirements):
+            return None
+        base = merged(held, asking.requirements)
+        for volumes in asking.volumes:
+            if not is_compatible(base, volumes):
+                continue
+            found = merged(base, volumes)
+            try:
+                narrowed = self._topology.narrow(asking.pod, taints, asking.strict, found)
+            except TopologyError:
+                continue
+            if is_compatible(found, narrowed):
+                return merged(found, narrowed)
+        return None
+
+    def _tolerating(self, tolerations: tuple[Toleration, ...]) -> Bools:
+        known = self._tolerated.get(tolerations)
+        if known is None:
+            known = self._tolerated[tolerations] = np.array(
+                [find_untolerated(held.taints, tolerations) is None for held in self._scene.nodes], dtype=np.bool_
+            )
+        return known
+
+    def _meeting(self, asked: Requirements) -> Bools:
+        key = frozenset(asked.values())
+        known = self._compatible.get(key)
+        if known is None:
+            known = self._compatible[key] = np.array(
+                [is_compatible(held.requirements, asked) for held in self._scene.nodes], dtype=np.bool_
+            )
+        return known
+
+    # -- claims ----------------------------------------------------------------------------------------------------------
+
+    def _to_claim(self, asking: _Asking) -> str | None:
+        """Open a claim for a pod; return None, or why no pool can."""
+        told = []
+        for template in self._templates:
+            pool, rows = template.pool, template.rows
+            remaining = self._limits.get(pool.name)
+            if remaining is not None:
+                if remaining.get("nodes") == 0:
+                    told.append(f"node limits have been exhausted for nodepool (NodePool={pool.name})")
+                    continue
+                types = self._scene.prices.types
+                rows = np.array(
+                    [row for row in rows if all(types[row].capacity.get(k, 0) <= v for k, v in remaining.items())],
+                    dtype=np.int64,
+                )
+                if not len(rows):
+                    told.append(f"all available instance types exceed limits for nodepool (NodePool={pool.name})")
+                    continue
+            self._made += 1
+            claim = LaunchClaim(template, f"hostname-placeholder-{self._made:04d}", rows, len(self._scene.resources))
+            try:
+                self._extend(claim, asking)
+            except (_NoPlaceError, TopologyError) as error:
+                told.append(str(error))
+                continue
+            self._claims.append(claim)
+            if remaining is not None:
+                largest = [self._scene.prices.types[row].capacity for row in claim.rows]
+                self._limits[pool.name] = {
+                    name: left - (1 if name == "nodes" else max(held.get(name, 0) for held in largest))
+                    for name, left in remaining.items()
+                }
+            return None
+        return "; ".join(told)
+
+    def _extend(self, claim: LaunchClaim, asking: _Asking) -> None:
+        """Add a pod to a claim.
+
+        Raises  _NoPlaceError, TopologyError
+        """
+        pod = asking.pod
+        taint = find_untolerated(claim.pool.taints, pod.spec.tolerations)
+        if taint is not None:
+            raise _NoPlaceError(f"did not tolerate taint (taint={_taint(taint)})")
+        told = incompatibility(claim.requirements, asking.requirements, self._undefined)
+        if told:
+            raise _NoPlaceError(f"incompatible requirements, {told}")
+        base = merged(claim.requirements, asking.requirements)
+        last: Exception | None = None
+        for volumes in asking.volumes:
+            try:
+                held, rows = self._with_volumes(claim, asking, base, volumes)
+            except (_NoPlaceError, TopologyError) as error:
+                last = error
+                continue
+            claim.pods.append(pod)
+            claim.rows, claim.requirements = rows, held
+            claim.total = claim.total + asking.vector
+            claim.ports |= asking.ports
+            if len(claim.pods) == 1:
+                self._topology.host(claim.host)
+            self._topology.record(pod, claim.pool.taints, held)
+            return
+        assert last is not None
+        raise last
+
+    def _with_volumes(
+        self, claim: LaunchClaim, asking: _Asking, base: Requirements, volumes: Requirements
+    ) -> tuple[dict[str, KeyRequirement], Ints]:
+        told = incompatibility(base, volumes, self._undefined)
+        if told:
+            raise _NoPlaceError(f"incompatible volume requirements, {told}")
+        held = merged(base, volumes)
+        narrowed = self._topology.narrow(asking.pod, claim.pool.taints, asking.strict, held)
+        told = incompatibility(held, narrowed, self._undefined)
+        if told:
+            raise _NoPlaceError(told)
+        held = merged(held, narrowed)
+        return held, self._left(claim, asking, held)
+
+    def _left(self, claim: LaunchClaim, asking: _Asking, held: Requirements) -> Ints:
+        """Return the rows of the types that can still be launched with one more pod.
+
+        Raises  _NoPlaceError with Karpenter's sentence on what no type has
+        """
+        scene, template = self._scene, claim.template
+        rows = claim.rows
+        if asking.ports:
+            rows = np.array(
+                [row for row in rows if not _clash(asking.ports, claim.ports | template.ports[row])], dtype=np.int64
+            )
+        meets, offered = (mask[rows] for mask in scene.fitting(held))
+        total = claim.total + asking.vector + template.overhead[rows]
+        room = scene.allocatable[rows]
+        fits = offered & (room >= 0).all(axis=1) & (room >= total).all(axis=1)
+        left = rows[meets & fits]
+        short = missing_min_values([scene.prices.types[row] for row in left], held)[1]
+        if len(left) and not short:
+            return left
+        raise _NoPlaceError(
+            f"{_short(short) if short else _lacking(meets, fits, offered)}, requirements={text_of(held)}, "
+            f"resources={self._resources(claim, asking)}"
+        )
+
+    def _resources(self, claim: LaunchClaim, asking: _Asking) -> str:
+        names = self._scene.resources
+        over = claim.template.overhead[claim.template.rows]
+        texts = []
+        for total in (over.min(axis=0) + asking.vector, over.max(axis=0) + asking.vector):
+            shown = [f'"{name}":"{shown_amount(name, int(held))}"' for name, held in zip(names, total, strict=True) if held]
+            texts.append("{" + ",".join(shown) + "}")
+        return texts[0] if texts[0] == texts[1] else f"min={texts[0]}, max={texts[1]}"
+
+
+def _by_size(asking: _Asking) -> tuple[int, int, str, str]:
+    meta = asking.pod.metadata
+    return -asking.needs.get("cpu", 0), -asking.needs.get("memory", 0), meta.creation_timestamp or "", meta.uid
+
+
+def _clash(asked: Iterable[HostPort], held: Collection[HostPort]) -> bool:
+    return any(mine.clashes(its) for mine in asked for its in held)
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _short(short: Mapping[str, int]) -> str:
+    return f"minValues requirement is not met for label(s) (label(s)=[{' '.join(sorted(short))}])"
+
+
+def _lacking(meets: Bools, fits: Bools, offered: Bools) -> str:
+    """Return Karpenter's sentence on what no type has.
+
+    Source  karpenter, pkg/controllers/provisioning/scheduling/nodeclaim.go, InstanceTypeFilterError
+    """
+    found = bool(meets.any()), bool(fits.any()), bool(offered.any())
+    if not all(found):
+        return next(
+            text for pattern, text in _MISSING if all(asked in {None, held} for asked, held in zip(pattern, found, strict=True))
+        )
+    if (fits & offered & ~meets).any():
+        return "no instance type which had enough resources and the required offering met the scheduling requirements"
+    if (meets & offered & ~fits).any():
+        return "no instance type which met the scheduling requirements and the required offering had the required resources"
+    return "no instance type met the requirements/resources/offering tuple"

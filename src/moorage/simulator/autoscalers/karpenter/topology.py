@@ -1,0 +1,386 @@
+"""Topology as Karpenter knows it: spread, affinity and anti-affinity between pods as requirements on labels of nodes.
+
+A group counts pods by the value of a label. Pods own the groups of their constraints; groups of anti-affinity also hold the
+other way round, for the pods that they select. Where upstream takes a domain at random, this takes the first by name.
+
+Source  karpenter, pkg/controllers/provisioning/scheduling/topology.go, topologygroup.go, topologynodefilter.go
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.api.core import Pod, PodAffinityTerm, Taint, Toleration, TopologySpreadConstraint
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement
+from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
+from moorage.api.taints import find_untolerated
+from moorage.simulator.autoscalers.key_requirements import (
+    HOSTNAME,
+    KeyRequirement,
+    Requirements,
+    add_to,
+    exists,
+    is_compatible,
+    of_expressions,
+    of_labels,
+)
+
+__all__ = ["Census", "CountedPod", "Topology", "TopologyError"]
+
+_SPREAD: Final = "topology spread"
+_AFFINITY: Final = "pod affinity"
+_ANTI: Final = "pod anti-affinity"
+_UNLIMITED: Final = (1 << 31) - 1
+#: How many domains an error lists.
+_LISTED: Final = 25
+#: Label → value → the sets of taints with which pools offer it.
+Domains = Mapping[str, Mapping[str, Sequence[tuple[Taint, ...]]]]
+
+
+class TopologyError(Exception):
+    """No domain is left for a constraint of a pod."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountedPod:
+    """A pod on a node, for counting: ``labels`` and ``taints`` are the node's."""
+
+    pod: Pod
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    node: str
+
+
+@dataclass(frozen=True)
+class _NodeFilter:
+    """Which nodes count for a spread constraint. Without requirements and policies: all."""
+
+    terms: tuple[frozenset[KeyRequirement], ...] = ()
+    taints: str = ""
+    affinity: str = ""
+    tolerations: tuple[Toleration, ...] = ()
+
+    def matches(self, taints: tuple[Taint, ...], held: Requirements) -> bool:
+        terms = self.terms if self.affinity == "Honor" else ()
+        if terms and not any(is_compatible(held, {asked.key: asked for asked in term}) for term in terms):
+            return False
+        return self.taints != "Honor" or find_untolerated(taints, self.tolerations) is None
+
+
+def _filter_of(pod: Pod, constraint: TopologySpreadConstraint) -> _NodeFilter:
+    selected = of_labels(pod.spec.node_selector)
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    terms = [selected]
+    if required is not None:
+        terms = [dict(selected) for _ in required.node_selector_terms]
+        for held, term in zip(terms, required.node_selector_terms, strict=True):
+            add_to(held, of_expressions(term.match_expressions).values())
+    return _NodeFilter(
+        tuple(frozenset(term.values()) for term in terms), constraint.node_taints_policy or "Ignore",
+        constraint.node_affinity_policy or "Honor", pod.spec.tolerations,
+    )  # fmt: skip
+
+
+class _Group:
+    """The pods that a selector counts, by the value of a label."""
+
+    def __init__(
+        self, kind: str, key: str, namespaces: frozenset[str], selector: Selector, nodes: _NodeFilter,
+        max_skew: int = _UNLIMITED, min_domains: int | None = None,
+    ) -> None:  # fmt: skip
+        self.kind, self.key, self.namespaces, self.selector = kind, key, namespaces, selector
+        self.nodes, self.max_skew, self.min_domains = nodes, max_skew, min_domains
+        self.owners: set[str] = set()
+        self.counts: dict[str, int] = {}
+        self.filled = 0
+
+    @property
+    def identity(self) -> Hashable:
+        return self.kind, self.key, self.namespaces, self.selector, self.nodes, self.max_skew
+
+    def selects(self, pod: Pod) -> bool:
+        return pod.namespace in self.namespaces and self.selector.matches(pod.metadata.labels)
+
+    def counts_pod(self, pod: Pod, taints: tuple[Taint, ...], held: Requirements) -> bool:
+        return self.selects(pod) and self.nodes.matches(taints, held)
+
+    def register(self, domain: str) -> None:
+        self.counts.setdefault(domain, 0)
+
+    def record(self, domains: Iterable[str]) -> None:
+        for domain in domains:
+            held = self.counts.get(domain, 0)
+            self.filled += not held
+            self.counts[domain] = held + 1
+
+    def allowed(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+        """Return the domains where the pod may go."""
+        match self.kind:
+            case "topology spread":
+                found = self._spread(pod, of_pod, of_node)
+                return frozenset() if found is None else frozenset((found,))
+            case "pod affinity":
+                return self._affine(pod, of_pod, of_node)
+            case _:
+                return self._distant(of_pod, of_node)
+
+    def _lone_host(self, of_node: KeyRequirement) -> str | None:
+        if self.key == HOSTNAME and len(of_node.values) == 1:
+            return next(iter(of_node.values))
+        return None
+
+    def _spread(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> str | None:
+        own = self.selects(pod)
+        host = self._lone_host(of_node)
+        if host is not None:  # a new host is always possible, so the fewest pods on a host are none
+            return host if self.counts.get(host, 0) + own <= self.max_skew else None
+        least = self._fewest(of_pod)
+        best: tuple[int, str] | None = None
+        for domain in self._among(of_node):
+            count = self.counts[domain] + own
+            if count - least <= self.max_skew and (best is None or (count, domain) < best):
+                best = count, domain
+        return None if best is None else best[1]
+
+    def _among(self, of_node: KeyRequirement) -> Iterator[str]:
+        if not of_node.complement:
+            return (domain for domain in of_node.values if domain in self.counts)
+        return (domain for domain in self.counts if of_node.has(domain))
+
+    def _fewest(self, of_pod: KeyRequirement) -> int:
+        if self.key == HOSTNAME:
+            return 0
+        held = [count for domain, count in self.counts.items() if of_pod.has(domain)]
+        if self.min_domains is not None and len(held) < self.min_domains:
+            return 0
+        return min(held, default=_UNLIMITED)
+
+    def _affine(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+        host = self._lone_host(of_node)
+        if host is not None:
+            if not of_pod.has(host):
+                return frozenset()
+            return frozenset((host,)) if self.counts.get(host, 0) or self._begins(pod, of_pod) else frozenset()
+        held = frozenset(domain for domain in self._among(of_node) if self.counts[domain] and of_pod.has(domain))
+        if held or not self._begins(pod, of_pod):
+            return held
+        both = of_pod.intersection(of_node)
+        first = min((domain for domain in self.counts if both.has(domain)), default=None)
+        any_ = min((domain for domain in self.counts if of_pod.has(domain)), default=None)
+        # Upstream adds a domain of the pod's beside that of the node: the node's requirements sort it out.
+        return frozenset(domain for domain in (first, any_) if domain is not None)
+
+    def _begins(self, pod: Pod, of_pod: KeyRequirement) -> bool:
+        """Return True if the pod is the first that the group selects, where it may go."""
+        if not self.selects(pod):
+            return False
+        return not self.filled or not any(count and of_pod.has(domain) for domain, count in self.counts.items())
+
+    def _distant(self, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+        host = self._lone_host(of_node)
+        if host is not None:
+            return frozenset() if self.counts.get(host, 0) else frozenset((host,))
+        return frozenset(domain for domain in self._among(of_node) if not self.counts[domain] and of_pod.has(domain))
+
+
+class _Tally:
+    """What a group counts on the nodes of a census: the domain of each pod, and how many nodes each domain has."""
+
+    def __init__(self, group: _Group, census: Census) -> None:
+        held = group.nodes.terms
+        self.node_domain = {
+            name: labels[group.key] for name, (labels, taints) in census.places.items()
+            if group.key in labels and group.nodes.matches(taints, of_labels(labels) if held else {})
+        }  # fmt: skip
+        self.nodes = Counter(self.node_domain.values())
+        self.pod_domain: dict[str, str] = {}
+        for one in census.bound:
+            if group.selects(one.pod):
+                domain = one.labels.get(group.key) or (one.node if group.key == HOSTNAME else None)
+                if domain is not None and group.nodes.matches(one.taints, of_labels(one.labels) if held else {}):
+                    self.pod_domain[one.pod.metadata.uid] = domain
+        self.pods = Counter(self.pod_domain.values())
+
+
+class Census:
+    """The pods and nodes of a cluster, counted once for all simulations.
+
+    ``domains``  what pools and types offer
+    ``bound``    the pods on nodes; ``places``: labels and taints of nodes by name
+    """
+
+    def __init__(
+        self, domains: Domains, bound: Sequence[CountedPod], places: Mapping[str, tuple[Mapping[str, str], tuple[Taint, ...]]],
+        namespaces: Mapping[str, Mapping[str, str]],
+    ) -> None:  # fmt: skip
+        self.domains, self.bound, self.places, self.namespaces = domains, bound, places, namespaces
+        self.distant = [one for one in bound if one.pod.spec.affinity is not None and one.pod.spec.affinity.pod_anti_affinity]
+        self._tallies: dict[Hashable, _Tally] = {}
+
+    def tally(self, group: _Group) -> _Tally:
+        known = self._tallies.get(group.identity)
+        if known is None:
+            known = self._tallies[group.identity] = _Tally(group, self)
+        return known
+
+
+class Topology:
+    """All groups of one simulation.
+
+    ``excluded``  UIDs of the pods that are to be placed: they do not count where they are
+    ``without``   names of the nodes that do not exist in it
+    """
+
+    def __init__(self, census: Census, hosts: Iterable[str], excluded: Collection[str], without: Collection[str]) -> None:
+        self._census, self._hosts, self._excluded, self._without = census, list(hosts), excluded, without
+        self._groups: dict[Hashable, _Group] = {}
+        self._inverse: dict[Hashable, _Group] = {}
+        for one in census.distant:
+            if one.pod.metadata.uid not in excluded:
+                self._invert(one.pod, one.labels)
+
+    def own(self, pod: Pod) -> None:
+        """Make a pod the owner of the groups of its constraints, and of no others: call this again when it is relaxed."""
+        uid = pod.metadata.uid
+        for group in self._groups.values():
+            group.owners.discard(uid)
+        if not pod.spec.topology_spread_constraints and pod.spec.affinity is None:
+            return
+        self._invert(pod, {})
+        for group in self._of(pod):
+            known = self._groups.get(group.identity)
+            if known is None:
+                self._open(group, pod)
+                self._count(group)
+                known = self._groups[group.identity] = group
+            known.owners.add(uid)
+
+    def host(self, name: str) -> None:
+        """Add a host name that a claim got."""
+        self._hosts.append(name)
+        for group in (*self._groups.values(), *self._inverse.values()):
+            if group.key == HOSTNAME:
+                group.register(name)
+
+    def narrow(
+        self, pod: Pod, taints: tuple[Taint, ...], strict: Requirements, held: Requirements
+    ) -> dict[str, KeyRequirement]:
+        """Return a node's requirements narrowed to where the pod may go.
+
+        Raises  TopologyError
+        """
+        uid, found = pod.metadata.uid, dict(held)
+        matching = [group for group in self._groups.values() if uid in group.owners]
+        matching += [group for group in self._inverse.values() if group.counts_pod(pod, taints, held)]
+        for group in matching:
+            of_pod, of_node = strict.get(group.key) or exists(group.key), held.get(group.key) or exists(group.key)
+            allowed = group.allowed(pod, of_pod, of_node)
+            if not allowed:
+                raise TopologyError(_told(group, of_pod, of_node))
+            add_to(found, (KeyRequirement(group.key, allowed),))
+        return found
+
+    def record(self, pod: Pod, taints: tuple[Taint, ...], held: Requirements) -> None:
+        """Count a pod that was placed on a node with these requirements."""
+        uid = pod.metadata.uid
+        for group in self._groups.values():
+            asked = held.get(group.key)
+            if asked is None or (group.kind != _ANTI and asked.only is None):
+                continue  # for spread and affinity, only a domain that is certain counts
+            if group.counts_pod(pod, taints, held):
+                group.record(asked.values)
+        for group in self._inverse.values():
+            if uid in group.owners and group.key in held:
+                group.record(held[group.key].values)
+
+    def _open(self, group: _Group, pod: Pod) -> None:
+        """Register the domains that pools offer, and host names."""
+        for domain, taints in self._census.domains.get(group.key, {}).items():
+            if group.nodes.taints == "Ignore" or any(find_untolerated(one, pod.spec.tolerations) is None for one in taints):
+                group.register(domain)
+        if group.key == HOSTNAME:
+            for name in self._hosts:
+                group.register(name)
+
+    def _count(self, group: _Group) -> None:
+        tally = self._census.tally(group)
+        gone = Counter(tally.node_domain[name] for name in self._without if name in tally.node_domain)
+        for domain, nodes in tally.nodes.items():
+            if nodes > gone[domain]:
+                group.register(domain)
+        leaving = Counter(tally.pod_domain[uid] for uid in self._excluded if uid in tally.pod_domain)
+        for domain, pods in tally.pods.items():
+            if pods > leaving[domain]:
+                group.filled += not group.counts.get(domain)
+                group.counts[domain] = group.counts.get(domain, 0) + pods - leaving[domain]
+
+    def _invert(self, pod: Pod, labels: Mapping[str, str]) -> None:
+        anti = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
+        if anti is None:
+            return
+        for term in anti.required_during_scheduling_ignored_during_execution:
+            group = self._affinity(_ANTI, pod, term)
+            known = self._inverse.get(group.identity)
+            if known is None:
+                self._open(group, pod)
+                known = self._inverse[group.identity] = group
+            if group.key in labels:
+                known.record((labels[group.key],))
+            known.owners.add(pod.metadata.uid)
+
+    def _of(self, pod: Pod) -> Iterator[_Group]:
+        for asked in pod.spec.topology_spread_constraints:
+            selector = asked.label_selector
+            if selector is not None:
+                more = tuple(
+                    LabelSelectorRequirement(key=key, operator="In", values=(pod.metadata.labels[key],))
+                    for key in asked.match_label_keys if key in pod.metadata.labels
+                )  # fmt: skip
+                selector = LabelSelector(
+                    match_labels=selector.match_labels, match_expressions=(*selector.match_expressions, *more)
+                )
+            yield _Group(
+                _SPREAD, asked.topology_key, frozenset((pod.namespace,)), _compiled(selector), _filter_of(pod, asked),
+                asked.max_skew, asked.min_domains,
+            )  # fmt: skip
+        affinity = pod.spec.affinity
+        if affinity is None:
+            return
+        for kind, held in ((_AFFINITY, affinity.pod_affinity), (_ANTI, affinity.pod_anti_affinity)):
+            if held is not None:
+                preferred = held.preferred_during_scheduling_ignored_during_execution
+                for term in (
+                    *held.required_during_scheduling_ignored_during_execution, *(one.pod_affinity_term for one in preferred),
+                ):  # fmt: skip
+                    yield self._affinity(kind, pod, term)
+
+    def _affinity(self, kind: str, pod: Pod, term: PodAffinityTerm) -> _Group:
+        named = frozenset(term.namespaces)
+        if term.namespace_selector is not None:
+            matches = _compiled(term.namespace_selector).matches
+            named |= {name for name, labels in self._census.namespaces.items() if matches(labels)}
+        elif not named:
+            named = frozenset((pod.namespace,))
+        return _Group(kind, term.topology_key, named, _compiled(term.label_selector), _NodeFilter())
+
+
+def _compiled(selector: LabelSelector | None) -> Selector:
+    try:
+        return compile_label_selector(selector)
+    except SelectorError:
+        return NOTHING
+
+
+def _told(group: _Group, of_pod: KeyRequirement, of_node: KeyRequirement) -> str:
+    shown = sorted(group.counts.items())
+    counts = ", ".join(f"{domain}:{count}" for domain, count in shown[:_LISTED])
+    if len(shown) > _LISTED:
+        counts += f" and {len(shown) - _LISTED} other(s)"
+    return (
+        f"unsatisfiable topology constraint for {group.kind}, key={group.key} (counts = {counts}, podDomains = {of_pod}, "
+        f"nodeDomains = {of_node}"
+    )

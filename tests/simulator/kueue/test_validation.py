@@ -5,7 +5,7 @@ import pytest
 from moorage.errors import InputError
 from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.kueue.validation import refuse_invalid
-from tests.simulator.kueue.timing import API, job, node, queue, read
+from tests.simulator.kueue.timing import API, job, meta, node, queue, read, template
 
 QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
 
@@ -87,6 +87,62 @@ REFUSED = {
 def test_refuses(document, says):
     with pytest.raises(InputError) as refused:
         refuse_invalid([document])
+    assert says in str(refused.value)
+
+
+def of_kind(kind, spec, **more):
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": "x", "namespace": "team"}, "spec": spec, **more}
+
+
+def job_set(**replicated):
+    made = {"name": "w", "template": {"spec": {"template": template()}}, **replicated}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": meta("js", "a"),
+        "spec": {"replicatedJobs": [made]},
+    }
+
+
+MALFORMED = {
+    "no flavors": (
+        of_kind("ClusterQueue", {"resourceGroups": [{"coveredResources": ["cpu"]}]}),
+        "missing required field `flavors`",
+    ),
+    "a text for a list": (
+        of_kind("ClusterQueue", {"resourceGroups": "x"}),
+        'spec.resourceGroups: expected array, found str "x"',
+    ),
+    "an operator": (
+        of_kind("ClusterQueue", {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Foo"}]}}),
+        'ClusterQueue x: spec.namespaceSelector: "Foo" is not a valid label selector operator',
+    ),
+    "a number for a text": (
+        of_kind("ResourceFlavor", {"nodeTaints": [{"key": 5}]}),
+        "spec.nodeTaints[0].key: expected str, found int 5",
+    ),
+    "a level without a label": (
+        of_kind("Topology", {"levels": [{}]}),
+        "spec.levels[0]: Object missing required field `nodeLabel`",
+    ),
+    "a priority": (of_kind("WorkloadPriorityClass", {}, value="x"), "value: expected int"),
+    "a count": (of_kind("Workload", {"podSets": [{"count": -5}]}), "spec.podSets[0].count"),
+    "a limit of retries": (
+        {
+            **of_kind("Configuration", {}, waitForPodsReady={"requeuingStrategy": {"backoffLimitCount": "x"}}),
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        },
+        "waitForPodsReady.requeuingStrategy.backoffLimitCount: expected int",
+    ),
+    "replicas": (job_set(replicas="x"), "JobSet team/js: spec.replicatedJobs: replicas: 'x' is no count"),
+    "negative replicas": (job_set(replicas=-3), "-3 is no count; use a whole number of at least 0"),
+}
+
+
+@pytest.mark.parametrize(("document", "says"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_objects_are_named_with_the_field(document, says):
+    with pytest.raises(InputError) as refused:
+        queued_cluster(*read(node(), queue("a", 4), document))
     assert says in str(refused.value)
 
 

@@ -16,6 +16,7 @@ from moorage.simulator.kueue.figures import queue_report
 from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import Settings, read_settings
+from moorage.simulator.kueue.structure import check_structure
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.validation import refuse_invalid
 from moorage.simulator.kueue.workloads import read_workload
@@ -126,6 +127,7 @@ def queued_cluster(
 
     Raises  InputError for objects that cannot be read
     """
+    check_structure(documents)
     refuse_invalid(documents)
     objects = read_objects(documents, "Kueue")
     for space in cluster.namespaces:

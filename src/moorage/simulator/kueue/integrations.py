@@ -26,6 +26,7 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.objects import Objects
+from moorage.simulator.kueue.structure import whole_number
 from moorage.simulator.kueue.workloads import Workload, read_workload
 from moorage.simulator.owners import is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
@@ -42,12 +43,13 @@ _LEAST_PODS: Final = "kueue.x-k8s.io/job-min-parallelism"
 _GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 _GROUP_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 _TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 _TOPOLOGY: Final = {
     "kueue.x-k8s.io/podset-required-topology": "required",
     "kueue.x-k8s.io/podset-preferred-topology": "preferred",
     "kueue.x-k8s.io/podset-unconstrained-topology": "unconstrained",
     "kueue.x-k8s.io/podset-slice-required-topology": "podSetSliceRequiredTopology",
-    "kueue.x-k8s.io/podset-slice-size": "podSetSliceSize",
+    _SLICE_SIZE: "podSetSliceSize",
     "kueue.x-k8s.io/podset-group-name": "podSetGroupName",
 }
 
@@ -338,7 +340,7 @@ def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
         where = f"{kind} {one.namespace}/{one.name}"
         sets = tuple(found for place in places for found in _pod_sets(one.document, place, where))
         replicas = one.get("spec", "replicas", default=1) if one.resource.startswith("leaderworkersets") else None
-        for number in [None] if replicas is None else range(int(replicas)):
+        for number in [None] if replicas is None else range(whole_number(replicas, f"{where}: spec.replicas")):
             yield _Item(kind, one.metadata, sets, number=number)
 
 
@@ -357,9 +359,9 @@ def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator
         count = 1
         for path in place.numbers:
             number = _at(one, path)
-            factor = 1 if number is None else int(number)
+            factor = 1 if number is None else whole_number(number, f"{where}: {place.at}: {path}")
             if path == place.numbers[-1] and place.most and (limit := _at(one, place.most)) is not None:
-                factor = min(factor, int(limit))
+                factor = min(factor, whole_number(limit, f"{where}: {place.at}: {place.most}"))
             count *= factor
         if place.less and _at(one, "leaderTemplate") is not None:
             count -= place.less
@@ -380,7 +382,10 @@ def _new_pods(item: _Item) -> list[list[Pod]]:
 
 def _pod_set(name: str, count: int, spec: PodSpec, meta: ObjectMeta) -> dict[str, Any]:
     pod_set: dict[str, Any] = {"name": name, "count": count, "template": {"spec": msgspec.to_builtins(spec)}}
-    if asked := {field: meta.annotations[label] for label, field in _TOPOLOGY.items() if label in meta.annotations}:
+    asked: dict[str, Any] = {field: meta.annotations[label] for label, field in _TOPOLOGY.items() if label in meta.annotations}
+    if "podSetSliceSize" in asked:
+        asked["podSetSliceSize"] = whole_number(asked["podSetSliceSize"], f"metadata.annotations[{_SLICE_SIZE}]")
+    if asked:
         pod_set["topologyRequest"] = asked
     return pod_set
 

@@ -14,7 +14,7 @@ import msgspec
 from moorage.api.core import Taint, Toleration
 from moorage.api.meta import LabelSelector
 from moorage.api.quantity import parse
-from moorage.api.selectors import Selector, compile_label_selector
+from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.errors import InputError
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
 from moorage.simulator.kueue.workloads import Key, Workload, amount_of
@@ -73,9 +73,12 @@ class ClusterQueue(ClusterQueueNode):
             for group in spec.get("resourceGroups") or ()
         )
         selector = spec.get("namespaceSelector")
-        self.namespaces: Selector = compile_label_selector(
-            None if selector is None else msgspec.convert(selector, LabelSelector)
-        )
+        try:
+            self.namespaces: Selector = compile_label_selector(
+                None if selector is None else msgspec.convert(selector, LabelSelector)
+            )
+        except SelectorError as error:
+            raise InputError(f"{at}: spec.namespaceSelector: {error}") from None
         self.strict = spec.get("queueingStrategy", "BestEffortFIFO") == "StrictFIFO"
         self.stopped = str(spec.get("stopPolicy") or "None") != "None"
         rules = spec.get("preemption") or {}

@@ -60,6 +60,7 @@ class PendingSearch:
         self._cluster = cluster
         self._costs = (limits.costs or Costs()).with_nodes(cluster.present())
         self._limits = replace(limits, costs=self._costs)
+        self._is_cut = False  # the time was over before the latest search had ended
         self.placed = 0
         self.runs = 0
 
@@ -79,7 +80,7 @@ class PendingSearch:
             if placed:
                 ways.append((self._way(remedy, made, len(placed)), made))
         if not ways:
-            return PendingGroup(cause, tuple(pods), len(waiting), searched=not budget.is_over())
+            return PendingGroup(cause, tuple(pods), len(waiting), searched=not self._is_cut)
         best = min(range(len(ways)), key=lambda at: (-ways[at][0].placed, ways[at][0].cost))
         self._make(ways[best][1])
         self.placed += len(self._place(waiting))
@@ -94,6 +95,7 @@ class PendingSearch:
             probes=limits.probes, costs=limits.costs, budget=budget, all_changes=limits.all_changes,
         )  # fmt: skip
         self.runs += found.runs
+        self._is_cut = budget.is_over()
         first: dict[str, Remedy] = {}
         for one in found.remedies:
             first.setdefault(one.kind, one)

@@ -84,6 +84,8 @@ _ROWS: Final[dict[DrainOutcome, tuple[str, str]]] = {
 }  # fmt: skip
 #: How many pods and nodes a line names.
 _SHOWN: Final = 4
+#: Up to so many pods that wait are named.
+_NAMED = 2
 
 
 class DrainValues(Protocol):
@@ -194,10 +196,15 @@ def _rows(report: DrainValues) -> Iterator[str]:
 
 def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
     if outcome == "moves":
-        last = max((pod.at or 0.0 for pod in pods), default=0.0)
-        return _places(pods) + (f"; the last is placed after {seconds(last)}" if last else "")
+        end = max((pod.at or 0.0 for pod in pods), default=0.0)
+        return _places(pods) + (f"; the last is placed after {seconds(end)}" if end else "")
     if outcome == "waits":
-        return f"{_places(pods)}; {_some([f'{pod.pod} for {pod.budget} until {seconds(pod.at)}' for pod in pods])}"
+        if len(pods) <= _NAMED:
+            return f"{_places(pods)}; {_some([f'{pod.pod} for {pod.budget} until {seconds(pod.at)}' for pod in pods])}"
+        last: dict[str, float] = {}
+        for pod in pods:
+            last[pod.budget or ""] = max(last.get(pod.budget or "", 0.0), pod.at or 0.0)
+        return f"{_places(pods)}; {_some([f'for budget {name} until {seconds(at)}' for name, at in last.items()])}"
     if outcome in {"never", "pending"}:
         named = [(pod.replacement or pod.pod, _short(pod.why or "")) for pod in pods]
         if len(named) > 1:  # the texts are joined by commas

@@ -20,6 +20,7 @@ from moorage.api.cel.values import Growing, GrowingMap, Map, Optional, Value
 __all__ = [
     "CONTAINERS",
     "ITERATION",
+    "SIZED",
     "absorb",
     "nested_parts",
     "strain_of_failure",
@@ -32,6 +33,10 @@ __all__ = [
 
 #: The values that hold others.
 CONTAINERS: Final = (list, tuple, Map, Optional)
+#: The values that a text was parsed to, which may be as long.
+PARSED: Final = (Url, Semver, Quantity)
+#: The values whose operators are charged by their size.
+SIZED: Final = (*CONTAINERS, *PARSED)
 #: One unit is charged for this many copied elements, or this many compared nested elements.
 _COPIED: Final = 64
 _COMPARED: Final = 2
@@ -90,7 +95,7 @@ def absorb(frame: Frame, error: EvalError) -> None:
 
 
 def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
-    """Charge the work of an operator with a list or a map on its right.
+    """Charge the work of an operator with a list, a map, a URL, a version or a quantity on its right.
 
     Raises  CostLimitError, TooLargeError
     """
@@ -99,6 +104,8 @@ def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
             frame.strain((len(one) + len(other)) // _COPIED)
     elif name == "@in":
         strain_search(frame, [one], other)
+    elif isinstance(other, PARSED):
+        frame.strain(strain_of_operands([one, other]))
     elif isinstance(one, CONTAINERS):
         entries = min(len(one), len(other)) if isinstance(one, Map) else 0
         _strain(frame, min(_counted(frame, one), _counted(frame, other)) + entries)

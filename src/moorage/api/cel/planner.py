@@ -16,8 +16,8 @@ from moorage.api.cel.attributes import Qualifier, attribute
 from moorage.api.cel.bounds import EvalError, SourceError, check_sizes
 from moorage.api.cel.declarations import Functions, Overload, accepts
 from moorage.api.cel.effort import (
-    CONTAINERS,
     ITERATION,
+    SIZED,
     absorb,
     strain_of_failure,
     strain_of_operands,
@@ -351,7 +351,7 @@ def _operator(name: str, left: Run, right: Run) -> Run:
         one, other = left(frame), right(frame)
         if effort := check_sizes((other,) if isinstance(one, Growing) else (one, other)):
             frame.work(effort)
-        if isinstance(other, CONTAINERS):
+        if isinstance(other, SIZED):
             strain_operator(frame, name, one, other)
         found = apply(one, other)
         frame.spend(_operator_cost(name, one, other))

@@ -6,7 +6,6 @@ Source  github.com/blang/semver/v4; apiserver/pkg/cel/library/semverlib.go, norm
 from __future__ import annotations
 
 import re
-from functools import total_ordering
 
 __all__ = ["Semver", "SemverError", "parse_semver"]
 
@@ -18,32 +17,8 @@ class SemverError(ValueError):
     """A text is not a semantic version."""
 
 
-@total_ordering
-class _Identifier:
-    """One part of a pre-release: numbers compare by value and precede words."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, text: str) -> None:
-        if not text:
-            raise SemverError("Prerelease is empty")
-        if _DIGITS.fullmatch(text):
-            if len(text) > 1 and text[0] == "0":
-                raise SemverError(f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}")
-            self.key = (0, _uint64(text), "")
-        elif _WORD.fullmatch(text):
-            self.key = (1, 0, text)
-        else:
-            raise SemverError(f"Invalid character(s) found in prerelease {_quoted(text)}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identifier) and self.key == other.key
-
-    def __lt__(self, other: _Identifier) -> bool:
-        return self.key < other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+#: One part of a pre-release, by which numbers compare by value and precede words.
+_Identifier = tuple[int, int, str]
 
 
 class Semver:
@@ -81,13 +56,25 @@ def parse_semver(text: str, *, normalize: bool = False) -> Semver:
     has_build = "+" in parts[2]
     patch, dash, prerelease = patch.partition("-")
     numbers = (_number("major", parts[0]), _number("minor", parts[1]), _number("patch", patch))
-    identifiers = [_Identifier(part) for part in prerelease.split(".")] if dash else []
+    identifiers = [_identifier(part) for part in prerelease.split(".")] if dash else []
     for part in build.split(".") if has_build else ():
         if not part:
             raise SemverError("Build meta data is empty")
         if not _WORD.fullmatch(part):
             raise SemverError(f"Invalid character(s) found in build meta data {_quoted(part)}")
     return Semver(text, numbers, identifiers)
+
+
+def _identifier(text: str) -> _Identifier:
+    if not text:
+        raise SemverError("Prerelease is empty")
+    if _DIGITS.fullmatch(text):
+        if len(text) > 1 and text[0] == "0":
+            raise SemverError(f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}")
+        return 0, _uint64(text), ""
+    if _WORD.fullmatch(text):
+        return 1, 0, text
+    raise SemverError(f"Invalid character(s) found in prerelease {_quoted(text)}")
 
 
 def _number(which: str, text: str) -> int:

@@ -91,7 +91,7 @@ def absorb(frame: Frame, error: EvalError) -> None:
 
     Raises  CostLimitError
     """
-    frame.work(_EXCESS if isinstance(error, TooLargeError) else _FAILURE)
+    frame.work(_EXCESS if isinstance(error, TooLargeError) else _FAILURE + len(str(error)))
 
 
 def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:

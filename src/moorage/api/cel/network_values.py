@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 __all__ = ["CelAddress", "CelNetwork", "Format", "Url"]
 
@@ -45,10 +46,15 @@ class CelNetwork:
     @property
     def masked(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         """The network without the bits after its prefix."""
-        return ipaddress.ip_network(f"{self.ip}/{self.bits}", strict=False)
+        return _masked(self.ip, self.bits)
 
     def __str__(self) -> str:
         return f"{self.ip}/{self.bits}"
+
+
+@lru_cache(256)
+def _masked(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, bits: int) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_network(f"{ip}/{bits}", strict=False)
 
 
 @dataclass(frozen=True, slots=True)

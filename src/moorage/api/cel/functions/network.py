@@ -10,10 +10,11 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
-from moorage.api.cel.bounds import EvalError, check_parsed
+from moorage.api.cel.bounds import MAX_PARSED, EvalError, check_parsed
 from moorage.api.cel.declarations import Cost
 from moorage.api.cel.functions.times import timestamp_of
 from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
@@ -27,6 +28,9 @@ from moorage.api.names import (
 )
 
 __all__ = ["FUNCTIONS"]
+
+#: How much of a text that is far too long an error quotes.
+_SHOWN: Final = 100
 
 _Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -86,6 +90,7 @@ def _is_url(text: str) -> bool:
     return True
 
 
+@lru_cache(64)
 def _query(url: Url) -> Map:
     found: dict[str, list[str]] = {}
     for key, value in parse_qsl(url.query, keep_blank_values=True):
@@ -105,6 +110,8 @@ def _address(text: str) -> CelAddress:
 
 def _parsed_ip(text: str) -> _Ip | str:
     """Return an address, or what is wrong with it."""
+    if len(text) > MAX_PARSED:  # Python would copy it into its own error
+        return f"IP Address {_quoted(text[:_SHOWN])}… parse error during conversion from string: unable to parse IP"
     try:
         found = ipaddress.ip_address(text)
     except ValueError:

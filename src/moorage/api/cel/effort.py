@@ -47,7 +47,7 @@ _ORDINARY: Final = 1_000
 
 #: The work of an iteration of a fold beside its steps, and of an absorbed error, also that of an operation beyond its bounds.
 ITERATION: Final = 20
-_FAILURE: Final = 60
+_FAILURE: Final = 450
 _EXCESS: Final = MAX_EFFORT // 4
 _WEIGHTS: Final[dict[str, int]] = {
     "_&&_": 4, "_||_": 4, "_?_:_": 6, "!_": 10, "-_": 10, "@not_strictly_false": 8, "_[_]": 16, "_[?_]": 16, "_?._": 16,

@@ -379,7 +379,7 @@ def _operator_cost(name: str, one: Value, other: Value) -> int:
 
 
 #: The work of functions for each unit of what they cost, which depends on the size of their operands.
-_WORK_PER_COST: Final = 4
+_WORK_PER_COST: Final = 6
 
 
 def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:

@@ -91,6 +91,11 @@ def _is_url(text: str) -> bool:
 
 
 @lru_cache(64)
+def _escaped_path(url: Url) -> str:
+    return quote(url.path, safe=_IN_PATHS)
+
+
+@lru_cache(64)
 def _query(url: Url) -> Map:
     found: dict[str, list[str]] = {}
     for key, value in parse_qsl(url.query, keep_blank_values=True):
@@ -295,7 +300,7 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("getHost", "url . -> string", lambda url: url.host, None),
     ("getHostname", "url . -> string", lambda url: url.hostname, None),
     ("getPort", "url . -> string", lambda url: url.port, None),
-    ("getEscapedPath", "url . -> string", lambda url: quote(url.path, safe=_IN_PATHS), None),
+    ("getEscapedPath", "url . -> string", _escaped_path, None),
     ("getQuery", "url . -> map<string, list<string>>", _query, None),
     ("ip", "string -> ip", _address, _scan),
     ("isIP", "string -> bool", _holds(_address), _scan),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -126,10 +126,23 @@ def _zone(name: str) -> tzinfo:
         minutes = int(found[2]) * 60 + int(found[3])
         if minutes < 24 * 60:
             return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    zone = UTC if name in {"", "UTC"} else _zone_named(name) if len(name) <= _LONGEST_ZONE else None
+    if zone is None:
+        raise EvalError(f"unknown time zone {name}")
+    return zone
+
+
+#: No time zone has a longer name.
+_LONGEST_ZONE: Final = 64
+
+
+@lru_cache(1024)
+def _zone_named(name: str) -> ZoneInfo | None:
+    """Look a time zone up; what is not there is searched in many folders."""
     try:
-        return UTC if name in {"", "UTC"} else ZoneInfo(name)
+        return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise EvalError(f"unknown time zone {name}") from None
+        return None
 
 
 _PARTS: Final[dict[str, Callable[[datetime], int]]] = {

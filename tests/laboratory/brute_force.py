@@ -78,6 +78,17 @@ def random_rules(draw: random.Random) -> dict[str, object]:
     return rules
 
 
+def budgets(draw: random.Random) -> list[dict[str, object]]:
+    """A disruption budget for each label, some of which allow nothing."""
+    return [
+        {
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app, "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": app}}}, "status": {"disruptionsAllowed": draw.randint(0, 2)},
+        }
+        for app in "xy"
+    ]  # fmt: skip
+
+
 # -- every change, without plugins --------------------------------------------------------------------------------------
 
 
@@ -184,7 +195,7 @@ def compare(seed: int) -> str | None:
     """Search one random cluster both ways. Return what differs, "" if nothing does, None if the cluster is of no use."""
     draw = random.Random(seed)
     given, owners = random_cluster(draw), draw.choice(OWNERS)
-    cluster = moorage.Cluster.from_objects(given)
+    cluster = moorage.Cluster.from_objects(given, budgets(draw) if seed % 2 else ())
     objects = cluster.objects()
     fields = every_change([one for one in objects if isinstance(one, Node | Pod)], owners)
     if not fields or len(fields) > MOST_ATOMS or prod(len(field) + 1 for field in fields) > MOST_PRODUCTS:

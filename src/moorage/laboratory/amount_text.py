@@ -9,7 +9,7 @@ from moorage.api.meta import Quantity, ResourceList
 from moorage.api.quantity import shown_amount
 from moorage.state.pod_requests import amount
 
-__all__ = ["people_quantity", "quantity_of", "round_amount", "rounded_quantity", "with_amount", "with_requests"]
+__all__ = ["people_quantity", "quantity_of", "round_amount", "with_amount", "with_requests"]
 
 #: The least amount of bytes for each step to which amounts are rounded.
 _ROUND: Final = (
@@ -27,15 +27,6 @@ def quantity_of(resource: str, count: int) -> str:
             if count and count % size == 0:
                 return f"{count // size}{suffix}"
     return str(count)
-
-
-def rounded_quantity(resource: str, count: int, *, up: bool = False) -> str:
-    """Return an amount for people: bytes in whole Mi, or Ki if there are few, rounded down, or ``up``."""
-    exact = quantity_of(resource, count)
-    if len(exact) < 8 or not exact.isdecimal() or not quantity_of(resource, 2**30).endswith("Gi"):
-        return exact
-    size = 2**20 if count >= 100 * 2**20 else 2**10
-    return quantity_of(resource, (-(-count // size) if up else count // size) * size)
 
 
 def round_amount(resource: str, count: int, *, up: bool = False) -> int:

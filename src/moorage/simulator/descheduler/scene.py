@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import cached_property, cmp_to_key
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodAffinityTerm, Taint
@@ -28,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+_encode = msgspec.msgpack.Encoder().encode
 #: The effects of taints that keep a pod from a node.
 HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -90,7 +92,8 @@ class Scene:
 
     def __post_init__(self) -> None:
         self._used: dict[str, dict[str, int]] = {}
-        self._open: dict[tuple[int, int, int], frozenset[str]] = {}
+        self._open: dict[bytes, frozenset[str]] = {}
+        self._open_of: dict[int, frozenset[str]] = {}
 
     @cached_property
     def by_node(self) -> dict[str, list[Pod]]:
@@ -144,24 +147,30 @@ class Scene:
 
     def fits(self, pod: Pod, node: Node) -> bool:
         """Return True if the descheduler believes that a pod fits on a node (NodeFit)."""
-        if node.name not in self._open_to(pod) or self._is_avoided(pod, node):
-            return False
-        return pod.spec.node_name == node.name or self._has_room(pod, node)
-
-    def _open_to(self, pod: Pod) -> frozenset[str]:
-        """Return the schedulable nodes that a pod selects and whose taints it tolerates; copies of a pod share the answer."""
-        spec = pod.spec
-        key = id(spec.node_selector), id(spec.affinity), id(spec.tolerations)
-        if key not in self._open:
-            self._open[key] = frozenset(
-                node.name for node in self.nodes
-                if not node.spec.unschedulable and selects(pod, node) and tolerates_all(pod, node.spec.taints, HARD)
-            )  # fmt: skip
-        return self._open[key]
+        return node.name in self._open_to(pod) and self._takes(pod, node)
 
     def fits_elsewhere(self, pod: Pod, nodes: Iterable[Node]) -> bool:
         """Return True if a pod fits on one of these nodes other than its own."""
-        return any(node.name != pod.spec.node_name and self.fits(pod, node) for node in nodes)
+        names, own = self._open_to(pod), pod.spec.node_name
+        return any(node.name in names and node.name != own and self._takes(pod, node) for node in nodes)
+
+    def _takes(self, pod: Pod, node: Node) -> bool:
+        return not self._is_avoided(pod, node) and (pod.spec.node_name == node.name or self._has_room(pod, node))
+
+    def _open_to(self, pod: Pod) -> frozenset[str]:
+        """Return the schedulable nodes that a pod selects and whose taints it tolerates; copies of a pod share the answer."""
+        found = self._open_of.get(id(pod))
+        if found is None:
+            spec = pod.spec
+            affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+            key = _encode((spec.node_selector, affinity, spec.tolerations))
+            if key not in self._open:
+                self._open[key] = frozenset(
+                    node.name for node in self.nodes
+                    if not node.spec.unschedulable and selects(pod, node) and tolerates_all(pod, node.spec.taints, HARD)
+                )  # fmt: skip
+            found = self._open_of[id(pod)] = self._open[key]
+        return found
 
     def _has_room(self, pod: Pod, node: Node) -> bool:
         offered, used = node.status.allocatable, self.used(node.name)

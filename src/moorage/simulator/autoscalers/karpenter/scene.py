@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
+from moorage.api.core import ENDED_PHASES, Node, Pod, Taint, Toleration
 from moorage.api.meta import ObjectMeta
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.taints import find_untolerated
@@ -141,6 +141,8 @@ class PoolCluster:
     def __post_init__(self) -> None:
         self.nodes = sorted(self.nodes, key=lambda held: (not held.initialized, held.name))
         self.row_of = {held.name: row for row, held in enumerate(self.nodes)}
+        self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
+        self._meeting: dict[frozenset[KeyRequirement], Bools] = {}
         self._fitting: dict[frozenset[KeyRequirement], tuple[Bools, Bools]] = {}
 
     @cached_property
@@ -234,6 +236,25 @@ class PoolCluster:
                     given = held.node.status.capacity.get(name, "0")
                     left[name] -= 1 if name == "nodes" else amount(name, given)
         return left
+
+    def tolerating(self, tolerations: tuple[Toleration, ...]) -> Bools:
+        """Return the nodes whose taints a pod tolerates."""
+        known = self._tolerated.get(tolerations)
+        if known is None:
+            known = self._tolerated[tolerations] = np.array(
+                [find_untolerated(held.taints, tolerations) is None for held in self.nodes], dtype=np.bool_
+            )
+        return known
+
+    def meeting(self, asked: Requirements) -> Bools:
+        """Return the nodes that meet requirements."""
+        key = frozenset(asked.values())
+        known = self._meeting.get(key)
+        if known is None:
+            known = self._meeting[key] = np.array(
+                [is_compatible(held.requirements, asked) for held in self.nodes], dtype=np.bool_
+            )
+        return known
 
     def fitting(self, asked: Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""

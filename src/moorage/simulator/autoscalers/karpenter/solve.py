@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from moorage.api.core import Pod, Taint, Toleration
+from moorage.api.core import Pod, Taint
 from moorage.api.quantity import shown_amount
 from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values, ordered_by_price
@@ -131,10 +131,7 @@ class _Solver:
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
         self._held: dict[int, dict[str, KeyRequirement]] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
-        self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
-        self._compatible: dict[frozenset[KeyRequirement], Bools] = {}
-        hosts = [held.host for held in scene.nodes if held.name not in without]
-        self._topology = Topology(scene.census, hosts, {pod.metadata.uid for pod in pods}, without)
+        self._topology = Topology(scene.census, {pod.metadata.uid for pod in pods}, without)
         self._templates = [held for held in scene.templates if not held.told]
         self._limits = {pool.name: scene.remaining(pool, without) for pool in scene.pools if pool.limits is not None}
         self._claims: list[LaunchClaim] = []
@@ -216,7 +213,7 @@ class _Solver:
         open_ = self._open if pod.metadata.uid in self._moving else self._alive
         rows = np.flatnonzero(
             open_ & (self._free >= 0).all(axis=1) & (self._free >= asking.vector).all(axis=1)
-            & self._tolerating(pod.spec.tolerations) & self._meeting(asking.requirements)
+            & self._scene.tolerating(pod.spec.tolerations) & self._scene.meeting(asking.requirements)
         )  # fmt: skip
         for row in map(int, rows):
             held = self._scene.nodes[row]
@@ -249,23 +246,6 @@ class _Solver:
             if is_compatible(found, narrowed):
                 return merged(found, narrowed)
         return None
-
-    def _tolerating(self, tolerations: tuple[Toleration, ...]) -> Bools:
-        known = self._tolerated.get(tolerations)
-        if known is None:
-            known = self._tolerated[tolerations] = np.array(
-                [find_untolerated(held.taints, tolerations) is None for held in self._scene.nodes], dtype=np.bool_
-            )
-        return known
-
-    def _meeting(self, asked: Requirements) -> Bools:
-        key = frozenset(asked.values())
-        known = self._compatible.get(key)
-        if known is None:
-            known = self._compatible[key] = np.array(
-                [is_compatible(held.requirements, asked) for held in self._scene.nodes], dtype=np.bool_
-            )
-        return known
 
     # -- claims ----------------------------------------------------------------------------------------------------------
 

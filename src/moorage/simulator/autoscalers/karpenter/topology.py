@@ -235,8 +235,9 @@ class Topology:
     ``without``   names of the nodes that do not exist in it
     """
 
-    def __init__(self, census: Census, hosts: Iterable[str], excluded: Collection[str], without: Collection[str]) -> None:
-        self._census, self._hosts, self._excluded, self._without = census, list(hosts), excluded, without
+    def __init__(self, census: Census, excluded: Collection[str], without: Collection[str]) -> None:
+        self._census, self._excluded, self._without = census, excluded, without
+        self._made: list[str] = []
         self._groups: dict[Hashable, _Group] = {}
         self._inverse: dict[Hashable, _Group] = {}
         for one in census.distant:
@@ -261,7 +262,7 @@ class Topology:
 
     def host(self, name: str) -> None:
         """Add a host name that a claim got."""
-        self._hosts.append(name)
+        self._made.append(name)
         for group in (*self._groups.values(), *self._inverse.values()):
             if group.key == HOSTNAME:
                 group.register(name)
@@ -303,7 +304,10 @@ class Topology:
             if group.nodes.taints == "Ignore" or any(find_untolerated(one, pod.spec.tolerations) is None for one in taints):
                 group.register(domain)
         if group.key == HOSTNAME:
-            for name in self._hosts:
+            for name, (labels, _) in self._census.places.items():
+                if name not in self._without:
+                    group.register(labels.get(HOSTNAME) or name)
+            for name in self._made:
                 group.register(name)
 
     def _count(self, group: _Group) -> None:

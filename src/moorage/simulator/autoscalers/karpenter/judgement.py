@@ -1,0 +1,289 @@
+"""``Karpenter``: what it would do with a cluster that was read: new nodes for pending pods, and why each node stays or goes.
+
+Source  karpenter, pkg/controllers/state/statenode.go, ValidateNodeDisruptable; pkg/utils/pdb;
+        pkg/controllers/disruption/helpers.go, BuildDisruptionBudgetMapping
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moorage.api.core import Node, Pod, Taint
+from moorage.api.cron import parse_schedule
+from moorage.api.durations import DurationError, duration_seconds
+from moorage.api.selectors import compile_label_selector
+from moorage.api.taints import tolerates
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.simulator.autoscalers.instance_types import PriceList
+from moorage.simulator.autoscalers.karpenter.consolidation import (
+    DisruptionCandidate,
+    DisruptionCommand,
+    Disruptor,
+    candidate_of,
+)
+from moorage.simulator.autoscalers.karpenter.pools import DisruptionLimit, read_node_pools
+from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, daemons_of, is_active, is_daemon, is_mirror
+from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
+from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
+from moorage.simulator.cluster_input import ClusterInput
+
+__all__ = ["Karpenter", "NodeVerdict"]
+
+_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+_DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
+_REASONS: Final = ("Empty", "Underutilized")
+_UNLIMITED: Final = (1 << 31) - 1
+
+
+class NodeVerdict(Struct, frozen=True, kw_only=True):
+    """What Karpenter does with one node: ``delete``, ``replace`` or ``keep``, and by which event it keeps it.
+
+    ``pods``      that hold the node, with the reason
+    ``types``     of the replacement, the cheapest first; ``saves``: of an hour's price
+    """
+
+    node: str
+    decision: str
+    why: str = ""
+    pods: Mapping[str, str] = {}
+    types: tuple[str, ...] = ()
+    saves: float = 0.0
+
+
+class Karpenter:
+    """A cluster as Karpenter judges it.
+
+    ``now_s``    Unix seconds; None: when the input was read from the cluster, if it says that
+    ``missing``  what the input does not say, and what is assumed instead
+    Raises  InputError for a NodePool that is not valid
+    """
+
+    def __init__(
+        self, given: ClusterInput, prices: PriceList, *, now_s: float | None = None, spot_to_spot: bool = False
+    ) -> None:
+        documents = [dict(held.document) for held in given.custom]
+        self.now_s = now_s if now_s is not None else _seconds(given.report.taken_at)
+        self._claims = _claims_by_node(documents)
+        pools = read_node_pools(documents)
+        self._pools = {pool.name: pool for pool in pools}
+        bound: dict[str, list[Pod]] = defaultdict(list)
+        for pod in given.pods:
+            bound[pod.spec.node_name].append(pod)
+        waiting = [
+            pod for pod in bound.pop("", ())
+            if is_active(pod) and not pod.spec.scheduling_gates and not is_daemon(pod) and not is_mirror(pod)
+        ]  # fmt: skip
+        self.cluster = PoolCluster(
+            [ExistingNode(node, bound.get(node.name, ())) for node in given.nodes], pools, prices,
+            daemons_of(given.daemon_sets),
+            claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
+            volumes={held.name: held for held in given.persistent_volumes},
+            classes={held.name: held for held in given.storage_classes},
+            namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=waiting,
+        )  # fmt: skip
+        self._budgets = given.pod_disruption_budgets
+        self._spot_to_spot = spot_to_spot
+        self.missing = tuple(self._missing(prices))
+
+    def _missing(self, prices: PriceList) -> Iterator[str]:
+        if not self._pools:
+            yield "NodePools: the input has none, so Karpenter adds no node and disrupts none"
+        if not prices.currency or not prices.date:
+            yield "currency and date of the prices: the file of instance types does not give them"
+        if not self.now_s:
+            yield "the time: the input does not say when it was taken, so consolidateAfter and budgets' schedules do not count"
+        managed = [held for held in self.cluster.nodes if held.managed]
+        without = sum(held.name not in self._claims for held in managed)
+        if without:
+            yield f"NodeClaims of {without} of {len(managed)} nodes: they count as consolidatable"
+        unknown = sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed} - prices.by_name.keys())
+        if unknown:
+            yield f"instance types that the file does not have: {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}"
+        unready = sorted(held.pool.name for held in self.cluster.templates if held.told)
+        for name in unready:
+            yield f'types of NodePool "{name}": its requirements leave none of the file'
+
+    # -- new nodes -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def plan(self) -> LaunchPlan:
+        """Where the pods go that wait for a node: on nodes that exist, on new ones, or nowhere."""
+        return solve(self.cluster, self.cluster.pending)
+
+    # -- nodes that exist ------------------------------------------------------------------------------------------------
+
+    def verdict(self, name: str) -> NodeVerdict:
+        """Return what Karpenter does with one node, if it looks at no other."""
+        held = self.cluster.nodes[self.cluster.row_of[name]]
+        why, pods = self.blocked(held)
+        if why:
+            return NodeVerdict(node=name, decision="keep", why=why, pods=pods)
+        candidate = self._candidates[name]
+        pool = candidate.pool
+        why = self._disruptor.refusal(candidate)
+        reason = "Empty" if candidate.is_empty else "Underutilized"
+        if not why and self.budgets[reason].get(pool.name, 0) <= 0:
+            why = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
+        if why:
+            return NodeVerdict(node=name, decision="keep", why=why)
+        if not self._disruptor.may_pass(candidate):
+            return NodeVerdict(
+                node=name, decision="keep", why=f'NodePool "{pool.name}" is Balanced: even a deletion saves too little'
+            )
+        found = self._disruptor.compute([candidate])
+        saves = found.savings(self.cluster.prices.well_known)
+        if found.decision == "no-op":
+            return NodeVerdict(node=name, decision="keep", why=found.why, pods=dict(found.errors))
+        if not self._disruptor.approves(found):
+            return NodeVerdict(node=name, decision="keep", why=f'NodePool "{pool.name}" is Balanced: the move saves too little')
+        types = () if found.claim is None else tuple(one.name for one in found.claim.types)
+        return NodeVerdict(node=name, decision=found.decision, types=types, saves=saves)
+
+    def verdicts(self) -> list[NodeVerdict]:
+        """Return what Karpenter does with each node, by name."""
+        return [self.verdict(name) for name in sorted(self.cluster.row_of)]
+
+    def next_command(self) -> DisruptionCommand | None:
+        """Return what Karpenter does next: it removes empty nodes, else replaces several nodes by one, else one node."""
+        return self._disruptor.next_command(self._candidates.values(), self.budgets)
+
+    def blocked(self, held: ExistingNode) -> tuple[str, dict[str, str]]:
+        """Return why Karpenter disrupts a node for no reason at all, and the pods that hold it; "" if it may."""
+        node = held.node
+        if not held.managed:
+            return "Node isn't managed by karpenter", {}
+        if not held.initialized:
+            return "Node isn't initialized", {}
+        if node.metadata.deletion_timestamp is not None or any(taint.key == _DISRUPTED.key for taint in node.spec.taints):
+            return "Node is deleting or marked for deletion", {}
+        if node.metadata.annotations.get(_DO_NOT_DISRUPT) == "true":
+            return f'Disruption is blocked through the "{_DO_NOT_DISRUPT}" annotation', {}
+        if held.pool not in self._pools:
+            return f"NodePool not found (NodePool={held.pool})", {}
+        holding = {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
+        return next(iter(holding.values()), ""), holding
+
+    def _holds(self, pod: Pod) -> str:
+        """Return why a pod must not be evicted."""
+        if not is_active(pod):
+            return ""
+        if self._is_protected(pod):
+            return f'Pod has "{_DO_NOT_DISRUPT}" annotation (Pod={pod.namespace}/{pod.name})'
+        if is_mirror(pod) or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
+            return ""
+        names = [
+            one for one in self._budgets
+            if one.namespace == pod.namespace and compile_label_selector(one.spec.selector).matches(pod.metadata.labels)
+        ]  # fmt: skip
+        keys = " ".join(f"{one.namespace}/{one.name}" for one in names)
+        if len(names) > 1:
+            return f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
+        if names and not names[0].status.disruptions_allowed and not _evicts_unready(names[0], pod):
+            return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
+        return ""
+
+    def _is_protected(self, pod: Pod) -> bool:
+        value = pod.metadata.annotations.get(_DO_NOT_DISRUPT)
+        if value is None or value == "true":
+            return value is not None
+        try:
+            lasts_s = duration_seconds(value)
+        except DurationError:
+            return False
+        begun_s = _seconds(pod.metadata.creation_timestamp or "")
+        return lasts_s > 0 and (not self.now_s or not begun_s or self.now_s - begun_s < lasts_s)
+
+    @cached_property
+    def budgets(self) -> dict[str, dict[str, int]]:
+        """Reason → NodePool → how many of its nodes may be disrupted now."""
+        members: dict[str, list[Node]] = defaultdict(list)
+        for held in self.cluster.nodes:
+            if held.managed and held.initialized:
+                members[held.pool].append(held.node)
+        found: dict[str, dict[str, int]] = {}
+        for reason in _REASONS:
+            found[reason] = {}
+            for pool in self._pools.values():
+                nodes = members[pool.name]
+                limits = [
+                    self._allowed(one, len(nodes)) for one in pool.budgets if one.reasons is None or reason in one.reasons
+                ]
+                going = sum(not _is_ready(node) or node.metadata.deletion_timestamp is not None for node in nodes)
+                found[reason][pool.name] = max(min(limits, default=_UNLIMITED) - going, 0)
+        return found
+
+    def _allowed(self, limit: DisruptionLimit, nodes: int) -> int:
+        if limit.schedule and self.now_s:
+            begins = parse_schedule(limit.schedule).after(self.now_s - limit.duration_s)
+            if begins is None or begins > self.now_s:
+                return _UNLIMITED
+        return limit.allowed(nodes)
+
+    @cached_property
+    def _candidates(self) -> dict[str, DisruptionCandidate]:
+        return {
+            held.name: candidate_of(
+                self.cluster, held, self._pools[held.pool], consolidatable=self._is_consolidatable(held.name)
+            )
+            for held in self.cluster.nodes if not self.blocked(held)[0]
+        }  # fmt: skip
+
+    def _is_consolidatable(self, name: str) -> bool:
+        claim = self._claims.get(name)
+        return claim is None or _condition(claim, "Consolidatable") == "True"
+
+    @cached_property
+    def _disruptor(self) -> Disruptor:
+        totals: dict[str, tuple[float, float]] = {}
+        for held in self.cluster.nodes:
+            if held.pool in self._pools:
+                one = self._candidates.get(held.name) or candidate_of(self.cluster, held, self._pools[held.pool])
+                # The price of a pool is that of its candidates; what they disturb is counted for all its nodes.
+                price, cost = totals.get(held.pool, (0.0, 0.0))
+                totals[held.pool] = price + (one.price if held.name in self._candidates else 0.0), cost + one.cost
+        return Disruptor(self.cluster, totals, spot_to_spot=self._spot_to_spot, closed=frozenset(self._closed()))
+
+    def _closed(self) -> Iterator[str]:
+        """Yield the nodes that had a pod come or go within consolidateAfter."""
+        for held in self.cluster.nodes:
+            pool, claim = self._pools.get(held.pool), self._claims.get(held.name, {})
+            seen_s = _seconds(str((claim.get("status") or {}).get("lastPodEventTime") or ""))
+            after_s = pool.consolidate_after_s if pool is not None else None
+            if after_s and self.now_s and seen_s and self.now_s - seen_s < after_s:
+                yield held.name
+
+
+def _seconds(text: str) -> float:
+    """Return a time in Unix seconds; 0 if there is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _claims_by_node(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        str(name): held for held in documents
+        if held.get("kind") == "NodeClaim" and (name := (held.get("status") or {}).get("nodeName"))
+    }  # fmt: skip
+
+
+def _condition(document: Mapping[str, Any], kind: str) -> str:
+    held = (document.get("status") or {}).get("conditions") or ()
+    return next((str(one.get("status")) for one in held if one.get("type") == kind), "")
+
+
+def _is_ready(node: Node) -> bool:
+    return any(held.type == "Ready" and held.status == "True" for held in node.status.conditions)
+
+
+def _evicts_unready(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+    return always and any(held.type == "Ready" and held.status == "False" for held in pod.status.conditions)

@@ -177,3 +177,12 @@ def test_a_request_is_approved(store):
     held = store.update(kind, "", "me", made, subresource="status").document()
     (row,) = table(kind, [held], store.clock(), "None")["rows"]
     assert row["cells"][-1] == "Approved"
+
+
+@pytest.mark.parametrize(("spec", "types"), [(None, ["Ingress"]), ({"egress": [{}]}, ["Ingress", "Egress"])])
+def test_a_network_policy_is_about_incoming_traffic_and_stays_as_it_is(store, spec, types):
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p", "namespace": "default"}}
+    made = create(store, {**policy, **({} if spec is None else {"spec": spec})}).document()
+    assert made["spec"]["policyTypes"] == types
+    again = store.update(kind_of(made), "default", "p", made).document()
+    assert again["metadata"]["generation"] == made["metadata"]["generation"]

@@ -29,7 +29,9 @@ _PORT_NAME_FAULT: Final = (
 
 def set_policy_types(policy: Document) -> None:
     """Let a policy without types be about incoming traffic, and about outgoing traffic if it has rules for it."""
-    spec = policy.get("spec")
+    if policy.get("spec") is None:
+        policy["spec"] = {}
+    spec = policy["spec"]
     if isinstance(spec, dict) and not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 

@@ -34,6 +34,9 @@ _SUBJECT: Final[Document] = {"kind": "User", "apiGroup": "rbac.authorization.k8s
 _REF: Final[Document] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "a-role"}
 _STORED: Final[Document] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 _POLICY: Final[Document] = {"basic": {}}
+_MATCHED: Final[Document] = {
+    "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["controllerrevisions"], "operations": ["CREATE"],
+}  # fmt: skip
 
 _TEXT: Final[Document] = {"type": "string", "maxLength": 40, "pattern": "^[a-z]*(-[a-z]+)*$"}
 _PART: Final[Document] = {
@@ -138,6 +141,45 @@ _OBJECTS: Final[Mapping[str, Document]] = {
     "priorityclasses.scheduling.k8s.io": {"value": 7, "preemptionPolicy": "Never"},
     "podgroups.scheduling.k8s.io": {"spec": {"schedulingPolicy": _POLICY}},
     "workloads.scheduling.k8s.io": {"spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": _POLICY}]}},
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": {
+        "spec": {
+            "matchConstraints": {"resourceRules": [_MATCHED]}, "reinvocationPolicy": "Never",
+            "mutations": [{
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": 'Object{metadata: Object.metadata{labels: {"a": "b"}}}'},
+            }],
+        }
+    },
+    "validatingadmissionpolicies.admissionregistration.k8s.io": {
+        "spec": {"matchConstraints": {"resourceRules": [_MATCHED]}, "validations": [{"expression": "object.revision >= 0"}]}
+    },
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": {
+        "spec": {"policyName": "seeded", "validationActions": ["Audit"]}
+    },
+    "horizontalpodautoscalers.autoscaling": {
+        "spec": {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "seeded"}}
+    },
+    "leasecandidates.coordination.k8s.io": {
+        "spec": {"leaseName": "l", "binaryVersion": "1.2.3", "emulationVersion": "1.2.3", "strategy": "OldestEmulationVersion"}
+    },
+    "endpointslices.discovery.k8s.io": {"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}]},
+    "flowschemas.flowcontrol.apiserver.k8s.io": {"spec": {"priorityLevelConfiguration": {"name": "exempt"}}},
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": {
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
+    },
+    "ingressclasses.networking.k8s.io": {"spec": {"controller": "a.b/c"}},
+    "servicecidrs.networking.k8s.io": {"spec": {"cidrs": ["10.96.0.0/16"]}},
+    "apiservices.apiregistration.k8s.io": {
+        "spec": {"group": "", "version": "seeded", "groupPriorityMinimum": 100, "versionPriority": 100}
+    },
+    "certificatesigningrequests.certificates.k8s.io": {
+        "spec": {"request": "LS0t", "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+    },
+    "clustertrustbundles.certificates.k8s.io": {"spec": {"trustBundle": "-----BEGIN CERTIFICATE-----"}},
+    "ipaddresses.networking.k8s.io": {
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}
+    },
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": {"spec": {"policyName": "seeded"}},
     "csidrivers.storage.k8s.io": {"spec": {"attachRequired": True}},
     "csinodes.storage.k8s.io": {"spec": {"drivers": [{"name": "a.b", "nodeID": "n"}]}},
     "csistoragecapacities.storage.k8s.io": {"storageClassName": "s", "capacity": "1Gi"},

@@ -112,7 +112,7 @@ MUTANTS = {
 @pytest.mark.parametrize(("broken", "said"), MUTANTS.values(), ids=MUTANTS)
 def test_a_broken_server_is_detected(broken, said):
     with broken:
-        found = run(20_002, attacks=250).broken
+        found = run(20_002, attacks=600).broken
     assert any(said in fault for fault in found), found[:3]
 
 

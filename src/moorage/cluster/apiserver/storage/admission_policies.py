@@ -160,7 +160,7 @@ class AdmissionPolicies:
         policies, bindings = _KINDS[form]
         for held in self._store.all(bindings):
             binding = held.document()
-            policy = self._store.find(policies, "", binding["spec"]["policyName"])
+            policy = self._store.find(policies, "", (binding.get("spec") or {}).get("policyName", ""))
             if policy is None:
                 continue
             spec = policy.document()["spec"]

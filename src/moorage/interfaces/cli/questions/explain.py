@@ -18,6 +18,7 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.command_help import DescribedCommand
 from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answers, kinds_of_autoscaler, names_nodes
 from moorage.interfaces.cli.questions.explain_jobs import explain_jobs, kinds_of_jobs
 from moorage.interfaces.cli.questions.narrowing_options import selector_of
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
@@ -76,6 +77,11 @@ All that is printed, and what it means: moorage help explain
     help="The node types that can be bought, with prices, as for moorage plan: nodes to add are of these.",
 )
 @click.option(
+    "--instance-types", metavar="FILE",
+    help="Karpenter's instance types, as JSON of its KWOK provider: also say what Karpenter does about the pods that wait, or "
+    "why it keeps node/NAME.",
+)  # fmt: skip
+@click.option(
     "--usage", multiple=True, metavar="FILE",
     help="What pods use (PodMetrics, kubectl top, Prometheus …, as for moorage rightsize): requests fall to that, not below.",
 )  # fmt: skip
@@ -110,19 +116,23 @@ def explain(**given: Any) -> int:
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
     given = _before_binding(given)
-    kinds = kinds_of_jobs(given["pods"])
+    of_nodes, jobs_named = names_nodes(given), kinds_of_jobs(given["pods"])
+    kinds = (*jobs_named, *kinds_of_autoscaler(given))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
-        jobs = explain_jobs(given, asked) if kinds else None
+        jobs = explain_jobs(given, asked) if jobs_named else None
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
         counts = partial(_count, progress)
         found: list[Answer] = (
-            [*jobs]
+            []
+            if of_nodes
+            else [*jobs]
             if jobs is not None
             else [explain_together(asked.changed_input, asked.changed_options, what, on_attempt=counts)]
             if given["together"]
             else [*_explained(asked, what, counts)]
         )
+        found += autoscaler_answers(given, asked)
     print_explanations(found, given["output"], ascii_only=given["ascii_only"])
     return exit_status(*found)
 

@@ -1,0 +1,57 @@
+"""``moorage explain --instance-types``: what Karpenter does about pods and nodes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples/karpenter"
+FILES = ["-f", str(EXAMPLE / "cluster.yaml"), "-f", str(EXAMPLE / "pending.yaml")]
+TYPES = ["--instance-types", str(EXAMPLE / "types.json")]
+
+PODS = {  # the pod; the decision, the node pool or node, the first type, the status
+    "a node is added": ("search-0", "add", "general", "m5.4xlarge"),
+    "a node has room": ("search-1", "existing", "node-1", None),
+    "no pool can take it": ("cache-0", "none", None, None),
+}
+
+
+@pytest.mark.parametrize(("name", "decision", "place", "first"), PODS.values(), ids=PODS)
+def test_pods_that_wait(moorage, name, decision, place, first):
+    document = json.loads(moorage("explain", f"shop/{name}", *FILES, *TYPES, "-o", "json").out)
+    [found] = [one for one in document["items"] if one["kind"] == "AutoscalerAnswer"]
+    answer = found["answer"]
+    assert (answer["thing"], answer["decision"]) == (f"pod shop/{name}", decision)
+    assert place in (answer.get("nodePool"), answer.get("node"), None)
+    assert answer.get("types", [None])[0] == first
+    assert len(answer.get("why", ())) == (2 if decision == "none" else 0)
+
+
+NODES = {  # the status, what the text says
+    "node-1": (0, "Karpenter replaces node/node-1.\n  → of NodePool general, the cheapest first: c5.xlarge"),
+    "node-2": (0, "Karpenter removes node/node-2.\n  an hour saves 0.384 USD"),
+    "node-5": (2, 'HELD BY         WHY\nshop/ledger-0   Pod has "karpenter.sh/do-not-disrupt" annotation'),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes(moorage, name):
+    status, told = NODES[name]
+    ran = moorage("explain", f"node/{name}", *FILES[:2], *TYPES)
+    assert (ran.status, ran.err) == (status, "")
+    assert told in ran.out
+
+
+REFUSED = {  # arguments, what the error says
+    "no types": (["node/node-1", *FILES], "give its instance types with --instance-types"),
+    "nodes and pods": (["node/node-1", "web-0", *FILES, *TYPES], "explain pods and nodes in two questions"),
+    "no such node": (["node/gone", *FILES, *TYPES], "node/gone: the input has no node of this name"),
+    "a page": (["node/node-1", *FILES, *TYPES, "-o", "html"], "--instance-types prints text, JSON or YAML"),
+}
+
+
+@pytest.mark.parametrize(("args", "told"), REFUSED.values(), ids=REFUSED)
+def test_refusals(moorage, args, told):
+    ran = moorage("explain", *args)
+    assert ran.status == 1
+    assert told in ran.err

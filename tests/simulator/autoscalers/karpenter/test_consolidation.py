@@ -1,4 +1,8 @@
-"""Cases of Karpenter's consolidation, emptiness and balanced suites: each names the upstream test that it follows."""
+"""Consolidation, emptiness and Balanced NodePools.
+
+A key that is the title of an upstream test says which behaviour a case is about; the clusters and the expected results are
+ours, from reading the rules.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +120,7 @@ def test_a_single_node(types: Any, nodes: Any, pods: list[Pod], decision: str, t
 
 
 def test_on_demand_to_spot_keeps_to_spot() -> None:
-    """Follows "can replace node": a launch that fell back to on-demand could cost more than the node."""
+    """About upstream's "can replace node": a launch that fell back to on-demand could cost more than the node."""
     found = _judged(
         _SPOT, [node("a", _SPOT[2])], _run("a", "1"), pool(requirements=[(CAPACITY_TYPE, "In", "spot", "on-demand")])
     )
@@ -125,7 +129,7 @@ def test_on_demand_to_spot_keeps_to_spot() -> None:
 
 
 def test_a_node_is_not_turned_into_two() -> None:
-    """Follows "won't make a single node into two: Can't remove without creating 2 candidates"."""
+    """About upstream's "won't make a single node into two: Can't remove without creating 2 candidates"."""
     types = _types(1.0, 9.0)
     pods = _run("a", "1", "1", labels={"a": "b"}, topologySpreadConstraints=[{
         "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
@@ -166,7 +170,7 @@ def test_spot_to_spot(cheaper: int, least: int, told: str, number: int) -> None:
 
 
 def test_several_spot_nodes_need_no_fifteen_types() -> None:
-    """Follows "can merge 3 nodes into 1" for spot: the number of types matters for a single candidate only."""
+    """About upstream's "can merge 3 nodes into 1" for spot: the number of types matters for a single candidate only."""
     types = _types(1.0, 2.0, 3.0, offered=(("spot", "test-zone-1"),))
     nodes = [node(name, types[2], kind="spot") for name in "ab"]
     found = _judged(types, nodes, [*_run("a", "1"), *_run("b", "1")], remove=2, spot_to_spot=True)
@@ -200,7 +204,7 @@ def test_nodes_that_are_no_candidates(words: Any, known: bool, labels: Any, told
     assert Disruptor(cluster).refusal(candidate_of(cluster, cluster.nodes[0], held)) == told
 
 
-#: Annotation, priority → what an eviction costs (eviction_cost_test, "Eviction Cost").
+#: Annotation, priority → what an eviction costs .
 _COSTS: dict[str, tuple[str, int | None, float]] = {
     "should have a standard disruptionCost for a pod with no priority or disruptionCost specified": ("", None, 1.0),
     "should have a higher disruptionCost for a pod with a positive deletion disruptionCost": ("100", None, 1.0 + 100 / 2**27),
@@ -220,7 +224,7 @@ def test_eviction_cost(annotation: str, priority: int | None, cost: float) -> No
     assert eviction_cost(pod(meta=meta, priority=priority)) == cost
 
 
-#: Saved, disruption, cost of the pool, disruption of the pool → whether the move passes (balanced_scoring_test.go).
+#: Saved, disruption, cost of the pool, disruption of the pool → whether the move passes.
 _SCORES: dict[str, tuple[float, float, float, float, bool]] = {
     "even share of savings and disruption": (1.0, 1.0, 10.0, 10.0, True),
     "half of the share": (0.5, 1.0, 10.0, 10.0, True),
@@ -278,13 +282,13 @@ def test_the_next_command(nodes: int, pods: int, budget: int, decision: str, rea
 
 
 def test_several_nodes_are_not_replaced_by_one_of_their_type() -> None:
-    """Follows "won't merge 2 nodes into 1 of the same type"."""
+    """About upstream's "won't merge 2 nodes into 1 of the same type"."""
     disruptor, candidates = _fleet(2, pool(requirements=_ON_DEMAND), row=0, pods=5)
     assert disruptor.next_command(candidates, _budgets(10)) is None
 
 
 def test_a_balanced_pool_refuses_moves_that_save_too_little() -> None:
-    """Follows balanced_integration_test.go: a replacement that saves a sixth of the cost for the whole disruption."""
+    """About balanced_integration_test.go: a replacement that saves a sixth of the cost for the whole disruption."""
     types = _types(2.5, 3.0)
     for policy, does in (("WhenEmptyOrUnderutilized", True), ("Balanced", False)):
         disruptor, candidates = _fleet(
@@ -294,7 +298,7 @@ def test_a_balanced_pool_refuses_moves_that_save_too_little() -> None:
 
 
 def test_closed_nodes_take_no_pods_of_candidates() -> None:
-    """Follows "should not consider a node under consolidateAfter as a destination"."""
+    """About upstream's "should not consider a node under consolidateAfter as a destination"."""
     nodes = [node("a", _CHEAP[0]), node("b", _CHEAP[0])]
     pods = [*_run("a", "1"), *_run("b", "1")]
     assert _judged(_CHEAP, nodes, pods).decision == "delete"

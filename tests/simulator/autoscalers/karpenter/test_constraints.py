@@ -1,4 +1,7 @@
-"""Cases of Karpenter's scheduling suite on requirements: each names the test of suite_test.go that it follows.
+"""Requirements of pods and pools, as Karpenter's scheduler.go and nodeclaim.go narrow them.
+
+A key that is the title of an upstream test says which behaviour a case is about; the clusters and the expected results are
+ours, from reading the rules.
 
 A case: the pool's requirements and labels, the pod's node selector and affinity, and the label values of its claim; None: no
 claim.

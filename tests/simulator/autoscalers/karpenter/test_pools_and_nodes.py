@@ -1,4 +1,8 @@
-"""Cases of Karpenter's suites on NodePools, limits, DaemonSets, nodes that exist and volumes: each names its upstream test."""
+"""NodePools, limits, DaemonSets, nodes that exist and volumes.
+
+A key that is the title of an upstream test says which behaviour a case is about; the clusters and the expected results are
+ours, from reading the rules.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +93,7 @@ def test_the_pool(pools: Any, one: Pod, expected: str) -> None:
 
 
 def test_limits_count_the_largest_type_first() -> None:
-    """Follows "should partially schedule if limits would be exceeded"."""
+    """About upstream's "should partially schedule if limits would be exceeded"."""
     pods = [pod(cpu="1500m") for _ in range(3)]
     types = [instance_type("small", cpu="2"), instance_type("large", cpu="4")]
     found = solve(scene(types, [pool(limits={"cpu": "6"})], pods=pods), pods)
@@ -189,7 +193,7 @@ def test_nodes_that_exist(words: Any, bound: Any, asked: Any, takes: bool) -> No
 
 
 def test_nodes_are_tried_by_name_and_initialized_first() -> None:
-    """Follows "should order initialized nodes for scheduling before uninitialized nodes"."""
+    """About upstream's "should order initialized nodes for scheduling before uninitialized nodes"."""
     starting = {"labels": {"karpenter.sh/initialized": None}}
     nodes = [node("a", _DEFAULT[0], **starting), node("c", _DEFAULT[0]), node("b", _DEFAULT[0])]
     pods = [pod(cpu="3") for _ in range(4)]
@@ -198,7 +202,7 @@ def test_nodes_are_tried_by_name_and_initialized_first() -> None:
 
 
 def test_daemons_that_do_not_run_yet_take_room_on_a_node() -> None:
-    """Follows "should track daemonset usage separately so we know how many DS resources are remaining to be scheduled"."""
+    """About upstream's "should track daemonset usage separately so we know how many DS resources are remaining …"."""
     one = pod(cpu="3")
     daemon = _daemon(cpu="1")
     assert solve(scene(nodes=[node("n", _DEFAULT[0])], pods=[one], daemons=[daemon]), [one]).placed == {}
@@ -209,7 +213,7 @@ def test_daemons_that_do_not_run_yet_take_room_on_a_node() -> None:
 
 
 def test_limits_count_nodes_that_exist() -> None:
-    """Follows "should schedule based on the max resource usage / existing nodes count against limits"."""
+    """About upstream's "should schedule based on the max resource usage / existing nodes count against limits"."""
     one = pod(cpu="3")
     held = node("n", _DEFAULT[0], unschedulable=True)
     found = solve(scene(_DEFAULT, [pool(limits={"cpu": "7"})], nodes=[held], pods=[one]), [one])
@@ -270,7 +274,7 @@ def test_volumes(held: Any, selector: Any, zone: str | None) -> None:
 
 
 def test_a_claim_goes_to_the_provider_with_its_cheapest_types_first() -> None:
-    """Follows instance_selection_test.go, "should schedule on one of the cheapest instances"."""
+    """About instance_selection_test.go of upstream, "should schedule on one of the cheapest instances"."""
     one = pod()
     [claim] = solve(scene(assorted(7), pods=[one]), [one]).claims
     assert [held.name for held in claim.types] == [f"fake-it-{at}" for at in range(7)]

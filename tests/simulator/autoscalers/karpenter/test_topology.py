@@ -1,4 +1,8 @@
-"""Cases of Karpenter's topology suite: each names the test of topology_test.go that it follows."""
+"""Topology as Karpenter's topology.go has it.
+
+A key that is the title of an upstream test says which behaviour a case is about; the clusters and the expected results are
+ours, from reading the rules.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +90,7 @@ def test_spread(asked: Any, number: int, zones: Any, bound: Any, places: list[in
 
 
 def test_spread_respects_what_a_pod_may_use() -> None:
-    """Follows "should limit spread options by nodeSelector" and "... by node requirements"."""
+    """About upstream's "should limit spread options by nodeSelector" and "... by node requirements"."""
     pods = [
         pod(labels=_LABELS, topologySpreadConstraints=[spread(ZONE)], nodeSelector={ZONE: zone})
         for zone in (Z1,) * 5 + (Z2,) * 10
@@ -100,14 +104,14 @@ def test_spread_respects_what_a_pod_may_use() -> None:
 
 
 def test_match_label_keys_tell_versions_apart() -> None:
-    """Follows "should support matchLabelKeys"."""
+    """About upstream's "should support matchLabelKeys"."""
     asked = [spread(HOSTNAME, matchLabelKeys=["version"])]
     pods = [pod(labels={**_LABELS, "version": v}, topologySpreadConstraints=asked) for v in ("a", "a", "b", "b")]
     assert _places(_run(pods), HOSTNAME) == [2, 2]
 
 
 def test_node_taints_policy() -> None:
-    """Follows "should balance pods across a label (NodeTaintsPolicy=ignore)" and "(NodeTaintsPolicy=honor)"."""
+    """About upstream's "should balance pods across a label (NodeTaintsPolicy=ignore)" and "(NodeTaintsPolicy=honor)"."""
     taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
     for policy, placed in (("Ignore", 1), ("Honor", 5)):
         pools = [
@@ -182,7 +186,7 @@ def test_affinity(pods: list[Pod], claims: int, failed: int) -> None:
 
 
 def test_anti_affinity_of_pods_on_nodes_holds_the_other_way_round() -> None:
-    """Follows "should not violate pod anti-affinity on zone (inverse w/existing nodes)"."""
+    """About upstream's "should not violate pod anti-affinity on zone (inverse w/existing nodes)"."""
     bound = [_on(at, zone, {}, affinity=apart(term(ZONE))) for at, zone in enumerate((Z1, Z2, Z3))]
     pods = _group(1)
     found = _run(pods, [pool(requirements=[(ZONE, "In", Z1, Z2, Z3)])], bound)
@@ -190,7 +194,7 @@ def test_anti_affinity_of_pods_on_nodes_holds_the_other_way_round() -> None:
 
 
 def test_namespaces_of_terms() -> None:
-    """Follows "should filter pod affinity topologies by namespace, no matching pods" and "..., matching namespace list"."""
+    """About upstream's "should filter pod affinity topologies by namespace, no matching pods" and "…, matching …"."""
     target = pod(labels=_LABELS, meta={"namespace": "other"}, cpu="2")
     here = pod(affinity=near(term(HOSTNAME)))
     assert list(_run([target, here]).errors) == [here.metadata.uid]

@@ -79,7 +79,7 @@ def candidate_of(
 class DisruptionCommand:
     """What is to be done with candidates. Without ``why``: delete them, or replace them by the claim.
 
-    ``why``     Karpenter's event on why nothing is done
+    ``why``     why nothing is done, by Karpenter's event where it has one
     ``errors``  by pod, why it would fit nowhere
     """
 

@@ -42,7 +42,7 @@ _UNLIMITED: Final = (1 << 31) - 1
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True):
-    """What Karpenter does with one node: ``delete``, ``replace`` or ``keep``, and by which event it keeps it.
+    """What Karpenter does with one node: ``delete``, ``replace`` or ``keep``, and why it keeps it.
 
     ``pods``      that hold the node, with the reason
     ``types``     of the replacement, the cheapest first; ``saves``: of an hour's price

@@ -148,9 +148,11 @@ def test_each_program_of_the_examples_has_a_plugin():
     # The plugins of fgd are moorage.plugins.gpu_sharing; the others simulate, or learn with built-in ones.
     assert {folder for folder, plugins in PLUGINS.items() if not plugins} == {
         "fgd",
+        "karpenter",
         "learn-openb",
         "learn-weights",
         "over-time",
+        "three-teams",
     }
 
 

@@ -97,14 +97,14 @@ def test_commands_without_a_search_have_no_limit(moorage):
 
 @pytest.fixture
 def wide(tmp_path):
-    """A cluster with so many pairs of unlike nodes that their losses take minutes."""
+    """A cluster with so many pairs of unlike, full nodes, and so few others, that no count proves their losses safe."""
     items = []
     for at in range(120):
-        amounts = {"cpu": str(8 + at), "memory": "64Gi", "pods": "110"}
+        amounts = {"cpu": str(8 + at if at < 117 else 4000), "memory": "640Gi", "pods": "110"}
         items.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{at}"}, "status": {"allocatable": amounts}})
-        for number in range(4):
+        for number in range(4 if at < 117 else 0):
             owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"r{at}", "uid": f"r{at}", "controller": True}
-            container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": f"{100 + at}m", "memory": "1Gi"}}}
+            container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": f"{(8 + at) * 240}m", "memory": "1Gi"}}}
             items.append({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": f"p{at}-{number}", "uid": f"p{at}-{number}", "ownerReferences": [owner]},

@@ -141,6 +141,7 @@ def test_each_form_asks_its_command(server, visit):
         assert page.get_by_label("Replicas 1 now").input_value() == "8"
         page.get_by_role("button", name="Forget all").click()
         page.reload()
+        before.first.wait_for()
         assert before.all_inner_texts() == ["Scale a workload: deployment/shop/web, 7"]
 
 

@@ -35,7 +35,7 @@ The forms of usage, and how the answer is found: moorage help rightsize
               help="How far a request is above the measured use.")  # fmt: skip
 @click.option("--percentile", type=click.FloatRange(0, 100, min_open=True), default=95.0, show_default=True, metavar="P",
               help="Of the values of a range query for CPU. Of memory, the largest counts.")  # fmt: skip
-@click.option("--types", metavar="FILE", help="Node types with prices, for the money: as for moorage plan.")
+@click.option("--types", metavar="FILE", help="Node types with prices, for the money, as plan takes them.")
 @click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
 @question_options(outputs=("text", "wide", "json", "yaml"))
 def rightsize(**given: Any) -> int:

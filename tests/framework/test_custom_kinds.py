@@ -6,8 +6,8 @@ from moorage.api.custom_objects import read_custom
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.queue import QueuePlace, object_events
 from moorage.errors import StateError
-from moorage.framework.custom_kinds import named_kinds
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.registry import named_kinds
 from moorage.framework.verdicts import Hold
 from moorage.state.cluster import ClusterState, Snapshot
 from tests.core.engine.driving import Driven, node, pod

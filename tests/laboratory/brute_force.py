@@ -11,8 +11,7 @@ from math import prod
 
 import moorage
 from moorage.api.core import Node, Pod
-from moorage.framework.change_values import port_text, taint_text, term_text
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, port_text, taint_text, term_text
 from moorage.laboratory.change.change_sets import covers
 from moorage.laboratory.change.least_change import ChangeSearch
 from moorage.laboratory.edit.pod_changes import request_of

@@ -10,7 +10,7 @@ import moorage
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.edit import object_edits
-from moorage.laboratory.objects import key_of
+from moorage.laboratory.present import key_of
 from moorage.testing.builders import a_node, a_pod
 
 NODES = [

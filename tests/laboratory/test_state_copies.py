@@ -12,7 +12,7 @@ import pytest
 import moorage
 from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdicts import Hold
-from moorage.laboratory.trial import played_histories
+from moorage.laboratory.trial import history as played_histories
 from moorage.laboratory.trial.history import play
 from moorage.laboratory.trial.state_copies import StateCopy, is_shared
 from tests.laboratory.random_world import OTHERS, World

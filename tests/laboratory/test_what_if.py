@@ -12,7 +12,7 @@ from moorage.interfaces.cli.main import main
 from moorage.laboratory.edit.replaced_objects import replaced
 from moorage.laboratory.edit.scaling import parse_scaled, scale
 from moorage.laboratory.edit.what_if import InputChanges
-from moorage.laboratory.objects import read_given
+from moorage.laboratory.present import read_given
 from moorage.simulator.pod_creation import create_pods
 
 CREATED = "2025-01-01T00:00:00Z"

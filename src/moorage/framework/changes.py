@@ -21,13 +21,17 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+import msgspec
 from msgspec import Struct
 
+from moorage.api.core import Taint
+from moorage.api.meta import Value
 from moorage.framework.points import Plugin
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Change", "ChangeValue", "Owner", "Remedies", "RemedyingPlugin"]
+__all__ = ["Change", "ChangeValue", "Owner", "Remedies", "RemedyingPlugin", "port_text", "taint_text", "term_text"]
+
 
 S_contra = TypeVar("S_contra", contravariant=True)
 
@@ -68,3 +72,23 @@ Remedies: TypeAlias = Change | tuple[Change, ...]
 class RemedyingPlugin(Plugin, Protocol[S_contra]):
     @abstractmethod
     def remedies(self, state: S_contra, pod: PodInfo, node: NodeView, /) -> Iterable[Remedies]: ...
+
+
+# -- change values -----------------------------------------------------------------------------------------------------
+# The texts that name terms, expressions, taints and host ports in a ``Change``, because these have no names of their own.
+
+
+def term_text(term: Value) -> str:
+    """Return a term or an expression as compact JSON."""
+    return msgspec.json.encode(term, order="deterministic").decode()
+
+
+def taint_text(taint: Taint) -> str:
+    """Return a taint as kubectl writes it: ``key=value:Effect``, ``key:Effect``."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def port_text(protocol: str, address: str, port: int) -> str:
+    """Return a host port: ``8080/TCP``, ``10.0.0.1:8080/TCP``."""
+    at = "" if address in {"", "0.0.0.0"} else f"{address}:"  # noqa: S104 (an address to compare, not to bind)
+    return f"{at}{port}/{protocol or 'TCP'}"

@@ -14,19 +14,25 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from moorage.api.custom_objects import CustomKind
 from moorage.basis.printable import clip, is_printable
 from moorage.errors import InputError, MoorageError
+from moorage.framework.events import Resource, Wake
 from moorage.framework.handle import Handle, WaitingPod
 from moorage.framework.points import POINTS, Plugin
-from moorage.framework.profile import args_of, declared_name, points_of
+from moorage.framework.profile import Profile, args_of, declared_name, declared_wakes, points_of, writes_pods
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
-__all__ = ["ENTRY_POINT_GROUP", "Handle", "PluginClass", "Registry", "WaitingPod", "load"]
+__all__ = [
+    "ENTRY_POINT_GROUP", "Handle", "NamedKinds", "Registry", "WaitingPod", "load", "named_kinds", "unusable_names",
+    "write_pods",
+]  # fmt: skip
+
 
 ENTRY_POINT_GROUP = "moorage.plugins"
 
@@ -221,3 +227,39 @@ def _classes_in(module: ModuleType, wanted: str) -> str:
     if near:
         return f"; did you mean {near[0]}?"
     return f"; there is {', '.join(names)}" if names else ""
+
+
+# -- custom kinds ------------------------------------------------------------------------------------------------------
+# Collects the custom kinds that plugins name in ``wakes_on``; the caller has to watch these kinds too.
+
+_BUILT_IN = frozenset(map(str, Resource))
+
+
+class NamedKinds(NamedTuple):
+    """Custom kinds that plugins name, sorted by name. ``unusable`` are names of no valid form, whose events wake no pod."""
+
+    kinds: tuple[CustomKind, ...] = ()
+    unusable: tuple[str, ...] = ()
+
+
+def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
+    """Return the kinds that plugins name in addition to the built-in ones, including plugins that only score."""
+    plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
+    return _of(wake for plugin in plugins for wake in declared_wakes(plugin) or ())
+
+
+def write_pods(profiles: Iterable[Profile]) -> bool:
+    """Return True if a plugin says that it changes pods (``writes_pods``), which kube-scheduler's own role does not allow."""
+    return any(writes_pods(plugin) for profile in profiles for plugin in profile.plugins.values())
+
+
+def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:
+    """Return the resources of ``wakes`` that are neither built in nor of the form ``plural.version.group``, sorted."""
+    return _of(wakes).unusable
+
+
+def _of(wakes: Iterable[Wake]) -> NamedKinds:
+    names = {str(wake.event.resource) for wake in wakes}
+    parsed = {name: CustomKind.parse(name) for name in sorted(names - _BUILT_IN)}
+    kinds = tuple(kind for kind in parsed.values() if kind is not None)
+    return NamedKinds(kinds, tuple(name for name, kind in parsed.items() if kind is None))

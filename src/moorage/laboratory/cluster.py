@@ -32,24 +32,22 @@ from moorage.laboratory.drain.cluster_outages import OutageQuestions
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.explain.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
+from moorage.laboratory.explain.pod_state import may_starve, starved
 from moorage.laboratory.explain.simulated_state import state_of
-from moorage.laboratory.explain.starvation import may_starve, starved
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.inventory import Inventory, PresentObjects
-from moorage.laboratory.objects import ObjectLike, flat_objects, read_given
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.plan.cluster_plan import PlanQuestions
-from moorage.laboratory.present import aside_of, cluster_input, present_objects
+from moorage.laboratory.present import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
 from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.digest import Digests
 from moorage.laboratory.trial.dry_run import quick_placements
 from moorage.laboratory.trial.feasibility import feasibility_of
-from moorage.laboratory.trial.history import Evicted, History, Ran, Step, Told, Tried, scope_of, take
-from moorage.laboratory.trial.played_histories import PlayedHistories, copy_of
+from moorage.laboratory.trial.history import Evicted, History, PlayedHistories, Ran, Step, Told, Tried, copy_of, scope_of, take
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
-from moorage.laboratory.trial.undo_log import UndoLog
+from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.report.answer import LateText
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run

@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 
 from moorage.errors import CopyError, InputError
 from moorage.framework.effects import Question
-from moorage.laboratory.objects import text_of
+from moorage.laboratory.present import text_of
 from moorage.simulator.simulate import Options
 
 __all__ = ["ClusterOptions", "ConfigLike", "cluster_options", "refuse_unpicklable"]

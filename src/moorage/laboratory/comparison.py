@@ -29,11 +29,10 @@ from moorage.core.config.upgrade import rules_between
 from moorage.errors import ConfigError, InputError
 from moorage.laboratory.budget import TimeBudget, results_of
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.compare.measured_run import RunInput, RunSeries, measure_run
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
 from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
-from moorage.laboratory.compare.run_inputs import input_of_runs
+from moorage.laboratory.compare.run_inputs import input_digest, input_of_runs
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.comparison import (

@@ -8,11 +8,11 @@ from functools import cache
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
-from moorage.basis.inputs.kinds import KINDS
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
-from moorage.laboratory.objects import key_of
+from moorage.laboratory.present import key_of
 from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["Inventory", "PresentObjects", "served_as"]

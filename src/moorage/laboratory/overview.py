@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.capacity.capacity_count import InstanceCounter, Placed
+from moorage.laboratory.capacity.capacity_bound import InstanceCounter, Placed
 from moorage.laboratory.compare.typical_mix import PodShape, eligible_shapes, typical_mix, unplaced_copy
 from moorage.laboratory.metrics import (
     PODS,
@@ -26,7 +26,7 @@ from moorage.laboratory.metrics import (
     skews,
     stranded,
 )
-from moorage.laboratory.node_use import use_of_nodes
+from moorage.laboratory.node_groups import use_of_nodes
 from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.outcome import PodOutcome, Run

@@ -46,8 +46,7 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
-from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms
-from moorage.plugins.affinity.affinity_remedies import remedies_of_neighbours
+from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
 from moorage.plugins.affinity.affinity_scores import (
     AffinityWeights,
     FollowedWeights,
@@ -55,7 +54,7 @@ from moorage.plugins.affinity.affinity_scores import (
     sum_weights,
     weigh_affinity,
 )
-from moorage.plugins.shared.no_pre_score import NoPreScoreError
+from moorage.plugins.shared.default_normalize import NoPreScoreError
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm

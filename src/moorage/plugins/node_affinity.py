@@ -41,8 +41,9 @@ from moorage.framework.points import (
     Signature,
 )
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
-from moorage.plugins.affinity.node_affinity_reasons import explained, refusing_terms
-from moorage.plugins.affinity.node_affinity_remedies import (
+from moorage.plugins.affinity.node_affinity_reasons import (
+    explained,
+    refusing_terms,
     remedies_of_added_affinity,
     remedies_of_affinity,
     remedies_of_selector,

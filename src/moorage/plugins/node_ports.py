@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.framework.change_values import port_text
-from moorage.framework.changes import Change, Remedies, RemedyingPlugin
+from moorage.framework.changes import Change, Remedies, RemedyingPlugin, port_text
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope

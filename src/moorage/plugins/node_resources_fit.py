@@ -52,8 +52,14 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.resources.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
 from moorage.plugins.resources.extended_resources import backs, device_class_for
-from moorage.plugins.resources.fit_reasons import missing_share, short_resources, why_short
-from moorage.plugins.resources.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
+from moorage.plugins.resources.fit_reasons import (
+    missing_share,
+    remedies_of_full_node,
+    remedies_of_ignoring,
+    remedies_of_shortage,
+    short_resources,
+    why_short,
+)
 from moorage.plugins.resources.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,

@@ -23,13 +23,10 @@ from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
-from moorage.plugins.volumes.claim_lookup import uses_claim
 from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
-from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
-from moorage.plugins.volumes.csi_volumes import CsiVolume, PodCsiVolumes, needed_volumes
-from moorage.plugins.volumes.volume_reasons import why_attached
-from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes, CsiVolume, PodCsiVolumes, needed_volumes
+from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.labels import InternedColumn

@@ -52,11 +52,10 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.shared.no_pre_score import NoPreScoreError
+from moorage.plugins.shared.default_normalize import NoPreScoreError
 from moorage.plugins.spread.default_selector import OWNING_KINDS, controller_of, default_selector
 from moorage.plugins.spread.spread_counts import CountedConstraint, Spread, count_spreads, counted_constraints
-from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms
-from moorage.plugins.spread.spread_remedies import remedies_of_spreads
+from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
 from moorage.plugins.spread.spread_scores import (
     HOSTNAME,
     SpreadPreference,

@@ -33,8 +33,7 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.shared.default_normalize import default_normalize
-from moorage.plugins.shared.no_pre_score import NoPreScoreError
+from moorage.plugins.shared.default_normalize import NoPreScoreError, default_normalize
 from moorage.plugins.shared.taint_remedies import remedies_of_taints
 from moorage.plugins.shared.term_names import taint_name, taint_text
 from moorage.state.cluster import Snapshot

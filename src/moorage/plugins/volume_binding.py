@@ -44,9 +44,8 @@ from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, uses_claim
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
-from moorage.plugins.volumes.csi_nodes import migrated_plugins
+from moorage.plugins.volumes.csi_volumes import migrated_plugins
 from moorage.plugins.volumes.node_findings import ClaimsToBind, find
 from moorage.plugins.volumes.planned_bindings import (
     PlannedBinding,
@@ -55,12 +54,18 @@ from moorage.plugins.volumes.planned_bindings import (
     with_claim_ref,
     with_selected_node,
 )
-from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
+from moorage.plugins.volumes.pod_claims import (
+    SELECTED_NODE,
+    ClassError,
+    PodClaims,
+    claims_of,
+    unusable,
+    uses_claim,
+    volume_signature,
+)
 from moorage.plugins.volumes.provisioning import volume_limit
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
-from moorage.plugins.volumes.volume_reasons import why_unbound
-from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_unbound
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

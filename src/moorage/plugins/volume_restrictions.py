@@ -25,10 +25,8 @@ from moorage.framework.points import (
     Scope,
 )
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.volumes.claim_lookup import claim_not_found, names_claim
-from moorage.plugins.volumes.volume_reasons import why_held
-from moorage.plugins.volumes.volume_remedies import remedies_of_holders
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.pod_claims import claim_not_found, names_claim, volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_holders, why_held
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

@@ -21,10 +21,15 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.volumes.claim_lookup import claim_not_found, class_not_found, class_of_claim, names_claim, volume_not_found
-from moorage.plugins.volumes.volume_reasons import why_zone
-from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.pod_claims import (
+    claim_not_found,
+    class_not_found,
+    class_of_claim,
+    names_claim,
+    volume_not_found,
+    volume_signature,
+)
+from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from moorage.basis.printable import one_line, some
 from moorage.report.claims_and_groups import claim_tables, group_table
-from moorage.report.narrowing import EVERY, Narrowing
-from moorage.report.obstacles import obstacle_lines
+from moorage.report.obstacles import EVERY, Narrowing, obstacle_lines
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import refused_lines
 from moorage.report.style import PLAIN, Style, columns, fitted, human, lines_of, paragraph, shared_end, some_pods

@@ -36,8 +36,8 @@ from moorage.api.pod_decoding import PodDecoder, without_token_name
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
+from moorage.basis.inputs.cleaned_objects import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.basis.inputs.files import InputFile, open_sources
-from moorage.basis.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
 from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid

@@ -20,7 +20,7 @@ from moorage.api.core import Pod, ResourceQuota
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.quantity import exact
-from moorage.basis.inputs.kinds import KINDS
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
 from moorage.cluster.apiserver.admission.quota_usage import (
     Facts,

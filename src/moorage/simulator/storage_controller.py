@@ -19,8 +19,8 @@ from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.cluster.controllers.storage.volumes import made_for, makes_volumes
 from moorage.core.engine.facts import Gone, News, Seen
-from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, with_claim_ref
+from moorage.plugins.volumes.pod_claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex, is_bound_to, suits
 from moorage.state.cluster import Snapshot
 

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Node
-from moorage.simulator.trace import Trace
-from moorage.simulator.trace_arrivals import ArrivalColumns, PodTemplate
+from moorage.simulator.trace import ArrivalColumns, PodTemplate, Trace
 
 __all__ = ["PackedTexts", "RowNames", "TraceBuilder", "repeats"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.framework.events import Action, Resource
-from moorage.plugins.earlier.shared.event_kinds import EVENT_KINDS
+from moorage.plugins.earlier.shared.waking import EVENT_KINDS
 
 
 def kinds_of(version, plugin):

@@ -8,7 +8,8 @@ import random
 import msgspec
 import pytest
 
-from moorage.basis.inputs import files, large_lists, objects
+from moorage.basis.inputs import files, objects
+from moorage.basis.inputs import objects as large_lists
 from moorage.basis.inputs.files import InputFile, LargeFile, open_sources
 from moorage.basis.inputs.objects import find_objects
 from moorage.errors import InputError

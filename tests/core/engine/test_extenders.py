@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from moorage.core.building.builder import build_profiles
 from moorage.core.building.loading import registry_with
-from moorage.core.building.profiles import build_profiles
 from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle

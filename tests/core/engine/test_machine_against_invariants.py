@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from moorage.core.building.builder import build_profiles
 from moorage.core.building.loading import registry_with
-from moorage.core.building.profiles import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen

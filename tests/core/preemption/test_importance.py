@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.core.preemption.importance import NOT_STARTED, by_importance, earliest_start, started
+from moorage.core.preemption.row_importance import NOT_STARTED, by_importance, earliest_start, started
 from moorage.testing.builders import a_pod
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"

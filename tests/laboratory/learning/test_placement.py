@@ -14,7 +14,7 @@ import moorage
 from moorage.errors import InputError
 from moorage.laboratory.learning import PlacementEnv
 from moorage.laboratory.learning.chosen_placements import ChosenPlacements
-from moorage.laboratory.learning.observations import require_gymnasium
+from moorage.laboratory.learning.placement import require_gymnasium
 from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo

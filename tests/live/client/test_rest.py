@@ -14,8 +14,7 @@ from aiohttp import web
 
 from moorage.errors import ClusterError, InputError
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest, user_agent
-from moorage.live.client.throttle import BINDING, OTHER, Throttle
+from moorage.live.client.rest import BINDING, OTHER, Rest, Throttle, user_agent
 from moorage.testing.virtual_time import run_virtually
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
-from moorage.core.building.profiles import build_profiles
+from moorage.core.building.builder import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler

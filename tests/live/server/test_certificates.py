@@ -25,14 +25,14 @@ from moorage.live.server.certificates import (
     TlsRules,
     authorities,
     given_or_made,
+    listen,
     named_pair,
     self_signed,
+    serving,
 )
-from moorage.live.server.endpoints import Served, make_app
+from moorage.live.server.endpoints import ProgramInfo, Served, make_app
 from moorage.live.server.health import Health
-from moorage.live.server.listener import listen, serving
 from moorage.live.server.metric_types import MetricRegistry
-from moorage.live.server.zpages import ProgramInfo
 
 NOW = datetime.now(UTC)
 PEM = serialization.Encoding.PEM

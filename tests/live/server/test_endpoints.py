@@ -15,10 +15,9 @@ from moorage.live.runtime.leader_election import Election, LeaseRecord, Timing
 from moorage.live.runtime.observer import SILENT
 from moorage.live.server.authentication import Caller, RequestAuthenticator
 from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
-from moorage.live.server.endpoints import Page, Served, make_app
+from moorage.live.server.endpoints import Page, ProgramInfo, Served, accepted, make_app, stacks
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.metric_types import CounterVec, MetricRegistry, Spec
-from moorage.live.server.zpages import ProgramInfo, accepted, stacks
 
 USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve"), "reader": Caller("reader")}
 

@@ -16,7 +16,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.core.building.profiles import build_resolved
+from moorage.core.building.builder import build_resolved
 from moorage.core.config.configuration import Extender
 from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.scheduler_document import load_default

@@ -14,7 +14,7 @@ import pytest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.server import Front
-from moorage.core.building.profiles import build_resolved
+from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler

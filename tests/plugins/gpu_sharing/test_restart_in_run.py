@@ -12,7 +12,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.core.building.profiles import build_resolved
+from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_any
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler

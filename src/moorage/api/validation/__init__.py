@@ -26,8 +26,7 @@ from moorage.api.storage import (
     VolumeAttributesClass,
 )
 from moorage.api.validation import devices, nodes, pod_groups, quotas, rbac, storage, workloads
-from moorage.api.validation.faults import Faults
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import Faults, object_meta
 from moorage.api.validation.pods import PodValidator, pod_faults
 from moorage.api.workloads import (
     CronJob,

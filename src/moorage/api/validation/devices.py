@@ -30,12 +30,12 @@ from moorage.api.validation.faults import (
     label_name,
     member,
     named,
+    object_meta,
     one_of,
     positive,
     quantity,
     required,
 )
-from moorage.api.validation.metadata import object_meta
 
 __all__ = ["device_class_faults", "resource_claim_faults", "resource_claim_template_faults", "resource_slice_faults"]
 

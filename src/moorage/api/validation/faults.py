@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from moorage.api.meta import LabelSelector, Quantity
-from moorage.api.names import check_dns1123_label, check_label_value, check_qualified_name
+from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference, Quantity
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value, check_qualified_name
 from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.errors import Fault
 
 __all__ = [
-    "INT32_MAX", "Faults", "duplicate", "forbidden", "in_range", "int32", "invalid", "label_name", "label_selector", "labels",
-    "member", "named", "nonnegative", "one_of", "positive", "positive_quantity", "quantity", "required", "too_long",
-    "too_many", "unsupported",
+    "MAX_ANNOTATIONS", "Faults", "annotation_faults", "duplicate", "forbidden", "in_range", "int32", "invalid",
+    "label_name", "label_selector", "labels", "member", "named", "nonnegative", "object_meta", "one_of", "positive",
+    "positive_quantity", "quantity", "required", "too_long", "too_many", "unsupported",
 ]  # fmt: skip
+
 
 Faults: TypeAlias = Iterator[Fault]
 INT32_MAX: Final = 2**31 - 1
@@ -173,3 +174,72 @@ def label_selector(path: str, selector: LabelSelector | None) -> Faults:
         yield from label_name(f"{at}.key", asked.key)
         for k, value in enumerate(asked.values):
             yield from named(f"{at}.values[{k}]", value, check_label_value)
+
+
+# -- metadata ----------------------------------------------------------------------------------------------------------
+# Object metadata: names, namespaces, labels, annotations, owners and finalizers.
+#
+# Source  apimachinery, pkg/api/validation/objectmeta.go
+
+#: The maximum size of all annotations of an object together, keys and values, in bytes.
+MAX_ANNOTATIONS: Final = 256 * 1024
+
+
+def object_meta(
+    metadata: ObjectMeta, namespaced: bool, check_name: Callable[[str], list[str]] = check_dns1123_subdomain
+) -> Faults:
+    """Yield the faults of an object's metadata."""
+    if metadata.generate_name:
+        yield from named("metadata.generateName", metadata.generate_name, lambda base: check_name(_as_prefix(base)))
+    if not metadata.name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from named("metadata.name", metadata.name, check_name)
+    if not namespaced:
+        if metadata.namespace:
+            yield forbidden("metadata.namespace", "not allowed on this type")
+    elif not metadata.namespace:
+        yield required("metadata.namespace")
+    else:
+        yield from named("metadata.namespace", metadata.namespace, check_dns1123_label)
+    if metadata.generation < 0:
+        yield invalid("metadata.generation", metadata.generation, NOT_NEGATIVE)
+    yield from labels("metadata.labels", metadata.labels)
+    yield from annotation_faults("metadata.annotations", metadata.annotations)
+    yield from _owners(metadata.owner_references)
+    for finalizer in metadata.finalizers:
+        yield from label_name("metadata.finalizers", finalizer)
+
+
+def _as_prefix(base: str) -> str:
+    """Return a base for generated names with a trailing dash replaced by a letter."""
+    return base[:-2] + "a" if len(base) > 1 and base.endswith("-") else base
+
+
+def annotation_faults(path: str, given: Mapping[str, str]) -> Faults:
+    """Yield the faults of annotations: keys that are no label keys (ignoring case), and excessive size."""
+    for key in given:
+        for fault in check_qualified_name(key.lower()):
+            yield invalid(path, key, fault)
+    size = sum(_size(key) + _size(value) for key, value in given.items())
+    if size > MAX_ANNOTATIONS:
+        yield too_long(path, MAX_ANNOTATIONS)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _owners(owners: tuple[OwnerReference, ...]) -> Faults:
+    path = "metadata.ownerReferences"
+    controllers = [f"{owner.kind}/{owner.name}" for owner in owners if owner.controller]
+    for owner in owners:
+        for name, value in (("kind", owner.kind), ("name", owner.name)):
+            if not value:
+                yield invalid(f"{path}.{name}", value, "must not be empty")
+    for later in controllers[1:]:
+        yield invalid(
+            path,
+            controllers,
+            f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {later}',
+        )

@@ -10,8 +10,17 @@ from collections.abc import Iterable
 from moorage.api.core import LimitRange, LimitRangeItem, Namespace, Node, Taint
 from moorage.api.names import check_dns1123_label, check_label_value
 from moorage.api.validation.affinity import TAINT_EFFECTS
-from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, label_name, one_of, quantity, required
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import (
+    Faults,
+    duplicate,
+    forbidden,
+    invalid,
+    label_name,
+    object_meta,
+    one_of,
+    quantity,
+    required,
+)
 from moorage.api.validation.resources import node_resources
 
 __all__ = ["limit_range_faults", "namespace_faults", "node_faults", "node_status_faults"]

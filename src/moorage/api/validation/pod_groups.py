@@ -25,8 +25,7 @@ from moorage.api.pod_groups import (
     TypedLocalObjectReference,
     Workload,
 )
-from moorage.api.validation.faults import Faults, duplicate, int32, invalid, named, required, too_many, unsupported
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import Faults, duplicate, int32, invalid, named, object_meta, required, too_many, unsupported
 
 __all__ = ["pod_group_faults", "workload_faults"]
 

@@ -27,18 +27,20 @@ from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, chec
 from moorage.api.quantity import Exact, QuantityError, exact
 from moorage.api.validation.affinity import affinity, spread_constraints, tolerations
 from moorage.api.validation.faults import (
+    MAX_ANNOTATIONS,
     Faults,
+    annotation_faults,
     duplicate,
     int32,
     invalid,
     labels,
     member,
     named,
+    object_meta,
     one_of,
     required,
     unsupported,
 )
-from moorage.api.validation.metadata import MAX_ANNOTATIONS, annotation_faults, object_meta
 from moorage.api.validation.resources import container_resources, pod_resources
 
 __all__ = ["PodValidator", "pod_faults", "pod_level_faults", "pod_template_faults", "port_name_faults"]

@@ -18,8 +18,7 @@ from moorage.api.core import (
 from moorage.api.meta import ResourceList
 from moorage.api.names import check_qualified_name
 from moorage.api.quantity import canonical, parse
-from moorage.api.validation.faults import Faults, invalid, quantity, required
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import Faults, invalid, object_meta, quantity, required
 from moorage.api.validation.resources import is_integer_resource
 
 __all__ = ["quota_faults", "quota_status_faults", "quota_warnings"]

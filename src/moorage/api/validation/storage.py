@@ -29,6 +29,7 @@ from moorage.api.validation.faults import (
     label_selector,
     named,
     nonnegative,
+    object_meta,
     one_of,
     positive_quantity,
     quantity,
@@ -36,7 +37,6 @@ from moorage.api.validation.faults import (
     too_long,
     unsupported,
 )
-from moorage.api.validation.metadata import object_meta
 
 __all__ = [
     "attributes_class_faults", "capacity_faults", "claim_faults", "claim_spec_faults", "csi_node_faults",

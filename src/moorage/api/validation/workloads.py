@@ -20,11 +20,11 @@ from moorage.api.validation.faults import (
     invalid,
     label_selector,
     nonnegative,
+    object_meta,
     one_of,
     required,
     unsupported,
 )
-from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.pods import pod_template_faults
 from moorage.api.validation.rbac import check_path_segment
 from moorage.api.workloads import (

@@ -2,17 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from moorage.core.building.profiles import build_resolved
+from moorage.basis.printable import clip
+from moorage.core.config.configuration import Configuration
+from moorage.core.config.profiles import ResolvedProfile, resolve
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.profile import Profile
-from moorage.framework.registry import Handle
+from moorage.errors import InputError, MoorageError
+from moorage.framework.events import Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.handle import Handle
+from moorage.framework.points import Plugin
+from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
+from moorage.framework.registry import Registry
+from moorage.framework.verdict_table import MessageForm
+from moorage.plugins.earlier.shared.waking import Waking
 
-__all__ = ["build_scheduler"]
+__all__ = ["build_profiles", "build_resolved", "build_scheduler"]
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+# From a configuration to profiles that run: resolve the names, build the plugins, report what is missing.
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltProfiles:
+    """Profiles by scheduler name, and the names of enabled plugins that do not exist here, sorted."""
+
+    profiles: Mapping[str, Profile]
+    missing: tuple[str, ...] = ()
+
+
+def build_profiles(configuration: Configuration, registry: Registry, gates: FeatureGates, handle: Handle) -> BuiltProfiles:
+    """Build every profile of ``configuration``.
+
+    Raises  ConfigError if a profile cannot be resolved
+    """
+    return build_resolved(resolve(configuration, registry, gates), registry, handle)
+
+
+def build_resolved(resolved_profiles: Iterable[ResolvedProfile], registry: Registry, handle: Handle) -> BuiltProfiles:
+    """Build profiles that are already resolved; ``registry`` holds the plugins of their release."""
+    profiles: dict[str, Profile] = {}
+    missing: set[str] = set()
+    for resolved in resolved_profiles:
+        names = {name for in_point in resolved.points.values() for name in in_point}
+        missing |= {name for name in names if name not in registry}
+        profiles[resolved.scheduler_name] = _build(resolved, sorted(names - missing), registry, handle)
+    return BuiltProfiles(profiles, tuple(sorted(missing)))
+
+
+def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, handle: Handle) -> Profile:
+    plugins: dict[str, Plugin] = {}
+    for name in names:
+        plugins[name] = _begun(name, registry.build(name, resolved.args.get(name)), handle)
+    made = make_profile(
+        resolved.scheduler_name, plugins, resolved.points, resolved.weights, resolved.percentage_of_nodes_to_score
+    )
+    gates = handle.gates
+    nominated_first = gates.emulated.tries_nominated_node_first or gates["PreferNominatedNode"]
+    return replace(
+        made,
+        run_all_filters=resolved.run_all_filters,
+        nominated_first=nominated_first,
+        names_nodes_left_out=gates.emulated.names_nodes_left_out,
+        narrowing_rejects=gates.emulated.narrowing_rejects,
+        rejection_ends_pre_filter=gates.emulated.rejection_ends_pre_filter,
+        evicts_on_nodes_left_out=gates.emulated.evicts_on_nodes_left_out,
+        named_nodes_must_exist=gates.emulated.named_nodes_must_exist,
+        message_form=MessageForm(
+            1 + gates.emulated.ends_with_two_periods, gates.emulated.quotes_pre_filter, gates.emulated.tells_of_post_filter
+        ),
+        waking=Waking(gates.emulated.event_kinds, asks_hints=gates["SchedulerQueueingHints"]),
+        placement_weights=resolved.placement_weights,
+    )
+
+
+def _begun(name: str, plugin: Plugin, handle: Handle) -> Plugin:
+    """Attach a plugin and call its ``wakes_on`` once, so that errors are reported before the first pod arrives.
+
+    Raises  InputError if the plugin raises, or yields anything but ``Wake``
+    """
+    _done(name, "attach", lambda: attach(plugin, handle))
+    for wake in _done(name, "wakes_on", lambda: declared_wakes(plugin)) or ():
+        if not isinstance(wake, Wake):
+            raise InputError(f"plugin {name}: wakes_on yields {wake!r}; yield Wake(event, when)")
+    return plugin
+
+
+def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
+    try:
+        return call()
+    except MoorageError:
+        raise
+    except Exception as error:
+        raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {clip(str(error))}") from error
+
+
+# -- builder -----------------------------------------------------------------------------------------------------------
 
 
 def build_scheduler(

@@ -18,7 +18,7 @@ from typing import Final
 from moorage.api.pod_groups import PodGroup
 from moorage.core.extenders.consultation import Asking
 from moorage.core.preemption.disruption_budgets import Budgets
-from moorage.core.preemption.importance import started
+from moorage.core.preemption.row_importance import started
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key

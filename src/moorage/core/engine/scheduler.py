@@ -33,10 +33,9 @@ from moorage.core.engine.preemption_executor import PreemptionExecutor
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.queueing_hints import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
-from moorage.framework.custom_kinds import NamedKinds, named_kinds, write_pods
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
-from moorage.framework.registry import Handle, WaitingPod
+from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.preemption.disruption_budgets import Budgets
-from moorage.core.preemption.importance import earliest_start
 from moorage.core.preemption.reprieve import NOBODY_LESSER, EvictionAnswers, Victims, select_victims, select_victims_everywhere
-from moorage.core.preemption.row_importance import Ranking
+from moorage.core.preemption.row_importance import Ranking, earliest_start
 from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.preemption.disruption_budgets import Budgets
-from moorage.core.preemption.importance import by_importance
-from moorage.core.preemption.row_importance import RankedRows
+from moorage.core.preemption.row_importance import RankedRows, by_importance
 from moorage.framework.points import WhatIf, WhatIfs
 from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray, IntArray

@@ -16,7 +16,7 @@ from aiohttp import web
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.api.releases import CURRENT
-from moorage.basis.inputs.kinds import KINDS
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.http.limits import Seats
 from moorage.cluster.apiserver.http.server import Perform

@@ -18,7 +18,7 @@ from moorage.api.quantity import QuantityError
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
-from moorage.framework.change_values import taint_text
+from moorage.framework.changes import taint_text
 from moorage.state.pod_requests import amount, pod_requests
 
 __all__ = [

@@ -25,7 +25,7 @@ from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.sessions import Sessions
 from moorage.interfaces.web.site import Site, is_own_path
 from moorage.live.recording.status import agreement_of
-from moorage.live.server.listener import listen, serving
+from moorage.live.server.certificates import listen, serving
 
 __all__ = ["serve_cluster"]
 

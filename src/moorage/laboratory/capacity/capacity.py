@@ -22,8 +22,17 @@ from moorage.basis.printable import counted as in_words
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
-from moorage.laboratory.capacity.capacity_bound import FIT, Room, room_for
-from moorage.laboratory.capacity.capacity_count import LIMIT_REACHED, STOPPED, UNSCHEDULABLE, InstanceCounter, Placed, Stop
+from moorage.laboratory.capacity.capacity_bound import (
+    FIT,
+    LIMIT_REACHED,
+    STOPPED,
+    UNSCHEDULABLE,
+    InstanceCounter,
+    Placed,
+    Room,
+    Stop,
+    room_for,
+)
 from moorage.laboratory.capacity.capacity_gains import GainSearch
 from moorage.laboratory.capacity.capacity_templates import CapacityTemplate
 from moorage.laboratory.explain.refusals import phrase

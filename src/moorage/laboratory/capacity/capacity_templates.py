@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodStatus, ReplicationController
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
-from moorage.basis.inputs.kinds import KINDS
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
 from moorage.cluster.controllers.workloads.missing_pods import content_hash
 from moorage.errors import InputError
-from moorage.laboratory.objects import ObjectLike, key_of, kind_name, read_given, text_of
+from moorage.laboratory.present import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import owner_reference
 from moorage.simulator.workloads import PodFactory, expand

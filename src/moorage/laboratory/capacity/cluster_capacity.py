@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.objects import ObjectLike
+from moorage.laboratory.present import ObjectLike
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.answer import AnswerRequest
 from moorage.report.outcome import InputNote

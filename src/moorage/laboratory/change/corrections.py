@@ -21,10 +21,9 @@ from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
-from moorage.framework.change_values import term_text
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, term_text
 from moorage.laboratory.present import Surroundings
-from moorage.plugins.volumes.claim_lookup import class_of_claim
+from moorage.plugins.volumes.pod_claims import class_of_claim
 
 __all__ = ["CORRECTED", "Corrections", "closest", "required_labels"]
 

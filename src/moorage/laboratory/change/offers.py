@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Node
-from moorage.framework.change_values import taint_text
-from moorage.framework.changes import Change, Remedies
+from moorage.framework.changes import Change, Remedies, taint_text
 from moorage.framework.explaining import has_shortfall
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope

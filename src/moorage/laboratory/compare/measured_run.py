@@ -24,7 +24,7 @@ from moorage.laboratory.compare.typical_mix import PodShape
 from moorage.laboratory.edit.config_changes import reconfigure
 from moorage.laboratory.trial.history import Packed, pack, unpack
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
-from moorage.laboratory.trial.undo_log import UndoLog
+from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.report.gates import MeasuredRun
 from moorage.report.outcome import InputNote
 from moorage.simulator.kueue.batch_jobs import QueuedCluster

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodStatus
+from moorage.api.custom_objects import CustomObject
 from moorage.api.meta import Object
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import counted
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput
@@ -16,9 +20,11 @@ from moorage.laboratory.compare.run_metrics import MeasureSetting
 from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.outcome import InputNote
+from moorage.simulator.cluster_input import SLOTS, ClusterInput
 from moorage.simulator.cluster_run import workload_names
 
-__all__ = ["input_of_runs", "priced", "with_pods_to_place_again"]
+__all__ = ["input_digest", "input_of_runs", "priced", "with_pods_to_place_again"]
+
 
 _TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
@@ -101,3 +107,25 @@ def priced(nodes: Sequence[Node], prices: Mapping[str, float]) -> dict[str, floa
         if price is not None:
             found[node.name] = price
     return found
+
+
+# -- input digest ------------------------------------------------------------------------------------------------------
+# The digest of an input: equal for equal objects in equal order, however they are split into files.
+
+_SORTED_SLOTS = sorted(kind.slot for kind in KINDS if kind.slot in SLOTS)
+
+
+def input_digest(cluster: ClusterInput) -> str:
+    """Return the digest of a cluster's objects, as 32 hexadecimal digits."""
+    encode = msgspec.msgpack.Encoder(order="deterministic").encode
+    hasher = blake2b(digest_size=16)
+    for slot in _SORTED_SLOTS:
+        objects = getattr(cluster, slot)
+        if objects:
+            hasher.update(encode([slot, len(objects)]))
+            for obj in objects:
+                hasher.update(encode(obj))
+    for other in (*cluster.others, *cluster.custom):
+        name = other.resource if isinstance(other, CustomObject) else type(other).__name__
+        hasher.update(encode([name, other]))
+    return hasher.hexdigest()

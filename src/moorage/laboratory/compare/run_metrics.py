@@ -22,7 +22,7 @@ from moorage.laboratory.metrics import (
     stranded,
     utilisation,
 )
-from moorage.laboratory.node_use import over_time, time_weighted, use_of_nodes
+from moorage.laboratory.node_groups import over_time, time_weighted, use_of_nodes
 from moorage.report.gates import MeasuredRun, UnplacedPod
 from moorage.report.outcome import PodOutcome, Run
 from moorage.simulator.pod_books import PodRecord, State

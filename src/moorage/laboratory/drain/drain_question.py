@@ -18,7 +18,7 @@ from moorage.laboratory.drain.drain_answer import DrainFindings, DrainOutcome
 from moorage.laboratory.drain.drain_order import FoundOrder, OrderSearch
 from moorage.laboratory.drain.drain_run import DrainPlan, DrainRun
 from moorage.laboratory.drain.draining import DrainCourse
-from moorage.laboratory.edit.node_names import no_such_node
+from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.survive.failures import NodeFailures
 from moorage.laboratory.trial.history import History, Ran, Step

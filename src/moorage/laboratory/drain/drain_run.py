@@ -20,7 +20,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.drain_rules import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.drain.draining import DrainCourse, Evicting, EvictionRules, NodeDrain
-from moorage.laboratory.edit.node_names import no_such_node
+from moorage.laboratory.edit.edits import no_such_node
 from moorage.simulator.pod_books import State
 
 __all__ = ["DrainPlan", "DrainRun", "DrainedCluster", "NodeTurn"]

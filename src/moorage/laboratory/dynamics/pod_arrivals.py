@@ -19,7 +19,7 @@ from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.distributions import DAY, HOUR, WEEK, Distribution, DistributionLike, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.objects import ObjectLike, read_given
+from moorage.laboratory.present import ObjectLike, read_given
 from moorage.simulator.admission import admit
 from moorage.simulator.trace import Arrival
 

@@ -28,8 +28,7 @@ from moorage.laboratory.cluster_options import ClusterOptions, cluster_options
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.inventory import Inventory
-from moorage.laboratory.objects import ObjectLike, flat_objects, read_given
-from moorage.laboratory.present import aside_of, present_objects
+from moorage.laboratory.present import ObjectLike, aside_of, flat_objects, present_objects, read_given
 from moorage.laboratory.trial.history import Step, Told, take
 from moorage.report.outcome import Run
 from moorage.simulator.cluster_input import ClusterInput

@@ -14,8 +14,8 @@ from moorage.laboratory.compare.typical_mix import PodShape, eligible_shapes, ty
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.frames import ColumnFrame
 from moorage.laboratory.metrics import NodeUse, WorkShape, mix_fragmentation
-from moorage.laboratory.node_use import counts_for_metrics, use_of_nodes
-from moorage.laboratory.objects import ObjectLike, read_given
+from moorage.laboratory.node_groups import counts_for_metrics, use_of_nodes
+from moorage.laboratory.present import ObjectLike, read_given
 from moorage.simulator.admission import admit
 
 __all__ = ["StateRecorder"]

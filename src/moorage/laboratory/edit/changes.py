@@ -27,8 +27,7 @@ from moorage.api.storage import (
 )
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
-from moorage.framework.change_values import taint_text
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, taint_text
 from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.edit.pod_changes import POD_CHANGES, parse_taint
 from moorage.simulator.owners import controller_of, replacement

@@ -20,7 +20,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.basis.inputs.kinds import KINDS, find_kind
+from moorage.basis.inputs.cleaned_objects import KINDS, find_kind
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import one_line
 from moorage.cluster.apiserver.fields.patches import strategic_merge
@@ -29,15 +29,22 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
-from moorage.laboratory.edit.asked import WORKLOAD_KINDS
 from moorage.laboratory.edit.changes import apply, apply_all
-from moorage.laboratory.edit.edits import parse_edit, parse_field
+from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
 from moorage.laboratory.edit.replaced_objects import rolled_out
 from moorage.laboratory.edit.scaling import Scaled, found_workload, parse_scaled, scale, without_jobs
 from moorage.laboratory.inventory import Inventory, served_as
-from moorage.laboratory.objects import ObjectLike, documents, is_implied, key_of, read_given
 from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
-from moorage.laboratory.present import ASIDE, cluster_input, present_objects
+from moorage.laboratory.present import (
+    ASIDE,
+    ObjectLike,
+    cluster_input,
+    documents,
+    is_implied,
+    key_of,
+    present_objects,
+    read_given,
+)
 from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput

@@ -27,8 +27,7 @@ from moorage.api.core import (
     WeightedPodAffinityTerm,
 )
 from moorage.errors import InputError
-from moorage.framework.change_values import port_text, term_text
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, port_text, term_text
 from moorage.laboratory.amount_text import with_requests
 from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 

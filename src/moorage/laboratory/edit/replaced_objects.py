@@ -17,10 +17,10 @@ from moorage.api.core import Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, Deployment, StatefulSet
-from moorage.basis.inputs.kinds import KINDS
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.laboratory.edit.scaling import scale_object, without_running
-from moorage.laboratory.objects import is_implied
+from moorage.laboratory.present import is_implied
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 from moorage.simulator.owners import Claimed, controller_of
 

@@ -23,7 +23,7 @@ from moorage.basis.printable import one_line
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 from moorage.errors import InputError
-from moorage.laboratory.edit.asked import WORKLOAD_KINDS
+from moorage.laboratory.edit.edits import WORKLOAD_KINDS
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import without_pods
 from moorage.simulator.owners import Claimed, controller_of, is_active

@@ -13,7 +13,7 @@ from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.edit.asked import pods_asked_for
+from moorage.laboratory.edit.edits import pods_asked_for
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, explain_now, explain_pending
 from moorage.laboratory.explain.not_created import explain_not_created
@@ -24,7 +24,7 @@ from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, Recorde
 from moorage.report.answer import AnswerRequest
 from moorage.report.explanation import Explanation, Proof
 from moorage.report.explanation_values import ExplainRequest
-from moorage.report.narrowing import EVERY, Narrowing
+from moorage.report.obstacles import EVERY, Narrowing
 from moorage.report.outcome import InputNote, Run
 from moorage.report.pending_report import PendingGroup, PendingReport, PendingWay, summary_of
 from moorage.simulator.cluster_input import ClusterInput

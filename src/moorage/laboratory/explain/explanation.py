@@ -34,8 +34,7 @@ from moorage.laboratory.explain.pod_state import standing_of, standing_without_a
 from moorage.laboratory.explain.preemption_report import find_preemption, preemption_of
 from moorage.laboratory.explain.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage, verdicts_of_all
-from moorage.laboratory.trial.recorded_state import RecordedClusterState
-from moorage.laboratory.trial.undo_log import UndoLog
+from moorage.laboratory.trial.recorded_state import RecordedClusterState, UndoLog
 from moorage.plugins.shared.term_names import selector_name, taint_name
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof

@@ -15,8 +15,8 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.preemption.candidates import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
 from moorage.core.preemption.disruption_budgets import Budgets
-from moorage.core.preemption.importance import by_importance
 from moorage.core.preemption.reprieve import NO_VICTIMS
+from moorage.core.preemption.row_importance import by_importance
 from moorage.core.preemption.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.laboratory.node_groups import group_nodes
-from moorage.laboratory.objects import ObjectLike, read_given, text_of
 from moorage.laboratory.plan.new_nodes import like_node
+from moorage.laboratory.present import ObjectLike, read_given, text_of
 
 __all__ = ["NodeType", "Offer", "nodes_to_buy", "offers_of_types", "read_types"]
 

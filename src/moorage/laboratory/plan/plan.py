@@ -24,7 +24,7 @@ from moorage.laboratory.plan.plan_packing import NodePacking, pack_nodes
 from moorage.laboratory.plan.plan_problem import PlannedCluster, PlanProblem, state_problem
 from moorage.laboratory.plan.plan_search import FoundSet, SetSearch
 from moorage.laboratory.plan.plan_trials import ORDERS, NodeTrials
-from moorage.laboratory.trial.workers import SpreadTrials
+from moorage.laboratory.trial.trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.plan import LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot
 

@@ -17,7 +17,7 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.plan_packing import best_offer
 from moorage.laboratory.plan.plan_problem import PlanProblem
 from moorage.laboratory.plan.plan_trials import NodeTrials
-from moorage.laboratory.trial.workers import SpreadTrials
+from moorage.laboratory.trial.trials import SpreadTrials
 
 __all__ = ["FoundSet", "SetSearch"]
 

@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from moorage.basis.inputs.cleaned_objects import ObjectCleaner
+from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.kinds import KINDS, find_kind
 from moorage.basis.inputs.objects import find_objects
 from moorage.laboratory.redact.live_dump import Unread
 from moorage.simulator.cluster_input import DUMP_RECORD, DumpRecord, UnreadKind

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.custom_objects import CustomKind
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.kinds import KINDS
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.laboratory.inventory import served_as
 from moorage.live.client.endpoint import Endpoint

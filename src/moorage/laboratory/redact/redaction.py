@@ -21,7 +21,7 @@ from moorage.basis.printable import one_line, some
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
-from moorage.laboratory.objects import ObjectLike, read_given
+from moorage.laboratory.present import ObjectLike, read_given
 from moorage.laboratory.redact.redaction_config import read_configuration, redact_configuration
 from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker

@@ -18,7 +18,7 @@ from moorage.api.core import ENDED_PHASES, Node, NodeCondition, Pod, Taint
 from moorage.api.taints import tolerates
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
-from moorage.laboratory.edit.node_names import no_such_node
+from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.trial.history import Ran, Step, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.plan import MovedPod

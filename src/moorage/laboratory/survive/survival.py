@@ -31,7 +31,7 @@ from moorage.laboratory.survive.certain_losses import CertainLosses, frees_zones
 from moorage.laboratory.survive.failures import NodeFailures
 from moorage.laboratory.survive.node_twins import pod_shape, twins_of
 from moorage.laboratory.trial.history import Ran, Told
-from moorage.laboratory.trial.workers import kept, workers_of
+from moorage.laboratory.trial.trials import kept, workers_of
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, replacement
 

@@ -29,8 +29,7 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.queue_runs import is_queue_parameter, with_queue_parameters
 from moorage.laboratory.sweeps.cluster_runs import ClusterRuns
 from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, SweepAxis, SweepGrid, axis_of
-from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile
-from moorage.laboratory.sweeps.trace_sources import read_trace_source
+from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, read_trace_source
 from moorage.simulator.simulate import load_options
 
 __all__ = ["DEFAULT_METRICS", "ClusterGrid", "read_grid"]

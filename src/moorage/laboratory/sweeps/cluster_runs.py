@@ -22,8 +22,7 @@ from moorage.laboratory.compare.queue_runs import is_queue_parameter, measure_qu
 from moorage.laboratory.compare.run_inputs import input_of_runs, priced
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
-from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile
-from moorage.laboratory.sweeps.trace_sources import TraceSource
+from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, TraceSource
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.batch_jobs import KINDS, queued_cluster
 from moorage.simulator.kueue.trace_works import works_of_trace

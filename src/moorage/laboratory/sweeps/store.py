@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import BinaryIO, Final, Protocol, Self
 
 from moorage.errors import InputError
-from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun
-from moorage.laboratory.sweeps.run_heads import JsonLinesFormat, write_whole
+from moorage.laboratory.sweeps.jobs import FailedRun, JsonLinesFormat, StoredRun, write_whole
 
 __all__ = ["RunStore", "StoreWriter", "open_store"]
 

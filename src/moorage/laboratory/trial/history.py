@@ -7,9 +7,10 @@ simulation that decides as the first one did.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from operator import is_
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -24,14 +25,15 @@ from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.edit.config_changes import reconfigure
-from moorage.laboratory.edit.node_names import no_such_node
+from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
+from moorage.laboratory.trial.state_copies import StateCopy
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = [
-    "Deleted", "Evicted", "History", "Packed", "Ran", "Step", "Told", "Tried", "pack", "play", "scope_of", "take",
-    "unpack",
+    "Deleted", "Evicted", "History", "Packed", "PlayedHistories", "Ran", "Step", "Told", "Tried", "copy_of", "pack",
+    "play", "scope_of", "take", "unpack",
 ]  # fmt: skip
 
 
@@ -174,3 +176,40 @@ def scope_of(simulation: SimulatedCluster, nodes: Sequence[str] | None) -> Searc
     if unknown:
         raise InputError(no_such_node(unknown[0], row_of))
     return SearchScope(np.array(sorted({row_of[name] for name in nodes}), dtype=np.intp))
+
+
+# -- played histories --------------------------------------------------------------------------------------------------
+# Simulations of histories: a history is played at most twice; after that, its simulation is copied.
+
+#: Maximum number of simulations to keep.
+_HELD: Final = 2
+
+
+def copy_of(simulation: RecordedSimulation, instead: Iterable[tuple[Any, Any]] = ()) -> RecordedSimulation | None:
+    """Return a copy of a simulation; None if something in it cannot be copied. ``instead`` as for ``StateCopy``."""
+    with collector_paused():
+        made: RecordedSimulation | None = StateCopy([*instead, *simulation.plain_copies()]).of(simulation)
+    return made
+
+
+class PlayedHistories:
+    """Plays histories. It keeps the last simulations, because trials are rolled back to the same state repeatedly."""
+
+    def __init__(self) -> None:
+        self._has_played = False
+        self._held: list[tuple[History, tuple[Step, ...], RecordedSimulation]] = []
+
+    def play(self, history: History) -> RecordedSimulation:
+        """Return a simulation in the state that a history leads to, for the caller alone.
+
+        Raises  ConfigError, InputError
+        """
+        for known, steps, held in self._held:
+            if known is history and len(steps) == len(history.steps) and all(map(is_, steps, history.steps)):
+                return copy_of(held) or play(history)
+        played = play(history)
+        if self._has_played:
+            spare = copy_of(played)
+            self._held = self._held if spare is None else [(history, tuple(history.steps), spare), *self._held[: _HELD - 1]]
+        self._has_played = True
+        return played

@@ -8,7 +8,7 @@ from typing import Any
 
 from moorage.core.queue import QueuedPod, QueuePlace, SchedulingQueue
 from moorage.framework.events import ClusterEvent
-from moorage.laboratory.trial.undo_log import NO_LOG, UndoLog
+from moorage.laboratory.trial.recorded_state import NO_LOG, UndoLog
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["RecordedQueue"]

@@ -21,8 +21,7 @@ from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.errors import ClusterError
 from moorage.live.client.resources import WatchedResource, resource_of
-from moorage.live.client.rest import STRATEGIC_MERGE_PATCH, Rest
-from moorage.live.client.throttle import BINDING
+from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
 from moorage.live.runtime.ports import EventRecord, RequestsEnded, StatusChange
 
 __all__ = ["ApiCluster", "change_between", "merged"]

@@ -9,25 +9,32 @@ Source  apiserver/pkg/server/options/serving.go, dynamiccertificates; component-
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
+from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from moorage.basis.files import read_file
-from moorage.basis.private_files import put_file
+from moorage.basis.files import put_file, read_file
+from moorage.cluster.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.errors import InputError
 
-__all__ = ["NamedPair", "Pair", "ServingTls", "TlsRules", "authorities", "given_or_made", "named_pair", "self_signed"]
+__all__ = [
+    "NamedPair", "Pair", "ServingTls", "TlsRules", "authorities", "given_or_made", "listen", "named_pair",
+    "self_signed", "serving",
+]  # fmt: skip
+
 
 _PAIR_NAME: Final = "kube-scheduler"
 _VALID: Final = timedelta(days=365)
@@ -322,3 +329,72 @@ def _names_of(pair: Pair) -> list[str]:
     except x509.ExtensionNotFound:
         return [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     return list(extension.value.get_values_for_type(x509.DNSName))
+
+
+# -- listener ----------------------------------------------------------------------------------------------------------
+# Listening sockets, and serving an application on them with limits on connections.
+#
+# Source  apiserver/pkg/server/options/serving.go, ApplyTo; secure_serving.go
+
+#: Health checks, scrapers and people need few connections, and slow ones are closed.
+MOST_CONNECTIONS: Final = 500
+PATIENCE_S: Final = 10.0
+#: Seconds that a client may take to read a response.
+ANSWER_S: Final = 60.0
+#: Seconds that open connections may take to finish at shutdown.
+_FAREWELL_S: Final = 1.0
+
+
+def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
+    """Return a listening socket; an unspecified address stands for all interfaces, IPv4 and IPv6.
+
+    Raises  InputError if the address cannot be used, for example because the port is in use
+    """
+    where = ip_address(address)
+    both = where.is_unspecified and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or where.version == 6 else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if share_port:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
+        opened.bind(("::" if both else str(where), port))
+        opened.listen(BACKLOG)
+        opened.setblocking(False)
+    except OSError as error:
+        opened.close()
+        reason = (error.strerror or str(error)).lower()
+        place = f"{where}:{port}"
+        raise InputError(
+            f"failed to create listener: failed to listen on {place}: listen tcp {place}: bind: {reason}"
+        ) from None
+    return opened
+
+
+@asynccontextmanager
+async def serving(
+    app: web.Application,
+    opened: socket.socket,
+    tls: ssl.SSLContext | None,
+    *,
+    most: int = MOST_CONNECTIONS,
+    patience_s: float = PATIENCE_S,
+) -> AsyncIterator[int]:
+    """Serve until the context exits, over plain HTTP without ``tls``; yields the port.
+
+    A client has ``patience_s`` for a TLS handshake and for the head of a request.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
+    await runner.setup()
+    assert runner.server is not None, "an application that was set up has a server"
+    door = ConnectionAcceptor(runner.server, AcceptLimits(most, patience_s, ANSWER_S, _FAREWELL_S, tls))
+    try:
+        port = int(opened.getsockname()[1])
+        door.open([opened])
+        yield port
+    finally:
+        door.shut()
+        await runner.cleanup()
+        await door.close(_FAREWELL_S)

@@ -30,7 +30,7 @@ from moorage.cluster.controllers.machinery.steps import Controller
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.nodes.kubelets import is_down
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.custom_kinds import NamedKinds
+from moorage.framework.registry import NamedKinds
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest

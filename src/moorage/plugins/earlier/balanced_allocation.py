@@ -14,7 +14,7 @@ from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Skip
 from moorage.plugins import node_resources_balanced_allocation as today
-from moorage.plugins.earlier.shared.cpu_overhead import overhead_of, with_overhead_in_cores, without_storage
+from moorage.plugins.earlier.shared.sidecar_usage import overhead_of, with_overhead_in_cores, without_storage
 from moorage.plugins.resources.device_backed_scores import DeviceBackedDemands, ScoredDemands, without_devices
 from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.plugins.resources.single_node_scores import balance_of

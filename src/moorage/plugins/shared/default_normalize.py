@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from moorage.errors import AttemptError
 from moorage.state.columns import IntArray
 
-__all__ = ["default_normalize"]
+__all__ = ["NoPreScoreError", "default_normalize"]
 
 
 def default_normalize(scores: IntArray, reverse: bool = False, highest: int = 100) -> IntArray:
@@ -30,3 +31,17 @@ def _divided(scores: IntArray, by: int) -> IntArray:
     """Divide and round towards zero; NumPy rounds down, which differs below zero."""
     quotient: IntArray = np.sign(scores) * (np.abs(scores) // by)
     return quotient
+
+
+# -- no pre score ------------------------------------------------------------------------------------------------------
+# The error of plugins that cannot score if a profile disables their PreScore.
+#
+# Source  kube-scheduler, getPreScoreState of the plugins
+
+
+class NoPreScoreError(AttemptError):
+    """Score needs the state of PreScore, and PreScore is disabled. ``failed``: the plugin's words for it."""
+
+    def __init__(self, plugin: str, failed: str = "failed to read") -> None:
+        cause = f'{failed} "PreScore{plugin}" from cycleState: not found'
+        super().__init__(plugin, f'running Score plugins: plugin "{plugin}" failed with: {cause}')

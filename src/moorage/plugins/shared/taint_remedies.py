@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moorage.api.core import Node, Taint
-from moorage.framework.change_values import taint_text
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, taint_text
 from moorage.plugins.shared.term_names import CORDON, taint_name
 
 __all__ = ["remedies_of_cordon", "remedies_of_taints", "tolerate"]

@@ -1,19 +1,23 @@
-"""Why PodTopologySpread rejects a node: the domain, its count, the least count, and the skew that would result."""
+"""Why spread constraints refuse nodes, and what would let a pod in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.framework.changes import Change, Owner, Remedies
 from moorage.framework.explaining import Detail
+from moorage.plugins.shared.evictions import evict_any, pods_near
 from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
 from moorage.plugins.spread.spread_counts import Spread
 from moorage.state.columns import BoolArray
+from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["excess", "explained", "refusing_terms"]
+__all__ = ["excess", "explained", "refusing_terms", "remedies_of_spreads"]
 
 
 def refusing_terms(spreads: Iterable[Spread], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
@@ -63,3 +67,65 @@ def explained(spreads: Iterable[Spread], node: NodeView) -> Detail | None:
 
 def _name(spread: Spread) -> str:
     return spread_name(spread.constraint.topology_key, spread.constraint.selector)
+
+
+# -- spread remedies ---------------------------------------------------------------------------------------------------
+# Changes that let a pod into a domain that is too full for a spread constraint.
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_NO_LEAST: Final = 2**31 - 1
+
+
+class _Field(NamedTuple):
+    """Where a constraint is written: in the pod, or in the arguments of the plugin."""
+
+    owner: Owner
+    target: str
+    path: str
+    skew: str
+    anyway: str
+
+
+def remedies_of_spreads(
+    spreads: Sequence[Spread], pod: PodInfo, node: NodeView, defaults: Sequence[int] = ()
+) -> Iterator[Remedies]:
+    """Offer changes for each constraint that rejects the node.
+
+    ``defaults`` are the indices of the default constraints that apply to a pod without constraints of its own
+    """
+    own = [i for i, one in enumerate(pod.spec.topology_spread_constraints) if one.when_unsatisfiable == "DoNotSchedule"]
+    config = f"config/{pod.spec.scheduler_name}/PodTopologySpread"
+    fields = [_Field("pod", f"pod/{pod.key}", f"topologySpreadConstraints[{i}]", "max-skew", "schedule-anyway") for i in own]
+    if not pod.spec.topology_spread_constraints:
+        fields = [_Field("config", config, f"defaultConstraints[{i}]", "plugin-argument", "plugin-argument") for i in defaults]
+    for place, spread in enumerate(spreads):
+        domain = node.first.domain(spread.constraint.topology_key)
+        if not domain or spread.crowded()[domain]:
+            yield from _remedies(spread, domain, fields[place] if place < len(fields) else None, pod, node)
+
+
+def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    constraint = spread.constraint
+    key, term = constraint.topology_key, spread_name(constraint.topology_key, constraint.selector)
+    if at is not None:
+        path = f"{at.path}.whenUnsatisfiable"
+        yield Change(at.owner, at.anyway, at.target, path, "DoNotSchedule", "ScheduleAnyway", term=term)
+    if not domain:
+        if key == _HOSTNAME:
+            yield Change("node", "label", f"node/{node.first.name}", f"labels.{key}", None, node.first.name, term=term)
+        return
+    skew = int(spread.counts[domain]) + spread.own - _least(spread)
+    if at is not None:
+        yield Change(at.owner, at.skew, at.target, f"{at.path}.maxSkew", constraint.max_skew, skew, term=term)
+    counted = [
+        (other, name)
+        for other, name in pods_near(node, key)
+        if other.namespace == pod.namespace and not other.terminating and constraint.selector.matches(other.labels)
+        and (spread.rows is None or spread.rows[node.table.row_of[name]])
+    ]  # fmt: skip
+    yield from evict_any(counted, skew - constraint.max_skew, term)
+
+
+def _least(spread: Spread) -> int:
+    held = spread.counts[spread.domains]
+    return int(held.min(initial=_NO_LEAST)) if len(held) >= spread.constraint.min_domains else 0

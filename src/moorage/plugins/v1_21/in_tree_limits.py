@@ -24,9 +24,8 @@ from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
-from moorage.plugins.volumes.volume_reasons import why_attached
-from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.pod_claims import volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 

@@ -34,8 +34,7 @@ from moorage.framework.points import (
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
 from moorage.plugins.affinity.affinity_counts import AffinityCounts, count_affinity
-from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms
-from moorage.plugins.affinity.affinity_remedies import remedies_of_neighbours
+from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
 from moorage.plugins.affinity.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.plugins.earlier.shared.selected_namespaces import with_namespaces_found
 from moorage.state.cluster import Snapshot

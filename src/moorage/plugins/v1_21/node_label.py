@@ -18,7 +18,7 @@ from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.verdicts import Reject
-from moorage.plugins.affinity.node_affinity_remedies import labels_to_set
+from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
 from moorage.plugins.resources.scoring_strategies import sub_path
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

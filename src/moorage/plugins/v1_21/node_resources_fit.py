@@ -27,9 +27,14 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, RequestedResource, ignored_faults
-from moorage.plugins.resources.fit_reasons import missing_share, short_resources, why_short
-from moorage.plugins.resources.fit_remedies import remedies_of_full_node, remedies_of_shortage
-from moorage.plugins.v1_21.shared.pod_requests_1_21 import fit_requests
+from moorage.plugins.resources.fit_reasons import (
+    missing_share,
+    remedies_of_full_node,
+    remedies_of_shortage,
+    short_resources,
+    why_short,
+)
+from moorage.plugins.v1_21.shared.requested_shares import fit_requests
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

@@ -29,14 +29,11 @@ from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_volume_limits import TOO_MANY
-from moorage.plugins.v1_21.shared.csi_migration import migration_under
-from moorage.plugins.v1_21.shared.held_volumes import HeldVolumes
-from moorage.plugins.volumes.claim_lookup import class_of_claim
+from moorage.plugins.v1_21.shared.in_tree_disks import HeldVolumes, migration_under
 from moorage.plugins.volumes.csi_migration import Migration, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
-from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
-from moorage.plugins.volumes.csi_volumes import CsiVolume
-from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.csi_volumes import NO_LIMIT, CsiFacts, CsiNodes, CsiVolume
+from moorage.plugins.volumes.pod_claims import class_of_claim, volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.pod_info import PodInfo

@@ -17,8 +17,7 @@ import numpy as np
 
 from moorage.api.selectors import Selector
 from moorage.framework.points import NodeScoreExtensions, PreScorePlugin, ScorePlugin
-from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector
-from moorage.plugins.v1_21.shared.zones import Zones
+from moorage.plugins.v1_21.shared.sibling_selector import Zones, live_pods, sibling_selector
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.labels import Ids

@@ -24,7 +24,7 @@ from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.points import FilterPlugin, NodeScoreExtensions, PreFilterExtensions, PreFilterPlugin, ScorePlugin
 from moorage.framework.verdicts import Reject
-from moorage.plugins.affinity.node_affinity_remedies import labels_to_set
+from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

@@ -18,8 +18,8 @@ from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins.volume_restrictions import DISK_TAKEN, clashing_pods, disk_remedies, rows_taken
+from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import why_held
-from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 

@@ -23,9 +23,8 @@ from moorage.framework.points import EnqueueExtensions, FilterPlugin, Reusable, 
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
 from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, volume_of, zone_requirements
-from moorage.plugins.volumes.volume_reasons import why_zone
-from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
-from moorage.plugins.volumes.volume_signature import volume_signature
+from moorage.plugins.volumes.pod_claims import volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

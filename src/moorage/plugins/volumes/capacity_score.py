@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.quantity import value
-from moorage.plugins.volumes.claim_lookup import class_of_claim, requested_bytes
 from moorage.plugins.volumes.node_findings import ProvisioningGroup, VolumeFindings
+from moorage.plugins.volumes.pod_claims import class_of_claim, requested_bytes
 from moorage.plugins.volumes.provisioning import Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen
 from moorage.state.columns import BoolArray, IntArray

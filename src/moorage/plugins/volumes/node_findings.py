@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.plugins.volumes.claim_lookup import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
-from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
+from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes
+from moorage.plugins.volumes.pod_claims import SELECTED_NODE
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen, VolumeSearch
 from moorage.plugins.volumes.volume_reach import rows_reaching

@@ -18,9 +18,9 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.requirements import quoted
 from moorage.api.storage import CSINode, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assume_cache import is_still
-from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, is_fully_bound
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
-from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.csi_volumes import CsiFacts
+from moorage.plugins.volumes.pod_claims import SELECTED_NODE, is_fully_bound
 from moorage.plugins.volumes.volume_matching import is_bound_to
 from moorage.plugins.volumes.volume_reach import label_affinity
 from moorage.state.cluster import Snapshot

@@ -5,16 +5,108 @@ Source  kube-scheduler 1.36, plugins/volumebinding: volume_binding.go, podHasPVC
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from moorage.api.meta import Quantity
+from moorage.api.quantity import value
 from moorage.api.requirements import quoted
-from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.framework.reuse import Signature
 from moorage.plugins.volumes.assume_cache import Assumptions
-from moorage.plugins.volumes.claim_lookup import class_of_claim, is_fully_bound, is_owned_by, not_owned
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ClassError", "PodClaims", "claims_of", "unusable"]
+__all__ = [
+    "BIND_COMPLETED", "SELECTED_NODE", "ClassError", "PodClaims", "claim_not_found", "claims_of", "class_not_found",
+    "class_of_claim", "class_of_volume", "is_fully_bound", "is_owned_by", "names_claim", "not_owned",
+    "requested_bytes", "requested_storage", "unusable", "uses_claim", "volume_not_found", "volume_signature",
+]  # fmt: skip
+
+
+# -- claim lookup ------------------------------------------------------------------------------------------------------
+# Small queries on claims and storage classes that all volume plugins share, and the texts for missing objects.
+#
+# Source  component-helpers, storage/volume/helpers.go and storage/ephemeral/ephemeral.go
+
+#: Annotation of a claim whose binding is complete on both sides. Its value does not matter.
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+#: Annotation of a claim: the node for which its volume is to be provisioned.
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+
+_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """Return the claim's class; empty if it has none. The beta annotation overrides the field."""
+    annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION)
+    return (claim.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """Return the volume's class; empty if it has none."""
+    return volume.metadata.annotations.get(_CLASS_ANNOTATION, volume.spec.storage_class_name)
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """Return whether the claim's binding is complete; a volume name alone can still be reset."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+
+
+def is_owned_by(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
+    """Return whether the pod is the claim's controller, as it must be for an ephemeral volume."""
+    owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
+    return claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
+
+
+def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
+    """Return the size the claim requests; 0 if it names none."""
+    return claim.spec.resources.requests.get("storage", 0)
+
+
+def requested_bytes(claim: PersistentVolumeClaim) -> int:
+    """Return the size the claim requests in bytes, rounded up."""
+    return value(requested_storage(claim))
+
+
+# -- hints --------------------------------------------------------------------------------------------------------------
+
+
+def names_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+    """Return whether the pod uses this claim, other than through an ephemeral volume."""
+    del old
+    return pod.volumes is not None and any(use.key == new.key and not use.ephemeral for use in pod.volumes.claims)
+
+
+def uses_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+    """Return whether the pod uses this claim, directly or through an ephemeral volume."""
+    del old
+    return pod.volumes is not None and any(use.key == new.key for use in pod.volumes.claims)
+
+
+# -- kube-scheduler's own texts, kept word for word ---------------------------------------------------------------------
+
+
+def not_owned(claim: PersistentVolumeClaim, pod: PodInfo) -> str:
+    """Return the text for an ephemeral volume whose claim the pod does not own."""
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+
+
+def claim_not_found(name: str) -> str:
+    """Return the text for a claim that does not exist in the pod's namespace."""
+    return f"persistentvolumeclaim {quoted(name)} not found"
+
+
+def volume_not_found(name: str) -> str:
+    """Return the text for a volume that does not exist."""
+    return f"persistentvolume {quoted(name)} not found"
+
+
+def class_not_found(name: str) -> str:
+    """Return the text for a storage class that does not exist."""
+    return f"storageclass.storage.k8s.io {quoted(name)} not found"
+
+
+# -- pod claims --------------------------------------------------------------------------------------------------------
 
 
 class ClassError(Exception):
@@ -78,3 +170,12 @@ def _waits_for_node(claim: PersistentVolumeClaim, snapshot: Snapshot) -> bool:
     if storage_class.volume_binding_mode is None:
         raise ClassError(f"VolumeBindingMode not set for StorageClass {quoted(class_name)}")
     return storage_class.volume_binding_mode == "WaitForFirstConsumer"
+
+
+# -- volume signature --------------------------------------------------------------------------------------------------
+# The signature of plugins that read a pod's volumes.
+
+
+def volume_signature(pod: PodInfo) -> Signature | None:
+    """Sign pods without volumes; a pod with volumes is judged by itself."""
+    return {} if pod.volumes is None else None

@@ -17,8 +17,8 @@ from moorage.api.quantity import value
 from moorage.api.requirements import Requirement, SelectorError, requirement_faults
 from moorage.api.selectors import NOTHING, Selector, compile_label_selector
 from moorage.api.storage import CSIDriver, CSIStorageCapacity, PersistentVolumeClaim, StorageClass, TopologySelectorTerm
-from moorage.plugins.volumes.claim_lookup import class_of_claim, requested_bytes
 from moorage.plugins.volumes.indexed_objects import IndexedObjects
+from moorage.plugins.volumes.pod_claims import class_of_claim, requested_bytes
 from moorage.plugins.volumes.volume_reach import first_matching
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

@@ -27,7 +27,7 @@ from moorage.plugins.volumes.available_volumes import (
     suiting,
     suits,
 )
-from moorage.plugins.volumes.claim_lookup import class_of_claim, class_of_volume, requested_storage
+from moorage.plugins.volumes.pod_claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

@@ -49,7 +49,7 @@ FORMATS: Final[Mapping[str, TraceFormat]] = {
     ),
     "kube-scheduler-simulator": TraceFormat(
         "a recording of kube-scheduler-simulator",
-        "moorage.simulator.traces.kube_scheduler_simulator:read_kube_scheduler_simulator", "the record file, JSON Lines",
+        "moorage.simulator.traces.kwok:read_kube_scheduler_simulator", "the record file, JSON Lines",
     ),
     "simkube": TraceFormat("an exported trace of SimKube", "moorage.simulator.traces.simkube:read_simkube",
     "*.sktrace, MessagePack"),
@@ -64,11 +64,11 @@ FORMATS: Final[Mapping[str, TraceFormat]] = {
     ),
     "azure-2020": TraceFormat("Azure's trace for packing", "moorage.simulator.traces.azure:read_azure_2020", "the SQLite file"),
     "alibaba-2018": TraceFormat(
-        "Alibaba's cluster trace v2018", "moorage.simulator.traces.alibaba_2018:read_alibaba_2018", "batch_task.csv",
+        "Alibaba's cluster trace v2018", "moorage.simulator.traces.alibaba:read_alibaba_2018", "batch_task.csv",
         "machine_meta.csv"
     ),
     "alibaba-2020": TraceFormat(
-        "Alibaba's GPU trace v2020 (PAI)", "moorage.simulator.traces.alibaba_2020:read_alibaba_2020", "pai_task_table.csv",
+        "Alibaba's GPU trace v2020 (PAI)", "moorage.simulator.traces.alibaba:read_alibaba_2020", "pai_task_table.csv",
         "pai_machine_spec.csv",
     ),
     "philly": TraceFormat(

@@ -1,4 +1,4 @@
-"""KWOK: a cluster that kwokctl exported (``kwokctl snapshot export``), or recorded with its changes (``snapshot record``).
+"""Clusters as KWOK (``kwokctl snapshot export`` or ``record``) and kube-scheduler-simulator export them.
 
 A recording is a stream of YAML documents: the objects of the start, then a ResourcePatch for each change, with
 durationNanosecond (since the start), method (create, patch or delete), target, and template, which is the object or the patch.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
 
 from moorage.api.core import Pod
@@ -16,7 +17,7 @@ from moorage.api.reading.manifests import Document, read_documents
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import RecordedPods, pods_of_owner
-from moorage.simulator.traces.streams import open_bytes
+from moorage.simulator.traces.streams import json_lines, open_bytes
 
 # -- documents ---------------------------------------------------------------------------------------------------------
 # Read files of YAML documents in parts that are cut between documents. JSON is read as a whole.
@@ -139,3 +140,54 @@ def _from_owners(owners: list[tuple[Mapping[str, Any], str]], held: RecordedPods
         pods: list[Pod] = pods_of_owner(obj, where) or []
         for pod in pods:
             held.see_pod(pod, 0.0)
+
+
+# -- kube scheduler simulator ------------------------------------------------------------------------------------------
+# kube-scheduler-simulator: the recording of a cluster as JSON Lines, one change of an object a line.
+#
+# Each line has time (RFC 3339), event (Add, Update or Delete) and resource, which is the object, or only its name if it was
+# deleted. Nodes and pods are read. A pod runs until it is deleted, or has succeeded or failed.
+
+_EVENTS: Final = frozenset({"Add", "Update", "Delete"})
+_READ: Final = frozenset({"Node", "Pod"})
+#: Go writes up to nine digits of a second; Python reads six.
+_FRACTION: Final = re.compile(r"(\.\d{6})\d+")
+
+
+def read_kube_scheduler_simulator(pods: str, nodes: str | None = None) -> Trace:
+    """Return the trace.
+
+    Raises  InputError
+    """
+    del nodes
+    held, origin, others = RecordedPods(), None, 0
+    for where, record in json_lines(pods):
+        event, resource = record.get("event"), record.get("resource")
+        if event not in _EVENTS or not isinstance(resource, Mapping):
+            raise InputError(f"{where}: expected time, event (Add, Update or Delete) and resource")
+        time_s = seconds_of(record.get("time"), where)
+        origin = time_s if origin is None else origin
+        if resource.get("kind") not in _READ:
+            others += 1
+        elif event != "Delete":
+            held.see(resource, where, time_s - origin, first=time_s == origin)
+        elif resource["kind"] == "Pod":
+            metadata = resource.get("metadata")
+            named: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
+            held.gone(str(named.get("namespace", "")), str(named.get("name", "")), time_s - origin)
+    notes = ["nodes are there from the start to the end, as they were last; pods that were bound arrive without a node"]
+    if others:
+        notes.append(f"{others} changes of other objects not read")
+    return held.builder.finish(list(held.nodes.values()), notes)
+
+
+def seconds_of(text: object, where: str) -> float:
+    """Return a time in RFC 3339 as seconds.
+
+    Raises  InputError
+    """
+    try:
+        found = datetime.fromisoformat(_FRACTION.sub(r"\1", str(text)))
+    except ValueError:
+        raise InputError(f"{where}: time: expected a time such as 2026-01-02T03:04:05Z, found {str(text)[:40]!r}") from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -34,8 +34,7 @@ from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
-from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, Trace
-from moorage.simulator.trace_arrivals import PodTemplate
+from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate, Trace
 from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.traces.streams import ExactRow, Source, exact_rows
 from moorage.simulator.traces.tasks import GPU_MODEL, MAX_PODS

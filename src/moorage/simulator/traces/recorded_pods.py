@@ -12,12 +12,12 @@ from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.kinds import Kind
+from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.kinds import find_kind
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, read_sources
 from moorage.simulator.pod_creation import create_missing_pods
-from moorage.simulator.trace_arrivals import PodTemplate
+from moorage.simulator.trace import PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.unknown_fields import Validation
 

@@ -22,8 +22,7 @@ from moorage.api.core import (
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_label_value
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU
-from moorage.simulator.trace_arrivals import PodTemplate
+from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
 
 __all__ = ["GPU_MODEL", "MAX_PODS", "ZONE", "TaskTable", "label_value", "machine", "plain_name"]

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from moorage.basis.private_files import Warn, private_folder, put_file, read_private
+from moorage.basis.files import Warn, private_folder, put_file, read_private
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.errors import ConfigError
 

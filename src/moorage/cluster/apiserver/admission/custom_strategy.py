@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
-from moorage.api.validation.faults import duplicate, invalid, required
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import duplicate, invalid, object_meta, required
 from moorage.cluster.apiserver.admission.custom_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
 from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema

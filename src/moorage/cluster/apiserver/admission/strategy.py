@@ -18,7 +18,7 @@ from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import object_meta
 from moorage.cluster.apiserver.admission.admission_plugins import keep_finalizers, with_finalizer
 from moorage.cluster.apiserver.admission.custom_strategy import (
     custom_faults,

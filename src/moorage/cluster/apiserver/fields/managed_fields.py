@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from moorage.api.validation.metadata import MAX_ANNOTATIONS
+from moorage.api.validation.faults import MAX_ANNOTATIONS
 from moorage.cluster.apiserver.fields.field_merge import (
     Differences,
     compare,

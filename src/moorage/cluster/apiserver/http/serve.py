@@ -19,7 +19,7 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.basis.private_files import Warn, put_file
+from moorage.basis.files import Warn, put_file
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.listen_addresses import is_loopback

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from moorage.basis.private_files import Warn, check_data, close_data
+from moorage.basis.files import Warn, check_data, close_data
 from moorage.cluster.apiserver.storage.definitions import reread_record
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Record

@@ -14,8 +14,7 @@ from typing import Any, Final
 from moorage.api.decode import decode
 from moorage.api.meta import LabelSelector, Object
 from moorage.api.selectors import compile_label_selector, label_selector_matches
-from moorage.api.validation.faults import nonnegative
-from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.faults import nonnegative, object_meta
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.admission.validation import metadata_faults

@@ -34,7 +34,7 @@ from moorage.interfaces.cli.terminal import collect_seldom
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.live.client.endpoint import Endpoint
-from moorage.live.client.gathering import gathering_loop
+from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, Encoder, LogClock, ObjectEncoder
@@ -42,8 +42,8 @@ from moorage.live.recording.shadow import Shadow
 from moorage.live.recording.status import count_on, metrics_app, write_status
 from moorage.live.recording.watching import Watching
 from moorage.live.runtime.observer import Observers
+from moorage.live.server.certificates import listen, serving
 from moorage.live.server.klog import Klog, adopt_other_loggers
-from moorage.live.server.listener import listen, serving
 
 __all__ = ["record"]
 

@@ -21,7 +21,7 @@ from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
 from moorage.interfaces.cli.release_options import AUTO, emulated_cluster_option
 from moorage.interfaces.cli.terminal import collect_seldom, say
-from moorage.laboratory.objects import read_given
+from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.decisions import decision_moment
 from moorage.laboratory.redact.redaction import redact

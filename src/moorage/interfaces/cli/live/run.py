@@ -32,7 +32,7 @@ from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.terminal import collect_seldom
 from moorage.live.client.extenders import ExtenderClient
-from moorage.live.client.gathering import gathering_loop
+from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.runtime.leader_election import JITTER, Timing
 from moorage.live.server.klog import Klog, adopt_other_loggers

@@ -156,8 +156,7 @@ def _fault(query: Mapping[str, str]) -> str:
 
 def _loaded() -> _Laboratory:
     """Load the laboratory, which scheduling does without."""
-    from moorage.laboratory.explain.live_changes import LiveCopy
-    from moorage.laboratory.explain.live_explanation import explain_live, may_change, unsearched
+    from moorage.laboratory.explain.live_changes import LiveCopy, explain_live, may_change, unsearched
 
     return explain_live, may_change, unsearched, LiveCopy
 

@@ -44,17 +44,15 @@ from moorage.live.runtime.ports import Wall
 from moorage.live.server.authentication import RequestAuthenticator
 from moorage.live.server.authorization import RequestAuthorizer
 from moorage.live.server.cache_debugger import compare, dump
+from moorage.live.server.certificates import serving
 from moorage.live.server.client_ca import ClientCas
 from moorage.live.server.delegated_authentication import Delegate
-from moorage.live.server.endpoints import AuthenticatingSite, Served, make_app, make_plain_app
+from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Served, make_app, make_plain_app
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.klog import Klog
-from moorage.live.server.listener import serving
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.live.server.metric_types import MetricRegistry
-from moorage.live.server.pod_metrics import pod_registry
-from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, process_gauges, registry_of
-from moorage.live.server.zpages import ProgramInfo
+from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
 
 __all__ = ["Process", "reports_for", "run_process", "with_hidden_passwords"]
 

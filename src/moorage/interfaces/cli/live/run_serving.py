@@ -26,9 +26,8 @@ from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster
 from moorage.live.server.authentication import FrontProxies
 from moorage.live.server.authorization import OpenPaths
-from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
+from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, listen, named_pair
 from moorage.live.server.client_ca import ClientCaRules
-from moorage.live.server.listener import listen
 from moorage.live.server.metric_types import Filter
 
 __all__ = [

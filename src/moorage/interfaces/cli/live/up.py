@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 import click
 
 from moorage.api.durations import parse_duration
+from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.printable import counted
-from moorage.basis.private_files import expanded, home_folder
 from moorage.cluster.apiserver.access.certificate_authority import ADMIN, make_authority
 from moorage.cluster.apiserver.access.listen_addresses import Address, address_of
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager

@@ -31,7 +31,7 @@ from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.recording.decisions import history_of
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
-from moorage.report.narrowing import Narrowing
+from moorage.report.obstacles import Narrowing
 from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["explain", "print_explanations"]

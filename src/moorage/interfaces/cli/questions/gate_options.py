@@ -24,7 +24,7 @@ from moorage.report.gate_outputs import (
     github_summary,
 )
 from moorage.report.gates import UnplacedPod
-from moorage.report.stored_runs import StoredReport, read_stored
+from moorage.report.run_document import StoredReport, read_stored
 
 __all__ = ["PIPELINE_OUTPUTS", "ManifestLines", "gate_options", "pending_findings", "print_gate_report", "read_baseline"]
 

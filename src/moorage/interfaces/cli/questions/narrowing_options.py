@@ -9,7 +9,7 @@ import click
 
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import InputError
-from moorage.report.narrowing import Narrowing
+from moorage.report.obstacles import Narrowing
 from moorage.report.outcome import Run
 
 __all__ = ["narrowing_of", "narrowing_options", "refuse_unmatched", "selector_of"]

@@ -50,7 +50,7 @@ from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import bare, collect_seldom, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.compare.input_digest import input_digest
+from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.edit.replaced_objects import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes

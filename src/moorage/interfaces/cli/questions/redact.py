@@ -30,7 +30,7 @@ from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.release_options import emulated_cluster_options
 from moorage.interfaces.cli.terminal import collect_seldom, say
-from moorage.laboratory.objects import read_given
+from moorage.laboratory.present import read_given
 from moorage.laboratory.redact.redaction import Redacted, redact_cluster
 from moorage.laboratory.redact.redaction_check import RedactionCheck, check_redacted
 from moorage.laboratory.redact.redaction_config import read_configuration

@@ -36,8 +36,7 @@ from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cl
 from moorage.interfaces.cli.terminal import collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.report.comparison import gates_text
 from moorage.report.exports import as_open_metrics, as_trace
-from moorage.report.narrowing import Narrowing
-from moorage.report.obstacles import EventLog
+from moorage.report.obstacles import EventLog, Narrowing
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_yaml, json_pieces
 from moorage.report.scores import ScoreLog

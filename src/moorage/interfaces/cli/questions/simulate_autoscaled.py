@@ -14,7 +14,7 @@ from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
 from moorage.laboratory.dynamics.node_pools import NodePool, read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.objects import read_given
+from moorage.laboratory.present import read_given
 from moorage.report.outcome import InputNote, Run
 from moorage.report.style import columns, paragraph, some_pods
 from moorage.simulator.cluster_input import ClusterInput

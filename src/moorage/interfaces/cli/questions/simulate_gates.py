@@ -13,15 +13,15 @@ from moorage.api.core import PodCondition
 from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.gate_options import ManifestLines, pending_findings, print_gate_report, read_baseline
-from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
 from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs, paired_metrics
+from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate, parse_gate
 from moorage.report.outcome import Run
-from moorage.report.stored_runs import StoredReport
+from moorage.report.run_document import StoredReport
 from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster

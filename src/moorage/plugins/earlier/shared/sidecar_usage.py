@@ -8,18 +8,22 @@ Source    kube-scheduler 1.31.8, framework/types.go, calculateResource
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from moorage.api.core import Container
+from moorage.api.meta import Quantity
+from moorage.api.quantity import milli_value, value
+from moorage.framework.features import FeatureGates
+from moorage.plugins.resources.scoring_strategies import Demand, ResourceSpec
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
 from moorage.state.view import NodeView
 
-__all__ = ["SidecarUsage", "SidecarUsageView"]
+__all__ = ["SidecarUsageView", "overhead_of", "with_overhead_in_cores", "without_overhead", "without_storage"]
 
 
 class SidecarUsage:
@@ -108,3 +112,32 @@ class SidecarUsageView(NodeView):
     def _column(self, which: int) -> IntArray:
         found = (self._excess.get(row, (0, 0))[which] for row in self.row_numbers.tolist())
         return np.fromiter(found, dtype=np.int64, count=len(self.row_numbers))
+
+
+# -- cpu overhead ------------------------------------------------------------------------------------------------------
+# What scoring counted otherwise: up to 1.26 a pod's CPU overhead in whole cores, up to 1.24 local storage behind a gate.
+#
+# Source  kube-scheduler 1.26.15 and 1.24.17, plugins/noderesources/resource_allocation.go, calculatePodResourceRequest
+
+
+def overhead_of(pod: PodInfo) -> Quantity:
+    """Return the CPU overhead of a pod; 0 without any."""
+    return pod.spec.overhead.get("cpu", 0)
+
+
+def with_overhead_in_cores(demands: Iterable[Demand], pod: PodInfo) -> tuple[Demand, ...]:
+    """Return the demands of a pod with its CPU overhead counted in cores, rounded up, instead of millicores."""
+    overhead = overhead_of(pod)
+    more = value(overhead) - milli_value(overhead)
+    return tuple(one._replace(amount=one.amount + more) if one.resource == "cpu" else one for one in demands)
+
+
+def without_overhead(demands: Iterable[Demand], pod: PodInfo) -> tuple[Demand, ...]:
+    """Return demands in which the overhead counts in whole units, without it."""
+    overhead = pod.spec.overhead
+    return tuple(one._replace(amount=one.amount - value(overhead.get(one.resource, 0))) for one in demands)
+
+
+def without_storage(resources: Iterable[ResourceSpec], gates: FeatureGates) -> tuple[ResourceSpec, ...]:
+    """Return the resources to score; without local storage while its gate is off, as nodes then have none."""
+    return tuple(one for one in resources if one.name != "ephemeral-storage" or gates["LocalStorageCapacityIsolation"])

@@ -1,4 +1,4 @@
-"""The selector of a pod's siblings in 1.21: everything that selects the pod, whether it owns the pod or not.
+"""The selector of a pod's siblings in 1.21, and the zones over which they are spread.
 
 Services, replication controllers, replica sets and stateful sets of the pod's namespace count if their selectors match the pod.
 (The current plugin uses the controller that the pod names.)
@@ -9,6 +9,8 @@ Source  kube-scheduler 1.21, plugins/helper/spread.go; client-go, listers/{core,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,10 +20,13 @@ from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError,
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.state.cluster import Snapshot
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
+from moorage.state.labels import Ids
+from moorage.state.node_tree import zone_of
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["live_pods", "sibling_selector"]
+__all__ = ["Zones", "live_pods", "sibling_selector"]
 
 
 def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
@@ -64,3 +69,39 @@ def live_pods(namespace: str, selector: Selector, nodes: NodeView) -> Counts:
     if selector == NOTHING:
         return np.zeros(len(nodes), dtype=np.int32)
     return nodes.pods_matching(PodMatcher((MatchTerm(frozenset([namespace]), selector),), live_only=True))
+
+
+# -- zones -------------------------------------------------------------------------------------------------------------
+# The zone of each node as 1.21 defines it: by region and zone; the beta labels override the stable ones.
+#
+# Source  component-helpers 0.21, node/topology/helpers.go, GetZoneKey
+
+
+@dataclass(slots=True)
+class _CachedZones:
+    """Zones of all rows, valid while ``version`` is the table's count of node changes."""
+
+    version: int
+    ids: Ids
+
+
+class Zones:
+    """Zones as small numbers from 1; 0 is no zone. Recomputed when a node is added, deleted or changed."""
+
+    def __init__(self) -> None:
+        self._cache: WeakKeyDictionary[NodeTable, _CachedZones] = WeakKeyDictionary()
+
+    def ids(self, nodes: NodeView) -> Ids:
+        """Return the zone of each row of the view, shape (rows,)."""
+        table = nodes.table
+        cached = self._cache.get(table)
+        if cached is None or cached.version != table.changes.nodes:
+            cached = self._cache[table] = _CachedZones(table.changes.nodes, _numbered(table))
+        ids: Ids = nodes.take(cached.ids)
+        return ids
+
+
+def _numbered(table: NodeTable) -> Ids:
+    known: dict[tuple[str, str] | None, int] = {None: 0}
+    zones = (zone_of(node.labels) for node in table.nodes)
+    return np.fromiter((known.setdefault(zone, len(known)) for zone in zones), dtype=np.int32, count=len(table))

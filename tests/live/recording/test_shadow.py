@@ -105,6 +105,28 @@ def test_a_deletion_may_be_seen_before_the_decision():
     assert shadow.scheduler.cluster.pod("u-old") is None
 
 
+def test_failures_may_be_told_many_changes_later():
+    """The scheduler failed to place ``a`` and ``b`` before ``old`` was deleted and twelve others bound, and says so later."""
+    shadow = Following(a_node("n1", "4"), a_node("n2", "4"))
+    old = a_pod("old", "2", node="n1")
+    waiting = [Seen(a_pod(name, "3")) for name in ("a", "b")]
+    others = [Seen(a_pod(f"other{number}", "10m", node="n2")) for number in range(12)]
+    message = "0/2 nodes are available: 2 Insufficient cpu."
+    told = [Seen(a_pod(name, "3", version="2", message=message)) for name in ("a", "b")]
+    _, found = shadow.take(Seen(old), Seen(a_pod("stays", "2", node="n2")), *waiting, Gone(old), *others, *told)
+    assert found == {"same in another order": 2}
+    assert shadow.scheduler.cluster.pod("u-old") is None
+
+
+def test_what_differs_after_a_list_is_not_compared():
+    """A list after a broken watch does not tell in which order pods were bound and deleted."""
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    shadow.lost_order(1.0)
+    assert shadow.take(*waits_then("a", "n2")) == ({}, {})
+    assert list(shadow.agreement.uncompared.values()) == [1]
+    assert shadow.take(*waits_then("b", "n2"), now=60.0) == ({"different": 1}, {})
+
+
 REASONS = {  # the message of the status; the verdict; plugins
     "the same": ("0/2 nodes are available: 2 Insufficient cpu.", "same", None),
     "what preemption found is not compared": (

@@ -4,8 +4,10 @@ An engine follows the cluster and never makes an attempt of its own. When a pod 
 it is unschedulable, the cycle decides on the pod as it was, before the change is applied.
 
 The cluster's scheduler decides on what it knows: it has counted pods whose bindings are under way, and may not have seen the
-last deletions and changes of nodes. So if the decisions differ, the pods that were bound or deleted right before, and the nodes
-that changed, are put back one by one; what happens right after is counted too, until the decisions agree or nothing is left.
+last deletions and changes of nodes; and it writes what it decided later, in the order of its decisions. So if the decisions
+differ, the pods that were bound or deleted before, and the nodes that changed, are put back: first as far as for the decision
+before this one, then more and less. What happens right after is counted too, until the decisions agree or nothing is left.
+A list of pods after a broken watch does not tell in which order they changed; what differs then counts as not compared.
 """
 
 from __future__ import annotations
@@ -31,8 +33,11 @@ from moorage.state.table import NodeTable
 
 __all__ = ["Shadow", "reasons_in"]
 
-#: How long, and how many, bindings and deletions may be seen in another order than the scheduler knew of them.
+#: How long bindings and deletions may be seen in another order than the scheduler knew of them, before and after a decision.
+_LATE_S: Final = 10.0
 _SOON_S: Final = 1.0
+#: How many are kept, and how many states of the cluster are tried for a decision.
+_KEPT: Final = 500
 _MOST: Final = 8
 
 
@@ -77,8 +82,12 @@ class Shadow:
         self._cycle = Cycle(scheduler.cycle.seed, always_score=True, by_class=False)
         #: Pods that wait for a node from this scheduler, by UID, with the last reasons that their status gave.
         self._waiting: dict[str, str] = {}
-        self._recent: deque[_Move] = deque(maxlen=_MOST)
+        self._recent: deque[_Move] = deque(maxlen=_KEPT)
+        #: How many moves there were, and how many of them the scheduler knew of at its last decision that agrees.
+        self._moves = self._known = 0
         self._open: list[_Open] = []
+        #: When a list last told of changes of pods without their order.
+        self._unordered_at = float("-inf")
         #: Facts that the engine could not take.
         self.faults = 0
 
@@ -90,6 +99,10 @@ class Shadow:
     def messages(self) -> Iterator[str]:
         """Yield why each pending pod that was tried is unschedulable."""
         return (message for message in self._waiting.values() if message)
+
+    def lost_order(self, now: float) -> None:
+        """Note that the next fact of a pod comes from a list: what happened before it is known, but not in which order."""
+        self._unordered_at = now
 
     def observe(self, fact: Seen | Gone, now: float, at: int, *, compares: bool = True) -> None:
         """Compare a decision that a fact tells of, then apply the fact. ``at``: the time of the log before it."""
@@ -146,6 +159,9 @@ class Shadow:
             return
         if not found.verdict.agrees:
             earlier = self._undone(waited, found, now)
+            if earlier is None and now - self._unordered_at < _LATE_S:
+                self.agreement.uncompared["the order of changes before it is not known: a watch was interrupted"] += 1
+                return
             if earlier is None:
                 self._open.append(_Open(found, waited, at, now + _SOON_S, ()))
                 return
@@ -166,25 +182,39 @@ class Shadow:
         )
 
     def _undone(self, pod: PodInfo, found: ComparedDecision, now: float) -> ComparedDecision | None:
-        """Take back the last bindings, deletions and changes of nodes one by one until the decisions agree; None if never."""
-        scheduler, undone, agreed = self.scheduler, list[_Move](), None
-        for move in reversed(self._recent):
-            found_there = _node_named(scheduler, move.key) if isinstance(move.after, Node) else scheduler.cluster.pod(move.key)
-            if move.now < now - _SOON_S or found_there is not move.after:
-                break
-            _put(scheduler, move.key, move.before)
-            undone.append(move)
+        """Take back the last bindings, deletions and changes of nodes until the decisions agree; None if they never do."""
+        depths = _depths(self._moves - self._known)
+        undone, agreed = list[_Move](), None
+        for depth in depths:
+            while len(undone) < depth and (move := self._undoable(len(undone), now)) is not None:
+                _put(self.scheduler, move.key, move.before)
+                undone.append(move)
+            while len(undone) > depth:
+                move = undone.pop()
+                _put(self.scheduler, move.key, move.after)
+            if len(undone) < depth:
+                continue
             again = self._judged(pod, found.node, found.message)
             if again is not None and again.verdict.agrees:
-                agreed = _reordered(again, len(undone))
+                agreed, self._known = _reordered(again, depth), self._moves - depth
                 break
         for move in reversed(undone):
-            _put(scheduler, move.key, move.after)
+            _put(self.scheduler, move.key, move.after)
         return agreed
+
+    def _undoable(self, depth: int, now: float) -> _Move | None:
+        """Return the move before the last ``depth``, if it is recent and what it moved is as it left it."""
+        if depth >= len(self._recent):
+            return None
+        move = self._recent[-1 - depth]
+        is_node = isinstance(move.after, Node)
+        held = _node_named(self.scheduler, move.key) if is_node else self.scheduler.cluster.pod(move.key)
+        return move if move.now >= now - _LATE_S and held is move.after else None
 
     def _moved(self, move: _Move) -> None:
         """Note that a pod was bound or deleted or a node changed, and look at open differences again with what came since."""
         self._recent.append(move)
+        self._moves += 1
         still = []
         for case in self._open:
             if move.after is None or move.key == case.pod.uid or len(case.moves) >= _MOST:
@@ -214,6 +244,12 @@ class Shadow:
         for case in due:
             self.agreement.count(case.found, case.at)
             self.on_difference(case.found, case.at)
+
+
+def _depths(likely: int) -> list[int]:
+    """Return how many moves to take back, in the order in which to try: about as many as is likely, and few."""
+    near = [likely, likely - 1, likely + 1, 1, likely - 2, likely + 2, 2, 3, likely - 3, 4, 5, 6, 7, 8]
+    return [one for one in dict.fromkeys(near) if one > 0][:_MOST]
 
 
 def _reasons_of(pod: Pod) -> str:

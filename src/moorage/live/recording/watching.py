@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from moorage.api.core import Pod
 from moorage.basis.printable import counted
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import MoorageError
@@ -67,6 +68,7 @@ class Watching:
             )
             for resource in watched(shadow.scheduler.gates)
         ]
+        self._pods = next(source for source in self.inbox.sources if source.name == "pods")
         self._flushed = self._said = self._empty_at = clock()
         #: The number of facts that were taken.
         self.facts = 0
@@ -132,6 +134,8 @@ class Watching:
         elif isinstance(fact, Seen | Gone):
             self.facts += 1
             compares = self.recorder.has_started and not self.is_behind
+            if isinstance(fact.obj, Pod) and self._pods.is_listing:
+                self.shadow.lost_order(now)
             self.shadow.observe(fact, now, self.recorder.writer.last_at, compares=compares)
             self.recorder.observe(fact)
 

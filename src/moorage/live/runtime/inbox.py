@@ -31,6 +31,11 @@ class FactSource:
         """True if at least one list has arrived and the engine has all of them."""
         return self.synced and not self._open
 
+    @property
+    def is_listing(self) -> bool:
+        """True while the engine does not have all facts of a list that has arrived."""
+        return self._open > 0
+
     def begin(self) -> None:
         """Open the source: a list has arrived, and its facts follow."""
         self._inbox.in_part += self.is_whole

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.cel import regex
 from moorage.api.cel.regex import RegexError, compile_regex
 
 ATOMS = st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", r"\d", r"\w", r"\b", "(?:ab)", "^", "$", "1"])
@@ -96,3 +97,13 @@ def test_backtracking_patterns_take_bounded_time(pattern):
     begun = time.thread_time()
     assert compile_regex(pattern).find("a" * 64) is None
     assert time.thread_time() - begun < 1
+
+
+def test_a_pattern_that_is_refused_is_compiled_once(monkeypatch):
+    parsed = []
+    parse = regex.parse_regex
+    monkeypatch.setattr(regex, "parse_regex", lambda pattern: parsed.append(pattern) or parse(pattern))
+    for _ in range(3):
+        with pytest.raises(RegexError, match="too large"):
+            compile_regex("((x{99}){99}){99}")
+    assert len(parsed) <= 1

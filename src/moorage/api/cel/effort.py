@@ -40,6 +40,8 @@ SIZED: Final = (*CONTAINERS, *PARSED)
 #: One unit is charged for this many copied elements, or this many compared nested elements.
 _COPIED: Final = 64
 _COMPARED: Final = 2
+#: The work of comparing one element with a value.
+_COMPARISON: Final = 12
 #: One unit is charged for this many characters read.
 _READ: Final = 10
 #: So many characters and elements are covered by the cost of a call.
@@ -54,6 +56,7 @@ _WEIGHTS: Final[dict[str, int]] = {
     "format": 200, **dict.fromkeys(("contains", "endsWith", "matches", "size", "startsWith"), 40),
 }  # fmt: skip
 _OPERATOR: Final = 24
+_PARSED_OPERATOR: Final = 50
 _CALL: Final = 100
 
 
@@ -105,6 +108,7 @@ def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
     elif name == "@in":
         strain_search(frame, [one], other)
     elif isinstance(other, PARSED):
+        frame.work(_PARSED_OPERATOR)
         frame.strain(strain_of_operands([one, other]))
     elif isinstance(one, CONTAINERS):
         entries = min(len(one), len(other)) if isinstance(one, Map) else 0
@@ -118,6 +122,7 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
     """
     if isinstance(within, Map):
         return
+    frame.work(len(within) * _COMPARISON)
     inner = _counted(frame, wanted) * len(within)
     if inner:
         _strain(frame, min(inner, _counted(frame, within) * len(wanted)))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from moorage.api.cel.attributes import Qualifier, attribute
-from moorage.api.cel.bounds import EvalError, SourceError, check_sizes
+from moorage.api.cel.bounds import MAX_PARSED, EvalError, SourceError, check_sizes
 from moorage.api.cel.declarations import Functions, Overload, accepts
 from moorage.api.cel.effort import (
     ITERATION,
@@ -380,10 +380,17 @@ def _operator_cost(name: str, one: Value, other: Value) -> int:
 
 #: The work of functions for each unit of what they cost, which depends on the size of their operands.
 _WORK_PER_COST: Final = 6
+#: Functions that parse a text, and the work of each of its characters.
+_PARSERS: Final = frozenset({
+    "cidr", "double", "duration", "int", "ip", "isCIDR", "isIP", "isQuantity", "isSemver", "isURL", "quantity", "semver",
+    "timestamp", "uint", "url",
+})  # fmt: skip
+_WORK_PER_CHARACTER: Final = 8
 
 
 def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
     """Return a function that runs the first overload that accepts the values of the operands."""
+    parses = name in _PARSERS
 
     def run(frame: Frame) -> Value:
         args = [operand(frame) for operand in operands]
@@ -393,6 +400,8 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
                 try:
                     if not overload.cheap:
                         frame.work(check_sizes(args))
+                    if parses and isinstance(args[0], str):
+                        frame.work(min(len(args[0]), MAX_PARSED) * _WORK_PER_CHARACTER)
                     found = overload.run(frame, *args) if overload.metered else overload.run(*args)
                 except EvalError:
                     frame.strain(strain_of_failure(args))

@@ -205,12 +205,23 @@ def _is_word(char: str) -> bool:
     return char == "_" or (char.isascii() and char.isalnum())
 
 
-@lru_cache(maxsize=256)
 def compile_regex(pattern: str) -> Regex:
     """Compile a pattern.
 
     Raises  RegexError with Go's text
     """
-    if len(pattern) > MAX_PARSED:
-        raise RegexError("expression too large", effort=MAX_PARSED)
-    return Regex(parse_regex(pattern))
+    found = _compiled(pattern)
+    if isinstance(found, RegexError):
+        raise found.with_traceback(None)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Regex | RegexError:
+    """Compile a pattern; return the error, so that it is cached too."""
+    try:
+        if len(pattern) > MAX_PARSED:
+            raise RegexError("expression too large", effort=MAX_PARSED)
+        return Regex(parse_regex(pattern))
+    except RegexError as error:
+        return error

@@ -33,6 +33,8 @@ CHECKS_PER_VALUE: Final = 2
 MAX_PATTERN_STEPS: Final = 300_000
 #: So many names of required fields, or values of an enum, are one step.
 _NAMES_PER_STEP: Final = 32
+#: So many characters of a value are in the text of a fault.
+_MOST_QUOTED: Final = 10_000
 #: Faults of junctors belong to no field.
 _NO_FIELD: Final = "<nil>"
 
@@ -117,7 +119,8 @@ class SchemaCheck:
         elif pattern and not self._matches(pattern, value):
             yield invalid(path, value, f"{path} in body should match '{pattern}'")
         if form and form not in {"double", "float", "int32", "int64"} and not is_of_format(form, value):
-            yield invalid(path, value, f"{path} in body must be of type {form}: {json.dumps(value, ensure_ascii=False)}")
+            shown = json.dumps(value[:_MOST_QUOTED], ensure_ascii=False)
+            yield invalid(path, value, f"{path} in body must be of type {form}: {shown}")
 
     def _matches(self, pattern: str, text: str) -> bool:
         try:

@@ -104,11 +104,11 @@ def _is_host_letter(letter: str) -> bool:
 
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_NOT_IN_URI: Final = re.compile(r"[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
 
 
 def _is_uri(text: str) -> bool:
-    if not text or any(letter < " " or letter == "\x7f" for letter in text) or _BAD_ESCAPE.search(text):
+    if not text or _NOT_IN_URI.search(text):
         return False
     if text.startswith("/"):
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
@@ -124,13 +125,14 @@ async def _of_object(asking: _Asking, kind: ServedKind, record: Record) -> Async
 
 def _is_unchecked(kind: ServedKind, document: Document, answer: AttackResponse) -> bool:
     """Return True if all faults are in fields that kube-apiserver does not check either: a write of a status may set any
-    ``generateName``, and a binding any node, labels and annotations.
+    ``generateName`` and, of a definition, any stored versions, and a binding any node, labels and annotations.
     """
     causes = msgspec.json.decode(answer.body)["details"].get("causes") or [{}]
     unchecked = {"metadata.generateName"} if "status" in kind.subresources else set()
     if kind.kind == "Pod" and document["spec"].get("nodeName"):
         unchecked |= {"metadata.annotations", "metadata.labels", "spec.nodeName"}
-    return {cause.get("field") for cause in causes} <= unchecked
+    fields = {re.sub(r"\[[0-9]+\]$", "", cause.get("field") or "") for cause in causes}
+    return fields <= unchecked | ({"status.storedVersions"} if kind.kind == "CustomResourceDefinition" else set())
 
 
 def _changes(before: Any, after: Any, at: str = "") -> Iterator[str]:

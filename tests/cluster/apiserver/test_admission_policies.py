@@ -104,6 +104,34 @@ def test_what_expressions_see(store, expression):
     store.create(PODS, "default", a_pod())
 
 
+BAD_SELECTORS = {  # the selector → the fault
+    "no operator": ({"matchExpressions": [{"key": "a"}]}, 'operator: Invalid value: "": not a valid selector operator'),
+    "no value": ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "values: Required value: must be specified"),
+    "a value that is no label": (
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["a.b/c"]}]}, 'values[0]: Invalid value: "a.b/c"',
+    ),
+    "a label that is no label value": ({"matchLabels": {"a": "b/c"}}, 'matchLabels: Invalid value: "b/c"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["Mutating", "Validating"])
+@pytest.mark.parametrize(("selector", "fault"), BAD_SELECTORS.values(), ids=BAD_SELECTORS)
+def test_selectors_are_checked(store, selector, fault, form):
+    """A selector that cannot be read would refuse every write that it is asked about."""
+    make_rule = validate if form == "Validating" else mutate
+    for part in ("namespaceSelector", "objectSelector"):
+        with pytest.raises(ApiError) as refused:
+            make_rule(store, "true", matchConstraints={"resourceRules": [ON_PODS], part: selector})
+        assert refused.value.code == 422
+        assert f"spec.matchConstraints.{part}." in str(refused.value)
+        assert fault in str(refused.value)
+    for place, part in (("matchResources", "objectSelector"), ("paramRef", "selector")):
+        other = {"parameterNotFoundAction": "Deny"} if place == "paramRef" else {}
+        with pytest.raises(ApiError) as refused:
+            bind(store, form, {place: {part: selector, **other}})
+        assert f"spec.{place}.{part}." in str(refused.value)
+
+
 def test_variables_and_conditions(store):
     validate(
         store, "variables.images.all(i, i.startsWith('nginx'))", "variables.count == 1",

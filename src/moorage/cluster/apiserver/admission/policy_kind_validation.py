@@ -1,8 +1,8 @@
-"""Validation and defaults of network policies and horizontal pod autoscalers that cross fields.
+"""Validation and defaults of network and admission policies and horizontal pod autoscalers that cross fields.
 
 What one field allows is in ``field_rules.json``.
 
-Source  kubernetes, pkg/apis/{autoscaling,networking}: validation/validation.go, v1 and v2/defaults.go
+Source  kubernetes, pkg/apis/{admissionregistration,autoscaling,networking}: validation/validation.go, v1 and v2/defaults.go
 """
 
 from __future__ import annotations
@@ -12,16 +12,44 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.api.validation.faults import Faults, forbidden, in_range, invalid, required
+import msgspec
+
+from moorage.api.meta import LabelSelector
+from moorage.api.validation.faults import Faults, forbidden, in_range, invalid, label_selector, required
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = ["autoscaler_faults", "network_policy_faults", "set_autoscaler_defaults", "set_policy_types"]
+__all__ = [
+    "admission_policy_faults",
+    "autoscaler_faults",
+    "network_policy_faults",
+    "set_autoscaler_defaults",
+    "set_policy_types",
+]
 
 _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]([a-z0-9]|-(?!-)){0,13}[a-z0-9]|[a-z]")
 _PORT_NAME_FAULT: Final = (
     "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
     "must contain at least one letter (a-z)",
 )
+
+
+# -- admission policies -------------------------------------------------------------------------------------------------
+
+
+def admission_policy_faults(policy: Document) -> Faults:
+    """Yield the faults of the label selectors of an admission policy, or of its binding."""
+    spec = policy.get("spec") or {}
+    for part, names in _SELECTORS.items():
+        for name in names:
+            given = (spec.get(part) or {}).get(name)
+            if given:
+                yield from label_selector(f"spec.{part}.{name}", msgspec.convert(given, LabelSelector))
+
+
+_SELECTORS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("matchConstraints", "matchResources"), ("namespaceSelector", "objectSelector")),
+    "paramRef": ("selector",),
+}
 
 
 # -- network policies ---------------------------------------------------------------------------------------------------

@@ -41,7 +41,11 @@ from moorage.cluster.apiserver.admission.plain_kind_validation import (
     stateful_set_faults,
 )
 from moorage.cluster.apiserver.admission.pod_setting_validation import pod_annotation_faults, pod_setting_faults
-from moorage.cluster.apiserver.admission.policy_kind_validation import autoscaler_faults, network_policy_faults
+from moorage.cluster.apiserver.admission.policy_kind_validation import (
+    admission_policy_faults,
+    autoscaler_faults,
+    network_policy_faults,
+)
 from moorage.cluster.apiserver.admission.services import service_faults
 from moorage.cluster.apiserver.admission.storage_validation import (
     attachment_faults,
@@ -370,6 +374,11 @@ def _secret(secret: Document) -> Iterator[Fault]:
 
 
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
+    **{
+        ("admissionregistration.k8s.io", f"{form}AdmissionPolicy{part}"): admission_policy_faults
+        for form in ("Mutating", "Validating")
+        for part in ("", "Binding")
+    },
     **{("apps", kind): rollout_faults for kind in ("DaemonSet", "Deployment", "ReplicaSet")},
     ("apps", "StatefulSet"): _stateful_set,
     ("", "ConfigMap"): _config_map,

@@ -12,6 +12,7 @@ from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, Tain
 from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.cluster.controllers.storage.volumes import AttributesClassProtection, Volumes
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
+from moorage.cluster.controllers.upkeep.load_balancers import LoadBalancers
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces, RootAuthority
 from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.cluster.controllers.workloads.cron_job import CronJobs
@@ -31,6 +32,7 @@ __all__ = ["all_controllers", "chosen"]
 _CALLED: Final = {
     "node-controller": "node-lifecycle-controller",
     "replication-controller": "replicationcontroller-controller",
+    "service-controller": "service-lb-controller",
     "controllermanager": "disruption-controller",
     "horizontal-pod-autoscaler": "horizontal-pod-autoscaler-controller",
     "persistentvolume-controller": "persistentvolume-binder-controller",
@@ -64,6 +66,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         GarbageCollector(),
         Namespaces(),
         ResourceQuotas(),
+        LoadBalancers(),
         RootAuthority(),
         *([PodGroupProtection()] if opened["GenericWorkload"] else []),
     ]

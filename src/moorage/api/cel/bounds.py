@@ -142,7 +142,8 @@ def check_sizes(operands: Iterable[object]) -> int:
             check_items(length := len(one))
             effort += length * _ELEMENT
             if isinstance(one, list | tuple):
-                check_text(sum([len(part) for part in one if isinstance(part, str | bytes)]))
+                check_text(length := sum([len(part) for part in one if isinstance(part, str | bytes)]))
+                effort += length // _CHARACTERS
     return effort
 
 

@@ -40,8 +40,9 @@ SIZED: Final = (*CONTAINERS, *PARSED)
 #: One unit is charged for this many copied elements, or this many compared nested elements.
 _COPIED: Final = 64
 _COMPARED: Final = 2
-#: The work of comparing one element with a value.
-_COMPARISON: Final = 12
+#: The work of comparing one element with a value; a value that compares only with its own type makes an error each time.
+_COMPARISON: Final = 24
+_REFUSED_COMPARISON: Final = 80
 #: One unit is charged for this many characters read.
 _READ: Final = 10
 #: So many characters and elements are covered by the cost of a call.
@@ -122,7 +123,8 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
     """
     if isinstance(within, Map):
         return
-    frame.work(len(within) * _COMPARISON)
+    parsed = isinstance(wanted[0], PARSED) if isinstance(wanted, list | tuple) and wanted else False
+    frame.work(len(within) * (_REFUSED_COMPARISON if parsed else _COMPARISON))
     inner = _counted(frame, wanted) * len(within)
     if inner:
         _strain(frame, min(inner, _counted(frame, within) * len(wanted)))

@@ -379,7 +379,7 @@ def _operator_cost(name: str, one: Value, other: Value) -> int:
 
 
 #: The work of functions for each unit of what they cost, which depends on the size of their operands.
-_WORK_PER_COST: Final = 6
+_WORK_PER_COST: Final = 12
 #: Functions that parse a text, and the work of each of its characters.
 _PARSERS: Final = frozenset({
     "cidr", "double", "duration", "int", "ip", "isCIDR", "isIP", "isQuantity", "isSemver", "isURL", "quantity", "semver",

@@ -6,9 +6,10 @@ Source  apiextensions-apiserver, pkg/apiserver/customresource_handler.go and pkg
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
 from moorage.cluster.apiserver.schema.schemas import schema
@@ -295,7 +296,7 @@ class _Defaults:
         self._left = MAX_DEFAULTS
         #: by schema: the fields that have defaults, and the default as JSON
         self._fields: dict[int, list[tuple[str, Schema]]] = {}
-        self._texts: dict[int, str] = {}
+        self._texts: dict[int, bytes] = {}
 
     def apply(self, node: Schema, value: Any) -> None:
         if isinstance(value, dict):
@@ -326,12 +327,12 @@ class _Defaults:
     def _copy(self, node: Schema, name_bytes: int = 0) -> Any:
         default, text = node.get("default"), self._texts.get(id(node))
         if text is None:
-            text = self._texts[id(node)] = json.dumps(default)
+            text = self._texts[id(node)] = msgspec.json.encode(default)
         self._left -= len(text) + name_bytes + _SEPARATORS
         if self._left < 0:
             why = f"Request entity too large: the defaults of the object have more than {MAX_DEFAULTS} bytes"
             raise ApiError(413, "RequestEntityTooLarge", why)
-        return json.loads(text) if isinstance(default, dict | list) else default
+        return msgspec.json.decode(text) if isinstance(default, dict | list) else default
 
 
 def _is_forbidden_null(node: Schema, value: Any) -> bool:

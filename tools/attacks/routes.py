@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from moorage.cluster.apiserver.http.routes import check_route
 from moorage.cluster.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
@@ -50,10 +51,10 @@ class Combination(NamedTuple):
 
 
 def object_path(kind: ServedKind | Review, namespace: str, name: str = "", subresource: str = "") -> str:
-    """Return the path of an object, a subresource or a collection."""
+    """Return the quoted path of an object, a subresource or a collection."""
     head = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     parts = (f"namespaces/{namespace}" if namespace else "", kind.resource, name, subresource)
-    return "/".join([head, *filter(None, parts)])
+    return quote("/".join([head, *filter(None, parts)]), safe="/%")
 
 
 def routes() -> Iterator[Route]:

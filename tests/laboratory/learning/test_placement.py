@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 
 import gymnasium
@@ -14,7 +13,6 @@ import moorage
 from moorage.errors import InputError
 from moorage.laboratory.learning import PlacementEnv
 from moorage.laboratory.learning.chosen_placements import ChosenPlacements
-from moorage.laboratory.learning.placement import require_gymnasium
 from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo
@@ -202,12 +200,6 @@ def test_rewards_can_be_chosen():
         PlacementEnv(nodes(2), one, reward="wealth")
     with pytest.raises(InputError, match="2 nodes"):
         PlacementEnv(nodes(2), one, max_nodes=1)
-
-
-def test_without_gymnasium_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'moorage\[gym\]'"):
-        require_gymnasium()
 
 
 def make():

@@ -1,11 +1,14 @@
 """Learning to schedule: Gymnasium environments on the engine, and a search for plugin weights. Needs the extra ``gym``."""
 
-from moorage.laboratory.learning.placement import require_gymnasium
+from importlib.util import find_spec
 
-require_gymnasium()
+from moorage.errors import InputError
 
-from moorage.laboratory.learning.placement import PlacementEnv  # noqa: E402
-from moorage.laboratory.learning.weights import (  # noqa: E402  # noqa: E402
+if find_spec("gymnasium") is None:
+    raise InputError("moorage.laboratory.learning needs Gymnasium: pip install 'moorage[gym]'")
+
+from moorage.laboratory.learning.placement import PlacementEnv
+from moorage.laboratory.learning.weights import (
     DEFAULT_PLUGINS,
     SearchResult,
     WeightsEnv,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, Unpack
@@ -27,7 +26,7 @@ from moorage.state.columns import Column
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ArrivalsOfEpisode", "PlacementEnv", "require_gymnasium"]
+__all__ = ["ArrivalsOfEpisode", "PlacementEnv"]
 
 
 # -- observations ------------------------------------------------------------------------------------------------------
@@ -113,16 +112,6 @@ class NodeFeatures:
             shares = [asked.get(name, 0) / whole for name, whole in zip(self.resources, self.whole.tolist(), strict=True)]
             found = self._shares[pod.needs.key] = max(shares, default=0.0)
         return found
-
-
-# -- gymnasium import --------------------------------------------------------------------------------------------------
-# The check that Gymnasium, which is optional, is installed.
-
-
-def require_gymnasium() -> None:
-    """Raise InputError, with the extra's name, unless Gymnasium is installed."""
-    if importlib.util.find_spec("gymnasium") is None:
-        raise InputError("moorage.laboratory.learning needs Gymnasium: pip install 'moorage[gym]'")
 
 
 # -- placement ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live import Live, LiveSettings
 from moorage.live.server.scheduler_metrics import SchedulerMetrics
 

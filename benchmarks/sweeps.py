@@ -9,8 +9,8 @@ from concurrent.futures import Executor
 from typing import Any, Final
 
 from benchmarks.what_ifs import loop_us
-from moorage.laboratory.sweeps.executors import CallingThread, process_pool
 from moorage.laboratory.sweeps.grid import SweepGrid, axis_of
+from moorage.laboratory.sweeps.jobs import CallingThread, process_pool
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
 

@@ -22,13 +22,15 @@ from moorage.framework.plugin_runner import ask
 from moorage.plugins.gpu_sharing.devices import device_table
 from moorage.plugins.gpu_sharing.fgd import FGDScore
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
-from moorage.plugins.gpu_sharing.node_order import WEIGHT, NodeOrderHigh, NodeOrderLow
 from moorage.plugins.gpu_sharing.open_gpu_share import OpenGpuShare
 from moorage.plugins.gpu_sharing.policies import (
+    WEIGHT,
     BestFitScore,
     DotProductScore,
     GpuClusteringScore,
     GpuPackingScore,
+    NodeOrderHigh,
+    NodeOrderLow,
     RandomScore,
 )
 from moorage.plugins.gpu_sharing.requests import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE

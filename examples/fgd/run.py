@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from protocol import LISTS, POLICIES, REVISION, Run, list_file, read_rows, read_tasks
 
 import moorage
-from moorage.laboratory.sweeps.executors import CallingThread, dask_executor, process_pool
+from moorage.laboratory.sweeps.jobs import CallingThread, dask_executor, process_pool
 
 HERE = Path(__file__).parent
 NODES = "openb_node_list_gpu_node.csv"

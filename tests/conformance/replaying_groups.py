@@ -29,7 +29,7 @@ from moorage.core.preemption.candidates import choose
 from moorage.core.queue import QueuePlace
 from moorage.framework.effects import Evict
 from moorage.framework.placements import run_placement_generate
-from moorage.framework.verdict_table import fit_error
+from moorage.framework.verdicts import fit_error
 from moorage.state.pod_info import PodInfo
 from tests.core.engine.driving import Outputs
 from tools.recordings.scenarios import known_kinds

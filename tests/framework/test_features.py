@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.releases.inert_gates import OTHER_GATES
+from moorage.api.releases.gates_1_36 import OTHER_GATES
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, FeatureGates
 

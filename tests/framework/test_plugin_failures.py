@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moorage.framework.plugin_failures import failure_text
+from moorage.framework.plugin_runner import failure_text
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 MISSPELT = {

@@ -8,8 +8,7 @@ import pytest
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score
 from moorage.framework.profile import make_profile
-from moorage.framework.verdict_table import Verdicts, fit_error
-from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Status
+from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Status, Verdicts, fit_error
 from moorage.state.view import NodeView
 from moorage.testing.builders import a_cluster, a_node, a_pod
 

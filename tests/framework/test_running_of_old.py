@@ -9,8 +9,7 @@ import pytest
 
 from moorage.framework.plugin_runner import merged, run_filter, run_pre_filter, run_score
 from moorage.framework.profile import make_profile
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Reject, Status
+from moorage.framework.verdicts import Code, Reject, Status, Verdicts
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 HARD, SOFT, BROKEN = Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.ERROR

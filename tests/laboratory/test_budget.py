@@ -16,7 +16,7 @@ from moorage.laboratory.capacity.capacity import CapacityQuestion, capacity_of
 from moorage.laboratory.capacity.cluster_capacity import templates_of
 from moorage.laboratory.drain.drain_question import drain_report
 from moorage.laboratory.drain.drain_rules import DrainFlags
-from moorage.laboratory.drain.drain_run import DrainPlan
+from moorage.laboratory.drain.draining import DrainPlan
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
 from tests.laboratory.random_world import World

@@ -12,7 +12,7 @@ from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.deschedule.deschedule_question import DescheduleOptions, deschedule_report
 from moorage.report.answer import AnswerRequest
-from moorage.report.deschedule_report import DescheduleReport
+from moorage.report.moves import DescheduleReport
 from moorage.simulator.descheduler.policy import read_descheduler_policy
 
 REQUEST = AnswerRequest(release="1.36")

@@ -9,7 +9,7 @@ from moorage.errors import InputError
 from moorage.framework.points import PermitPlugin
 from moorage.framework.verdicts import Wait
 from moorage.laboratory.explain.explanation import Subject, explain_now
-from moorage.laboratory.explain.simulated_state import state_of
+from moorage.laboratory.explain.pod_state import state_of
 from moorage.report.explanation import ExplainRequest
 from tests.laboratory.test_explanations import node, pod
 

@@ -6,7 +6,7 @@ import moorage
 from moorage.core.queue import QueuePlace
 from moorage.framework.changes import Change
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.recorded_queue import RecordedQueue
+from moorage.laboratory.trial.recorded_state import RecordedQueue
 from tests.laboratory.test_explanations import node, pod
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
-from moorage.laboratory.edit.replaced_objects import replaced
+from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled, scale
 from moorage.laboratory.edit.what_if import InputChanges
 from moorage.laboratory.present import read_given

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from moorage.api.devices import DeviceClass
-from moorage.plugins.resources.extended_resources import DEVICE_CLASS_PREFIX, device_class_for
+from moorage.plugins.resources.device_backed_scores import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.testing.builders import a_cluster
 
 GPU = "example.com/gpu"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Pod
 from moorage.basis.inputs.files import InputFile
-from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.cluster.controllers.machinery.object_fields import SAFE_ALPHABET
+from moorage.cluster.controllers.workloads.missing_pods import Indexes, parse_indexes
 from moorage.errors import InputError
 from moorage.simulator import workloads as templates
 from moorage.simulator.cluster_input import ClusterInput

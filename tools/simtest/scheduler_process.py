@@ -26,9 +26,9 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Evict
 from moorage.framework.features import FeatureGates
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.loop import USUAL, LoopLimits
-from moorage.live.runtime.observer import Observers
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.state.answers import Answers
 from tools.simtest.recording import AttemptRecord, Observed, Recording

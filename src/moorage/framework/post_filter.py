@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from moorage.framework.effects import Effect
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Status
+from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

@@ -22,8 +22,7 @@ from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Depends, Reuse, Scope
-from moorage.framework.verdict_table import NEWEST_FORM, MessageForm
-from moorage.framework.verdicts import Hold, Reject
+from moorage.framework.verdicts import NEWEST_FORM, Hold, MessageForm, Reject
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

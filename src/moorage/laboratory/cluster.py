@@ -32,8 +32,7 @@ from moorage.laboratory.drain.cluster_outages import OutageQuestions
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.explain.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
-from moorage.laboratory.explain.pod_state import may_starve, starved
-from moorage.laboratory.explain.simulated_state import state_of
+from moorage.laboratory.explain.pod_state import may_starve, starved, state_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
@@ -42,12 +41,12 @@ from moorage.laboratory.present import ObjectLike, aside_of, cluster_input, flat
 from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.digest import Digests
 from moorage.laboratory.trial.dry_run import quick_placements
 from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.laboratory.trial.history import Evicted, History, PlayedHistories, Ran, Step, Told, Tried, copy_of, scope_of, take
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.recorded_state import UndoLog
+from moorage.laboratory.trial.state_copies import Digests
 from moorage.report.answer import LateText
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run

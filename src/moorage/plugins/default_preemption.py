@@ -42,12 +42,11 @@ from moorage.framework.points import (
 )
 from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
-from moorage.framework.verdict_table import Verdicts, fit_error
-from moorage.framework.verdicts import Code, Hold, Status
+from moorage.framework.verdicts import Code, Hold, Status, Verdicts, fit_error
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
-from moorage.state.row_priorities import RowPriorities
+from moorage.state.view import RowPriorities
 
 __all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
 

@@ -51,16 +51,14 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
-from moorage.plugins.devices.binding import Binder, deallocated, deletion_of
-from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
-from moorage.plugins.devices.claim_requests import DeviceGates
+from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
+from moorage.plugins.devices.claim_requests import DeviceGates, claims_of, class_faults, is_reserved_for
 from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import PodDevices
-from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.cluster import Snapshot

@@ -50,8 +50,13 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.resources.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
-from moorage.plugins.resources.extended_resources import backs, device_class_for
+from moorage.plugins.resources.device_backed_scores import (
+    DeviceBackedDemands,
+    ScoredDemands,
+    backs,
+    device_class_for,
+    with_devices,
+)
 from moorage.plugins.resources.fit_reasons import (
     missing_share,
     remedies_of_full_node,

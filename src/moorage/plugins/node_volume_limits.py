@@ -22,9 +22,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
-from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes, CsiVolume, PodCsiVolumes, needed_volumes
+from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiNodes, CsiVolume, PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
 from moorage.state.cluster import Snapshot

@@ -53,8 +53,15 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.default_normalize import NoPreScoreError
-from moorage.plugins.spread.default_selector import OWNING_KINDS, controller_of, default_selector
-from moorage.plugins.spread.spread_counts import CountedConstraint, Spread, count_spreads, counted_constraints
+from moorage.plugins.spread.spread_counts import (
+    OWNING_KINDS,
+    CountedConstraint,
+    Spread,
+    controller_of,
+    count_spreads,
+    counted_constraints,
+    default_selector,
+)
 from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
 from moorage.plugins.spread.spread_scores import (
     HOSTNAME,

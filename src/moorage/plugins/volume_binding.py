@@ -47,13 +47,6 @@ from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.csi_volumes import migrated_plugins
 from moorage.plugins.volumes.node_findings import ClaimsToBind, find
-from moorage.plugins.volumes.planned_bindings import (
-    PlannedBinding,
-    VolumeBindingError,
-    are_bound,
-    with_claim_ref,
-    with_selected_node,
-)
 from moorage.plugins.volumes.pod_claims import (
     SELECTED_NODE,
     ClassError,
@@ -63,7 +56,14 @@ from moorage.plugins.volumes.pod_claims import (
     uses_claim,
     volume_signature,
 )
-from moorage.plugins.volumes.provisioning import volume_limit
+from moorage.plugins.volumes.provisioning import (
+    PlannedBinding,
+    VolumeBindingError,
+    are_bound,
+    volume_limit,
+    with_claim_ref,
+    with_selected_node,
+)
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_unbound
 from moorage.state.cluster import Snapshot

@@ -21,7 +21,7 @@ from moorage.report.style import Style, lines_of, paragraph, shared_end, without
 __all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
 
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
-_PAGES: Final = "moorage.interfaces.web.report_file"
+_PAGES: Final = "moorage.interfaces.web.site"
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 
 

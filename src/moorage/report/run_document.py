@@ -19,9 +19,8 @@ from moorage.basis.printable import escape_json, one_line
 from moorage.errors import InputError
 from moorage.report.claims_and_groups import claim_data, group_data
 from moorage.report.gates import MeasuredRun, RunMeasures, UnplacedPod, json_number
-from moorage.report.obstacles import EventLog, obstacle_lines
+from moorage.report.obstacles import EventLog, ScoreLog, obstacle_lines
 from moorage.report.outcome import PodOutcome, RefusedPods, Run
-from moorage.report.scores import ScoreLog
 from moorage.report.style import PLAIN, PrintableDumper, Style
 
 __all__ = [

@@ -17,7 +17,7 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
 from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
-from moorage.plugins.devices.claim_cleanup import owning_pod, without_stale_consumers
+from moorage.plugins.devices.binding import owning_pod, without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement

@@ -14,7 +14,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.basis.printable import counted, some
 from moorage.core.building.builder import build_scheduler
 from moorage.core.building.loading import ConfigSource, load_source
-from moorage.core.config.configured_extenders import extenders_of
+from moorage.core.config.configuration import extenders_of
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
@@ -25,8 +25,8 @@ from moorage.framework.effects import Question
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Timer
 from moorage.plugins import builtin_registry
+from moorage.report.obstacles import ScoreLog, scoring_of
 from moorage.report.outcome import InputNote, Run
-from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.outcome import closed_gate_notes, collect
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, wants_a_node

@@ -40,7 +40,7 @@ from moorage.framework.effects import (
     Until,
     Write,
 )  # fmt: skip
-from moorage.simulator.claim_controller import ClaimController, DeviceDrivers
+from moorage.simulator.claim_controller import ClaimController, DeviceDrivers, StorageController
 from moorage.simulator.fast_placements import FastPlacements
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.pod_books import (
@@ -56,7 +56,6 @@ from moorage.simulator.pod_books import (
     wants_a_node,
 )
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]

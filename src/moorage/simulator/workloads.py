@@ -25,18 +25,19 @@ from moorage.api.defaults import default_pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_suffix, stable_uid
 from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
 from moorage.cluster.controllers.workloads.missing_pods import (
     COMPLETION_INDEX,
     POD_TEMPLATE_HASH,
+    Indexes,
     completion_index,
     content_hash,
     free_indexes,
     indexed_base,
     is_ours_to_run,
     ordinal_of,
+    parse_indexes,
     revision_number,
     stateful_claim_name,
     stateful_labels,

@@ -20,9 +20,9 @@ from moorage.api.meta import Object
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
 from moorage.state.change_log import Journal
+from moorage.state.labels import SelectorIndex, narrowest
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_info import PodInfo
-from moorage.state.selector_index import SelectorIndex, narrowest
 from moorage.state.table import NodeTable, terms_held_by
 from moorage.state.view import Snapshot
 

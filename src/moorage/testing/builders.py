@@ -18,7 +18,7 @@ from moorage.api.core import Node, Pod
 from moorage.core.preemption.what_if import FailedAttempt, Nominated
 from moorage.framework.plugin_runner import run_filter, run_pre_filter
 from moorage.framework.profile import make_profile, points_of
-from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Verdicts
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 

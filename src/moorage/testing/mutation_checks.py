@@ -16,8 +16,7 @@ import msgspec
 
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score
 from moorage.framework.profile import Profile, Step, make_profile, points_of
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Hold, Skip
+from moorage.framework.verdicts import Hold, Skip, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import failed_attempt

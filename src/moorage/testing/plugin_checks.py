@@ -19,7 +19,7 @@ from moorage.api.core import PodCondition
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.events import Resource, Wake
-from moorage.framework.plugin_failures import failure_text
+from moorage.framework.plugin_runner import failure_text
 from moorage.framework.post_filter import PostFilterResult
 from moorage.framework.profile import Profile, Step, declared_name, declared_wakes, make_profile, points_of, reuse_of
 from moorage.framework.registry import unusable_names

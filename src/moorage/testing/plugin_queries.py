@@ -12,8 +12,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, declared_wakes, make_profile, points_of
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Status
+from moorage.framework.verdicts import Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

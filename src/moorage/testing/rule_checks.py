@@ -15,8 +15,7 @@ from moorage.framework.answer_forms import ScoresByCount
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, scored, shifted
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, make_profile, points_of, reuse_of
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Hold, Skip, Status
+from moorage.framework.verdicts import Hold, Skip, Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import LATER, LEGACY
-from moorage.api.releases.legacy_gates import OTHER_OLD_GATES, old_gates
+from moorage.api.releases.older_releases import OTHER_OLD_GATES, old_gates
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, TODAY, FeatureGates
 

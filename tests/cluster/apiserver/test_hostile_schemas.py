@@ -23,8 +23,7 @@ from moorage.cluster.apiserver.admission.rule_costs import declared_type
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck
 from moorage.cluster.apiserver.admission.structural_schemas import open_schema_faults, structural_faults
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults, drop_unknown_fields
-from moorage.cluster.apiserver.schema.schemas import SCHEMA
-from moorage.cluster.apiserver.schema.value_limits import MAX_VALUES
+from moorage.cluster.apiserver.schema.schemas import MAX_VALUES, SCHEMA
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bounded
 from tests.api.cel.hostile_macros import expression

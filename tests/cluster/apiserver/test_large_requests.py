@@ -12,13 +12,12 @@ import pytest
 
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.rbac import Authorizer
-from moorage.cluster.apiserver.http.large_requests import carry_out, is_heavy
-from moorage.cluster.apiserver.http.limits import ServerLimits
+from moorage.cluster.apiserver.http.limits import ServerLimits, carry_out, is_heavy
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.responses import encode_response
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
-from moorage.cluster.apiserver.schema.value_limits import MAX_VALUES
+from moorage.cluster.apiserver.schema.schemas import MAX_VALUES
 from moorage.cluster.apiserver.storage.store import MAX_OBJECT, Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, served

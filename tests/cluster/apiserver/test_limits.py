@@ -10,7 +10,7 @@ import pytest
 
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
-from moorage.cluster.apiserver.http.sending import PIECE
+from moorage.cluster.apiserver.http.lists import PIECE
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.http.lists import ObjectList, encoded_list, object_list
-from moorage.cluster.apiserver.http.sending import PIECE, into_pieces
+from moorage.cluster.apiserver.http.lists import PIECE, ObjectList, encoded_list, into_pieces, object_list
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.representations import JSON, YAML, encoded_as
 from moorage.cluster.apiserver.vocabulary.records import Record

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.cel import COST_LIMIT, CompileError, compile_selector, estimated_selector_cost
-from moorage.api.cel.estimated_sizes import UNBOUNDED, FieldPath, scaled
+from moorage.api.cel.call_estimates import UNBOUNDED, FieldPath, scaled
 from tests.cluster.apiserver.custom_kinds import DEFINITIONS, MERGE, ask, define, definition
 
 RECORDED = json.loads((Path(__file__).parent / "rule_costs.json").read_text(encoding="utf-8"))

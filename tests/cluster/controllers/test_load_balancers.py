@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.cluster.controllers.upkeep.load_balancers import LoadBalancers
+from moorage.cluster.controllers.upkeep.status_controllers import LoadBalancers
 
 
 @pytest.fixture

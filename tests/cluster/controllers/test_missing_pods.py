@@ -8,7 +8,6 @@ import yaml
 from moorage.api.core import Pod
 from moorage.api.decode import decode
 from moorage.basis.inputs.files import InputFile
-from moorage.cluster.controllers.machinery.index_ranges import parse_indexes
 from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.workloads.deployment import Deployments
 from moorage.cluster.controllers.workloads.job import Jobs
@@ -16,6 +15,7 @@ from moorage.cluster.controllers.workloads.missing_pods import (
     free_indexes,
     indexed_base,
     ordinal_of,
+    parse_indexes,
     revision_number,
     wanted_active,
 )

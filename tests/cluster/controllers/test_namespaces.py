@@ -6,8 +6,7 @@ import pytest
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.all_controllers import all_controllers
-from moorage.cluster.controllers.nodes.hollow_nodes import STANDARD_CLASS
-from moorage.cluster.controllers.nodes.kubelets import Kubelets
+from moorage.cluster.controllers.nodes.kubelets import STANDARD_CLASS, Kubelets
 
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
 SLOW = {"moorage.dev/stop-seconds": "20"}

@@ -10,7 +10,7 @@ from moorage.api.quantity import parse
 from moorage.cluster.apiserver.storage.store import DeleteOptions
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
-from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
+from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
 from moorage.cluster.controllers.workloads.deployment import Deployments
 from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
 

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.core.building.builder import build_profiles
 from moorage.core.building.loading import registry_with
-from moorage.core.config.configured_extenders import extenders_of
+from moorage.core.config.configuration import extenders_of
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Answered, Phase

@@ -20,9 +20,8 @@ from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Decided, Revoked
 from moorage.core.engine.pod_run import PodRun
 from moorage.errors import MoorageError
-from moorage.laboratory.trial.recorded_queue import RecordedQueue
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
-from moorage.laboratory.trial.recorded_state import RecordedClusterState
+from moorage.laboratory.trial.recorded_state import RecordedClusterState, RecordedQueue
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.state import distinct_rooms

@@ -15,7 +15,7 @@ from moorage.core.preemption.candidates import NOT_HELPFUL, Candidate, choose, f
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import Victims
 from moorage.core.preemption.row_importance import Ranking
-from moorage.framework.verdict_table import fit_error
+from moorage.framework.verdicts import fit_error
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit

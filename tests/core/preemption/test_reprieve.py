@@ -16,8 +16,7 @@ from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
 from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.points import Reuse, Scope
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Hold, Reject, Status
+from moorage.framework.verdicts import Code, Hold, Reject, Status, Verdicts
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts

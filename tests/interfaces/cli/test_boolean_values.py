@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.main import cli
+from moorage.interfaces.cli.main import DescribedCommand, cli
 
 ROOT = click.Context(cli, **cli.context_settings)
 

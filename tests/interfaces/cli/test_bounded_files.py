@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.bounded_files import read_file
+from moorage.interfaces.cli.cluster_files import read_file
 
 
 def refusal(path, limit=100, stdin=None):

@@ -16,8 +16,7 @@ from moorage.interfaces.cli.live import up as up_module
 from moorage.interfaces.cli.live.run import run
 from moorage.interfaces.cli.live.run_release import ReleaseCommand
 from moorage.interfaces.cli.pflag import FlagError
-from moorage.laboratory.redact.dump_file import DumpWriter
-from moorage.laboratory.redact.live_dump import Pages
+from moorage.laboratory.redact.live_dump import DumpWriter, Pages
 
 NODE = {
     "apiVersion": "v1",

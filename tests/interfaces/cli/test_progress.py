@@ -12,10 +12,10 @@ import pytest
 
 from moorage.basis.inputs.files import InputFile
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.interfaces.cli import progress as progress_module
+from moorage.interfaces.cli import terminal as progress_module
 from moorage.interfaces.cli.cluster_files import read_cluster
 from moorage.interfaces.cli.live.store_loader import fill
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.terminal import Progress
 from moorage.simulator.cluster_reader import USUAL_RULES
 
 ROOT = Path(__file__).resolve().parents[3]

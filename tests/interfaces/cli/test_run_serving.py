@@ -22,7 +22,7 @@ from moorage.interfaces.cli.pflag import read_flags
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.kubeconfig import in_cluster
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from tests.ports import reserve_port
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.errors import ConfigError, InputError
-from moorage.interfaces.cli.live.up_scheduler import WantedScheduler
+from moorage.interfaces.cli.live.up import WantedScheduler
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
 

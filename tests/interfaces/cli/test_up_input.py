@@ -13,7 +13,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.manager import ControllerManager
-from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
+from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
 from moorage.errors import InputError
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.live.up import _print_ready, up

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from moorage.interfaces.web.report_file import LIVE_POLICY, bundle_file
+from moorage.interfaces.web.site import LIVE_POLICY, bundle_file
 
 
 class LabServer:

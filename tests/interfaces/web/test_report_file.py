@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from moorage.interfaces.cli.main import cli
-from moorage.interfaces.web.report_file import report_page
+from moorage.interfaces.web.site import report_page
 
 HOSTILE = '</script><script>alert(1)</script><!-- \u2028\u2029\u202e " & <img src=x onerror=alert(1)>'
 

@@ -14,7 +14,7 @@ import moorage
 from moorage.interfaces.cli.question_worker import ANSWERING
 from moorage.interfaces.cli.questions.report import report
 from moorage.interfaces.cli.questions.report_serving import input_words
-from moorage.interfaces.web.cluster_source import ClusterSource
+from moorage.interfaces.web.pod_routes import ClusterSource
 from moorage.interfaces.web.standalone import serve_cluster
 
 

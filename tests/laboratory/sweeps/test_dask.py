@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 import moorage
-from moorage.laboratory.sweeps.executors import dask_executor
+from moorage.laboratory.sweeps.jobs import dask_executor
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import _plan_of, run_sweep
 from moorage.testing.builders import a_node, a_pod

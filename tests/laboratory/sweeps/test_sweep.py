@@ -12,8 +12,8 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
-from moorage.laboratory.sweeps.executors import CallingThread, process_pool
 from moorage.laboratory.sweeps.grid import SweepGrid, axis_of
+from moorage.laboratory.sweeps.jobs import CallingThread, process_pool
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, _plan_of, run_sweep
 from moorage.testing.builders import a_node, a_pod

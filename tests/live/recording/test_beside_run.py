@@ -8,8 +8,8 @@ from moorage.basis.recording.log_reader import ClusterLog
 from moorage.core.engine.facts import Gone, Seen
 from moorage.live.recording import beside_run
 from moorage.live.recording.beside_run import RunRecording
+from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.runtime.inbox import Inbox
-from moorage.live.runtime.observer import SILENT
 from tests.live.recording.scripted_log import a_node, a_pod
 
 

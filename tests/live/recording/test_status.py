@@ -6,9 +6,8 @@ from random import Random
 import pytest
 
 from moorage.basis.recording.log_writer import LogWriter
-from moorage.live.recording.agreement import ComparedDecision, Match
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
-from moorage.live.recording.shadow import Shadow
+from moorage.live.recording.shadow import ComparedDecision, Match, Shadow
 from moorage.live.recording.status import agreement_of, count_on, read_status, write_status
 from moorage.live.recording.watching import Watching
 from tests.live.server.test_on_embedded_server import a_scheduler

@@ -15,9 +15,9 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Wait
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.loop import Loop
-from moorage.live.runtime.observer import Observers
 from moorage.live.runtime.ports import Clocks
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges
 from moorage.plugins import builtin_registry

@@ -20,9 +20,9 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
+from moorage.live.runtime.attempt_metrics import SILENT, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.loop import Loop, LoopLimits
-from moorage.live.runtime.observer import SILENT, Observers
 from moorage.live.runtime.ports import Clocks
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble

@@ -19,8 +19,7 @@ from moorage.live.server.authentication import (
     RequestAuthenticator,
     UnauthorizedError,
 )
-from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
-from moorage.live.server.delegated_authentication import Delegate, read_lookup
+from moorage.live.server.authorization import AccessDecision, Delegate, OpenPaths, RequestAuthorizer, read_lookup
 
 
 def issued(common, authority=None, groups=()):

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from moorage.cluster.apiserver.http import accepting
 from moorage.errors import InputError
-from moorage.live.runtime.observer import SILENT
+from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.server.authentication import RequestAuthenticator
 from moorage.live.server.authorization import OpenPaths, RequestAuthorizer
 from moorage.live.server.certificates import (

@@ -16,7 +16,7 @@ from moorage.framework.registry import load
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live import Live, LiveSettings
 from moorage.simulator.simulate import load_options
 from tests.live.server.whole_cluster import MERGE, NAMED, RBAC, Refused, a_cluster

@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from moorage.errors import ClusterError, InputError
+from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.runtime.leader_election import Election, LeaseRecord, Timing
-from moorage.live.runtime.observer import SILENT
 from moorage.live.server.authentication import Caller, RequestAuthenticator
 from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.live.server.endpoints import Page, ProgramInfo, Served, accepted, make_app, stacks

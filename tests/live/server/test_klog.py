@@ -10,7 +10,7 @@ import pytest
 
 from moorage.basis.printable import is_printable
 from moorage.errors import InputError
-from moorage.live.runtime.observer import Ref
+from moorage.live.runtime.attempt_metrics import Ref
 from moorage.live.server.klog import Klog, adopt_other_loggers, read_vmodule
 
 #: A moment of 2026-11-21, in whatever zone this machine is in.

@@ -17,8 +17,7 @@ from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.configuration import Extender
-from moorage.core.config.configured_extenders import extenders_of
+from moorage.core.config.configuration import Extender, extenders_of
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
@@ -28,7 +27,7 @@ from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
 from moorage.simulator.simulate import Options, load_options

@@ -21,9 +21,9 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.authentication import Caller
-from moorage.live.server.delegated_authentication import Delegate
+from moorage.live.server.authorization import Delegate
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
 

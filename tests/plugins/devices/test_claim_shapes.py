@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from moorage.plugins.devices.slice_catalog import Catalog
+from moorage.plugins.devices.claim_shapes import Catalog
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import refusals

@@ -5,9 +5,8 @@ import pytest
 
 from moorage.api.core import Node, Pod
 from moorage.laboratory.dynamics import PodArrivals, Regular, Simulation, StateRecorder
-from moorage.plugins.gpu_sharing.cluster_fragments import cluster_fragments, pod_class
 from moorage.plugins.gpu_sharing.devices import device_table
-from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
+from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, cluster_fragments, pod_class, typical_pods
 from tests.plugins.gpu_sharing.test_plugins import MODEL, PLUGINS, config, node, pod
 
 
@@ -32,7 +31,7 @@ def test_the_class_of_a_pod_is_what_it_requests() -> None:
 
 
 def test_a_recorder_samples_the_sum_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.plugins.gpu_sharing.cluster_fragments._AT_ONCE", 2)
+    monkeypatch.setattr("moorage.plugins.gpu_sharing.fragmentation._AT_ONCE", 2)
     nodes: list[Node] = [node("0000-a", 2), node("0001-b", 4, "V100"), node("0002-c", 0), node("0003-d", 1)]
     kinds: list[Pod] = [pod("share", 400).pod, pod("whole", 1000, 2).pod, pod("none", cpu="8").pod]
     model = FragmentModel(typical_pods([pod_class(one) for one in kinds]))

@@ -19,7 +19,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.embedded import grant_kinds
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry

@@ -12,21 +12,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from moorage.api.cel.call_estimates import TRAVERSAL, CallEstimate, EstimatedCall, Operand, estimate_call, estimate_operator
-from moorage.api.cel.checker import NodeTypes
-from moorage.api.cel.estimated_sizes import (
+from moorage.api.cel.call_estimates import (
     ITEMS,
     KEYS,
+    TRAVERSAL,
     UNBOUNDED,
     UNKNOWN,
     VALUES,
+    CallEstimate,
+    EstimatedCall,
     FieldPath,
+    Operand,
     SizeLookup,
     SizeRange,
+    estimate_call,
+    estimate_operator,
     product,
     scaled,
     total,
 )
+from moorage.api.cel.checker import NodeTypes
 from moorage.api.cel.macros import ACCUMULATOR
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 from moorage.api.cel.types import Type

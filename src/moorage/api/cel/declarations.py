@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.functions.times import Duration, Timestamp
-from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.api.cel.types import Type, typed
-from moorage.api.cel.values import Map, Optional, TypeValue, UInt, Value
+from moorage.api.cel.values import CelAddress, CelNetwork, Format, Map, Optional, TypeValue, UInt, Url, Value
 
 __all__ = ["Cheap", "Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]
 

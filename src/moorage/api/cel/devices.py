@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moorage.api.cel.bounds import MAX_EFFORT, CompileError, EvalError
-from moorage.api.cel.estimated_sizes import DeclaredSize, SizeLookup
+from moorage.api.cel.call_estimates import DeclaredSize, SizeLookup
 from moorage.api.cel.frame import EFFORT_PER_COST
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import SemverError, parse_semver

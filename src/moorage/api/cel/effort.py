@@ -13,9 +13,8 @@ from moorage.api.cel.frame import Frame
 from moorage.api.cel.functions.operators import BINARY
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver
-from moorage.api.cel.network_values import Url
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select, children
-from moorage.api.cel.values import Growing, GrowingMap, Map, Optional, Value
+from moorage.api.cel.values import Growing, GrowingMap, Map, Optional, Url, Value
 
 __all__ = [
     "CONTAINERS",

@@ -11,8 +11,7 @@ from moorage.api.releases.earlier_releases import CURRENT, TODAY, UNSORTED_SHAPE
 from moorage.api.releases.earlier_releases import EARLIER as SINCE_1_30
 from moorage.api.releases.gates_1_36 import GATES_1_36
 from moorage.api.releases.later_releases import LATER
-from moorage.api.releases.legacy_gates import OTHER_OLD_GATES, old_gates
-from moorage.api.releases.older_releases import OLDER
+from moorage.api.releases.older_releases import OLDER, OTHER_OLD_GATES, old_gates
 from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Final
 
 from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate
 
-__all__ = ["DEPENDENT_GATES_1_36", "GATES_1_36"]
+__all__ = ["DEPENDENT_GATES_1_36", "GATES_1_36", "OTHER_GATES"]
+
 
 _DRA = ("DynamicResourceAllocation",)
 _DECLARED = ("NodeDeclaredFeatures",)
@@ -67,3 +68,71 @@ GATES_1_36: Final[Mapping[str, Gate]] = {
     "WorkloadAwarePreemption": Gate(False, ALPHA, needs=("GangScheduling",)),
     "WorkloadWithJob": Gate(False, ALPHA, needs=("GenericWorkload",)),
 }
+
+
+# -- inert gates -------------------------------------------------------------------------------------------------------
+# Feature gates of Kubernetes 1.36 that kube-scheduler accepts and that change no scheduling decision.
+#
+# One flag value often serves all components of a cluster, so the gates of the kubelet and the API server must be accepted
+# here.
+#
+# Source  kubernetes, pkg/features/kube_features.go; client-go, features/known_features.go; component-base, logs and metrics
+
+OTHER_GATES: Final = frozenset(
+    """
+    APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine
+    AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+    AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs
+    AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AtomicFIFO
+    AuthorizeNodeWithSelectors AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors BtreeWatchCache
+    CBORServingAndStorage CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions
+    CRDObservedGenerationTracking CRDValidationRatcheting CRIListStreaming CSIServiceAccountTokenSecrets
+    CSIVolumeHealth ChangeContainerStatusOnKubeletRestart ClearingNominatedNodeNameAfterBinding
+    ClientsAllowCARotation ClientsAllowCBOR ClientsAllowTLSCacheGC ClientsPreferCBOR
+    CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ClusterTrustBundle
+    ClusterTrustBundleProjection ComponentFlagz ComponentStatusz ConcurrentWatchObjectDecode ConsistentListFromCache
+    ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContainerStopSignals ContextualLogging
+    CoordinatedLeaderElection CrossNamespaceVolumeDataSource CustomCPUCFSQuotaPeriod CustomResourceFieldSelectors
+    DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus DeclarativeValidation
+    DeclarativeValidationBeta DeclarativeValidationTakeover DeploymentReplicaSetTerminatingReplicas
+    DetectCacheInconsistency DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion
+    EnvFiles EventedPLEG ExecProbeTimeout ExtendWebSocketsToKubelet ExternalServiceAccountTokenSigner
+    GitRepoVolumeDriver GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HPAConfigurableTolerance
+    HPAScaleToZero HostnameOverride ImageMaximumGCAge ImageVolume ImageVolumeWithDigest InOrderInformers
+    InOrderInformersBatchProcess InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+    InPlacePodVerticalScalingInitContainers InformerResourceVersion JobBackoffLimitPerIndex JobManagedBy
+    JobPodReplacementPolicy JobSuccessPolicy KMSv1 KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax
+    KubeletEnsureSecretPulledImages KubeletFineGrainedAuthz KubeletInUserNamespace KubeletPSI
+    KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletPodResourcesListUseActivePods
+    KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
+    KubeletTracing ListFromCacheSnapshot LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown
+    LoggingAlphaOptions LoggingBetaOptions LoggingStableOptions ManifestBasedAdmissionControlConfig
+    MatchLabelKeysInPodAffinity MaxUnavailableStatefulSet MemoryQoS MultiCIDRServiceAllocator
+    MutableCSINodeAllocatableCount MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs
+    MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy NFTablesProxyMode NativeHistograms
+    NodeLogQuery NodeSwap OpenAPIEnums OrderedNamespaceDeletion PLEGOnDemandRelist
+    PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI PodCertificateRequest PodDeletionCost
+    PodLevelResourceManagers PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodLogsQuerySplitStreams
+    PodObservedGenerationTracking PodReadyToStartContainersCondition PodSchedulingReadiness
+    PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets PreferSameTrafficDistribution
+    PreventStaticPodAPIReferences ProcMountType QOSReserved RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
+    ReduceDefaultCrashLoopBackOffDecay RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation
+    RelaxedServiceNameValidation ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
+    ResilientWatchCacheInitialization ResourceHealthStatus ResourceHealthStatusMessage
+    RestartAllContainersOnContainerExits RetryGenerateName RotateKubeletServerCertificate RuntimeClassInImageCriApi
+    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod SeparateCacheWatchRPC
+    SeparateTaintEvictionController ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI
+    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
+    ServiceCIDRStatusFieldWiping ShardedListAndWatch SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet
+    StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+    StatefulSetSemanticRevisionComparison StorageNamespaceIndex StorageVersionAPI StorageVersionHash
+    StorageVersionMigrator StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
+    StrictIPCIDRValidation StructuredAuthenticationConfiguration StructuredAuthenticationConfigurationEgressSelector
+    StructuredAuthenticationConfigurationJWKSMetrics SupplementalGroupsPolicy SystemdWatchdog
+    TokenRequestServiceAccountUIDValidation TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
+    TopologyManagerPolicyOptions TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
+    UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport
+    UserNamespacesSupport WatchCacheInitializationPostStartHook WatchList WatchListClient WinDSR WinOverlay
+    WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork
+    """.split()  # noqa: SIM905 - two hundred quoted names would hide in their quotes
+)

@@ -5,21 +5,78 @@ Source  kubernetes, the scheduler of each release; docs/reference/releases.md na
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from moorage.api.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.api.releases.older_gates import (
-    GATES_1_22,
-    GATES_1_23,
-    GATES_1_24,
-    GATES_1_25,
-    GATES_1_26,
+from moorage.api.releases.earlier_releases import EARLIER, GATES_1_30, before_release, gates_before, of_minor
+from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate
+
+__all__ = ["OLDER", "OTHER_OLD_GATES", "old_gates"]
+
+
+# -- older gates -------------------------------------------------------------------------------------------------------
+# Feature gates of 1.22 to 1.29 that change scheduling decisions: what differs from the next release.
+#
+# Source  kubernetes 1.22 to 1.29, pkg/features/kube_features.go
+
+_ON: Final = Gate(True, BETA)
+_OFF: Final = Gate(False, ALPHA)
+
+GATES_1_29: Final = gates_before(GATES_1_30, {"MinDomainsInPodTopologySpread": _ON, "PodSchedulingReadiness": _ON})
+GATES_1_28: Final = gates_before(GATES_1_29, {"ReadWriteOncePod": _ON, "SidecarContainers": _OFF}, "VolumeAttributesClass")
+GATES_1_27: Final = gates_before(GATES_1_28, {}, "SchedulerQueueingHints SidecarContainers")
+GATES_1_26: Final = gates_before(
     GATES_1_27,
-    GATES_1_28,
-    GATES_1_29,
+    {
+        "MatchLabelKeysInPodTopologySpread": _OFF,
+        "MinDomainsInPodTopologySpread": Gate(False, BETA),
+        "PodSchedulingReadiness": _OFF,
+        "ReadWriteOncePod": _OFF,
+    },
+    "InPlacePodVerticalScaling",
+)
+GATES_1_25: Final = gates_before(
+    GATES_1_26, {"NodeInclusionPolicyInPodTopologySpread": _OFF}, "DynamicResourceAllocation PodSchedulingReadiness"
+)
+GATES_1_24: Final = gates_before(
+    GATES_1_25,
+    {
+        **dict.fromkeys(("CSIMigration", "CSIMigrationAWS", "CSIMigrationGCE", "LocalStorageCapacityIsolation"), _ON),
+        "CSIMigrationAzureDisk": Gate(True, STABLE),
+        "CSIMigrationPortworx": _OFF,
+        "MinDomainsInPodTopologySpread": _OFF,
+    },
+    "MatchLabelKeysInPodTopologySpread NodeInclusionPolicyInPodTopologySpread",
+)
+GATES_1_23: Final = gates_before(
+    GATES_1_24,
+    {
+        "CSIMigrationAzureDisk": _ON,
+        **dict.fromkeys(
+            (
+                "CSIMigrationOpenStack",
+                "CSIStorageCapacity",
+                "DefaultPodTopologySpread",
+                "PodAffinityNamespaceSelector",
+                "PodOverhead",
+                "PreferNominatedNode",
+            ),
+            _ON,
+        ),
+    },
+    "MinDomainsInPodTopologySpread",
+)
+GATES_1_22: Final = gates_before(
+    GATES_1_23,
+    {
+        **dict.fromkeys(("CSIMigrationAWS", "CSIMigrationAzureDisk", "CSIMigrationGCE"), Gate(False, BETA)),
+        "GenericEphemeralVolume": _ON,
+    },
+    "CSIMigrationPortworx",
 )
 
-__all__ = ["OLDER"]
+
+# -- older releases ----------------------------------------------------------------------------------------------------
 
 _DISK_LIMITS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 
@@ -203,3 +260,71 @@ _1_22_6: Final = before_release(
 
 #: Newest first, as each builds on the one after it.
 OLDER: Final = (_1_29_14, _1_28_8, _1_27_16, _1_26_15, _1_25_16, _1_24_17, _1_23_5, _1_22_6)
+
+
+# -- legacy gates ------------------------------------------------------------------------------------------------------
+# Feature gates of Kubernetes 1.19 to 1.21.
+#
+# Gates that change decisions are listed with their defaults. The others are listed by name, so that a flag value shared by all
+# components of a cluster is accepted. Each release has the gates of 1.21, with its own defaults.
+#
+# Source  kubernetes 1.21 and 1.20, pkg/features/kube_features.go; apiserver 0.21, pkg/features/kube_features.go
+
+
+class OldGate(NamedTuple):
+    """A gate's default in 1.21, its stage, and the defaults of releases that differed."""
+
+    default: bool
+    stage: str
+    before: Mapping[str, bool] = {}
+
+
+_GATES: Final[Mapping[str, OldGate]] = {
+    "BalanceAttachedNodeVolumes": OldGate(False, "ALPHA"),
+    "CSIMigration": OldGate(True, "BETA"),
+    "CSIMigrationAWS": OldGate(False, "BETA"),
+    "CSIMigrationAzureDisk": OldGate(False, "BETA"),
+    "CSIMigrationGCE": OldGate(False, "BETA"),
+    "CSIMigrationOpenStack": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
+    "CSIStorageCapacity": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
+    "DefaultPodTopologySpread": OldGate(True, "BETA", {"1.19": False}),
+    "GenericEphemeralVolume": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
+    "LocalStorageCapacityIsolation": OldGate(True, "BETA"),
+    "PodAffinityNamespaceSelector": OldGate(False, "ALPHA"),
+    "PodOverhead": OldGate(True, "BETA"),
+    "PreferNominatedNode": OldGate(False, "ALPHA"),
+    "VolumeCapacityPriority": OldGate(False, "ALPHA"),
+}
+
+OTHER_OLD_GATES: Final = frozenset(
+    """
+    APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity AdvancedAuditing
+    AllowInsecureBackendProxy AnyVolumeDataSource AppArmor BoundServiceAccountTokenVolume CustomCPUCFSQuotaPeriod CPUManager
+    CRIContainerLogRotation CSIInlineVolume CSIMigrationAzureFile CSIMigrationvSphere CSIMigrationvSphereComplete
+    CSIServiceAccountToken CSIVolumeFSGroupPolicy CSIVolumeHealth ConfigurableFSGroupPolicy
+    CronJobControllerV2 DaemonSetUpdateSurge DevicePlugins DisableAcceleratorUsageMetrics DownwardAPIHugePages DryRun
+    DynamicKubeletConfig EfficientWatchResumption EndpointSlice EndpointSliceNodeName EndpointSliceProxying
+    EndpointSliceTerminatingCondition EphemeralContainers ExecProbeTimeout ExpandCSIVolumes
+    ExpandInUsePersistentVolumes ExpandPersistentVolumes ExperimentalHostUserNamespaceDefaultingGate
+    ExternalPolicyForExternalIP GracefulNodeShutdown HPAContainerMetrics HPAScaleToZero
+    HugePageStorageMediumSize IPv6DualStack ImmutableEphemeralVolumes InTreePluginAWSUnregister
+    InTreePluginAzureDiskUnregister InTreePluginAzureFileUnregister InTreePluginGCEUnregister
+    InTreePluginOpenStackUnregister InTreePluginvSphereUnregister IndexedJob IngressClassNamespacedParams
+    KubeletCredentialProviders KubeletPodResources KubeletPodResourcesGetAllocatable LegacyNodeRoleBehavior
+    LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown MemoryManager MixedProtocolLBService
+    NamespaceDefaultLabelName NetworkPolicyEndPort NodeDisruptionExclusion NodeLease NonPreemptingPriority
+    PodDeletionCost PodDisruptionBudget ProbeTerminationGracePeriod ProcMountType QOSReserved RemainingItemCount
+    RemoveSelfLink RootCAConfigMap RotateKubeletServerCertificate RunAsGroup RuntimeClass SCTPSupport SelectorIndex
+    ServerSideApply ServiceAccountIssuerDiscovery ServiceAppProtocol ServiceInternalTrafficPolicy
+    ServiceLBNodePortControl ServiceLoadBalancerClass ServiceNodeExclusion ServiceTopology SetHostnameAsFQDN
+    SizeMemoryBackedVolumes StartupProbe StorageObjectInUseProtection StorageVersionAPI StorageVersionHash
+    StreamingProxyRedirects SupportNodePidsLimit SupportPodPidsLimit SuspendJob Sysctls TTLAfterFinished
+    TopologyAwareHints TopologyManager ValidateProxyRedirects VolumeSnapshotDataSource VolumeSubpath WarningHeaders
+    WatchBookmark WinDSR WinOverlay WindowsEndpointSliceProxying
+    """.split()  # noqa: SIM905 - a hundred quoted names would hide in their quotes
+)
+
+
+def old_gates(release: str) -> dict[str, OldGate]:
+    """Return the gates that change decisions in a release, with the release's defaults."""
+    return {name: gate._replace(default=gate.before.get(release, gate.default)) for name, gate in _GATES.items()}

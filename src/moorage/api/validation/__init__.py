@@ -25,7 +25,8 @@ from moorage.api.storage import (
     VolumeAttachment,
     VolumeAttributesClass,
 )
-from moorage.api.validation import devices, nodes, pod_groups, quotas, rbac, storage, workloads
+from moorage.api.validation import devices, nodes, pod_groups, rbac, storage, workloads
+from moorage.api.validation import resources as quotas
 from moorage.api.validation.faults import Faults, object_meta
 from moorage.api.validation.pods import PodValidator, pod_faults
 from moorage.api.workloads import (

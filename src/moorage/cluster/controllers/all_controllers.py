@@ -12,9 +12,8 @@ from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, Tain
 from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.cluster.controllers.storage.volumes import AttributesClassProtection, Volumes
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
-from moorage.cluster.controllers.upkeep.load_balancers import LoadBalancers
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces, RootAuthority
-from moorage.cluster.controllers.upkeep.resource_quota import ResourceQuotas
+from moorage.cluster.controllers.upkeep.status_controllers import LoadBalancers, ResourceQuotas
 from moorage.cluster.controllers.workloads.cron_job import CronJobs
 from moorage.cluster.controllers.workloads.daemon_set import DaemonSets
 from moorage.cluster.controllers.workloads.deployment import Deployments

@@ -19,7 +19,7 @@ import msgspec
 
 from moorage.basis.printable import clip
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.http.large_requests import is_heavy
+from moorage.cluster.apiserver.http.limits import is_heavy
 from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.detached_store import DetachedStore, StaleReadError

@@ -20,7 +20,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Registry
-from moorage.framework.verdict_table import MessageForm
+from moorage.framework.verdicts import MessageForm
 from moorage.plugins.earlier.shared.waking import Waking
 
 __all__ = ["build_profiles", "build_resolved", "build_scheduler"]

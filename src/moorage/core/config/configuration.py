@@ -9,26 +9,21 @@ Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go; component-base
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, field
 
 from moorage.api.meta import Value
+from moorage.api.releases import RELEASES, TODAY
+from moorage.core.extenders.consultation import HTTPExtender, in_order
 from moorage.framework.args import Duration, Int32
 
 __all__ = [
-    "ClientConnection",
-    "Configuration",
-    "Extender",
-    "ExtenderTLSConfig",
-    "KubeSchedulerProfile",
-    "LeaderElection",
-    "ManagedResource",
-    "PluginConfig",
-    "PluginRef",
-    "PluginSet",
-    "Plugins",
+    "ClientConnection", "Configuration", "Extender", "ExtenderTLSConfig", "KubeSchedulerProfile", "LeaderElection",
+    "ManagedResource", "PluginConfig", "PluginRef", "PluginSet", "Plugins", "extenders_of",
 ]  # fmt: skip
+
 
 #: A 32-bit float on the wire; a larger number is a decoding error.
 Float32: TypeAlias = Annotated[float, Meta(ge=-3.4028234663852886e38, le=3.4028234663852886e38)]
@@ -170,3 +165,31 @@ class Configuration(Value):
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+
+
+# -- configured extenders ----------------------------------------------------------------------------------------------
+# The extenders of a configuration, as the cycle asks them.
+
+DEFAULT_TIMEOUT_S: Final = 5.0
+
+
+def extenders_of(configured: Iterable[Extender], release: str = TODAY) -> tuple[HTTPExtender, ...]:
+    """Return the extenders in the order they are asked; each keeps its place in the configuration as its number."""
+    return in_order(
+        HTTPExtender(
+            number,
+            one.url_prefix,
+            one.filter_verb,
+            one.prioritize_verb,
+            one.preempt_verb,
+            one.bind_verb,
+            one.weight,
+            one.http_timeout or DEFAULT_TIMEOUT_S,
+            one.node_cache_capable,
+            one.ignorable,
+            frozenset(resource.name for resource in one.managed_resources),
+            RELEASES[release].extender_nodes_replace,
+            RELEASES[release].binds_without_ignorable_extender,
+        )
+        for number, one in enumerate(configured)
+    )

@@ -25,7 +25,7 @@ from moorage.core.config.configuration import (
     Plugins,
     PluginSet,
 )
-from moorage.core.config.legacy_serving import is_ip, plain_addresses, socket_faults, split_host_port
+from moorage.core.config.legacy_sets import is_ip, plain_addresses, socket_faults, split_host_port
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 

@@ -10,14 +10,19 @@ Source  kube-scheduler 1.21, apis/config/types.go, mergePluginSets; framework/ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
 
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, overflow, quoted, weights_of
 from moorage.core.config.release_1_21 import POINTS, Sets
 from moorage.errors import Fault
 
-__all__ = ["appended", "overlaid", "settled"]
+__all__ = [
+    "DEFAULT_HOST", "DEFAULT_PORT", "Addresses", "appended", "is_ip", "join_host_port", "overlaid",
+    "plain_addresses", "settled", "socket_faults", "split_host_port",
+]  # fmt: skip
+
 
 _MAX_SCORE: Final = 100
 _INT64: Final = 2**64
@@ -103,3 +108,73 @@ def _missing(points: Mapping[str, Iterable[str]], path: str, scheduler_name: str
         yield Fault("Invalid value", f"{path}.queueSort", text, sorts)
     if not points["bind"]:
         yield Fault("Required value", f"{path}.bind", f"at least one bind plugin is needed for {profile}")
+
+
+# -- legacy serving ----------------------------------------------------------------------------------------------------
+# The addresses at which kube-scheduler 1.19 to 1.22 serves health and metrics over plain HTTP, in v1beta1 or v1beta2.
+#
+# An absent or invalid address is the default one; an absent host means all interfaces, and an absent port the default port.
+# The resulting address must be an IP address and a port.
+#
+# Source  kube-scheduler 1.21, apis/config/v1beta1/defaults.go; apimachinery, pkg/util/validation, IsValidSocketAddr
+
+DEFAULT_HOST: Final = "0.0.0.0"  # noqa: S104 as upstream serves it
+DEFAULT_PORT: Final = 10251
+_MOST_PORT: Final = 65535
+
+
+class Addresses(NamedTuple):
+    """Host and port of health and of metrics; "" serves nothing."""
+
+    healthz: str = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+    metrics: str = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+
+
+def plain_addresses(document: Mapping[str, Any]) -> Addresses:
+    """Return the defaulted addresses of a valid document."""
+    return Addresses(_completed(document.get("healthzBindAddress")), _completed(document.get("metricsBindAddress")))
+
+
+def _completed(address: str | None) -> str:
+    if address is None:
+        return Addresses().healthz
+    parts = split_host_port(address)
+    if parts is not None:
+        host, port = parts
+        return join_host_port(host or DEFAULT_HOST, port)
+    return join_host_port(address, str(DEFAULT_PORT)) if is_ip(address) else Addresses().healthz
+
+
+def socket_faults(addresses: Addresses) -> Iterator[Fault]:
+    """Yield the faults of defaulted addresses."""
+    for field, address in zip(("healthzBindAddress", "metricsBindAddress"), addresses, strict=True):
+        host, port = split_host_port(address) or ("", "")
+        if not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
+            yield Fault("Invalid value", field, "must be between 1 and 65535, inclusive", address)
+        if not is_ip(host):
+            yield Fault("Invalid value", field, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", address)
+
+
+def split_host_port(address: str) -> tuple[str, str] | None:
+    """Return host and port, either of which may be empty; None if there is no port or an IPv6 host lacks brackets."""
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        return None
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        return None if "[" in host or "]" in host else (host, port)
+    return None if any(one in host for one in ":[]") or any(one in port for one in "[]") else (host, port)
+
+
+def join_host_port(host: str, port: str) -> str:
+    """Return an address, with an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_ip(text: str) -> bool:
+    """Return True for an IPv4 or IPv6 address without brackets."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -31,8 +31,7 @@ from moorage.core.config.configuration import (
 from moorage.core.config.decoder import decode, fields_of
 from moorage.core.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
 from moorage.core.config.legacy_document import address_faults, as_configuration
-from moorage.core.config.legacy_serving import Addresses, plain_addresses
-from moorage.core.config.legacy_sets import settled
+from moorage.core.config.legacy_sets import Addresses, plain_addresses, settled
 from moorage.core.config.policy import read_policy
 from moorage.core.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved

@@ -29,8 +29,7 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.post_filter import Consult
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Status
+from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable

@@ -10,8 +10,7 @@ from moorage.errors import PluginError
 from moorage.framework.plugin_runner import Scores
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.framework.verdict_table import NEWEST_FORM, MessageForm, Verdicts, fit_error
-from moorage.framework.verdicts import Code, Status
+from moorage.framework.verdicts import NEWEST_FORM, Code, MessageForm, Status, Verdicts, fit_error
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 

@@ -16,8 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from moorage.api.core import Pod
 from moorage.errors import PluginError
 from moorage.framework.answer_forms import Idle, Versioned
-from moorage.framework.plugin_failures import failure_text
-from moorage.framework.plugin_runner import ask
+from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Signature
 from moorage.state.change_log import Journal

@@ -19,8 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Status
+from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.table import NodeTable
 
 __all__ = [

@@ -23,8 +23,7 @@ from moorage.core.preemption.what_if import Nominated, judge_nominated
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import refused_rows, run_filter, run_pre_filter, run_score, scored
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Skip
+from moorage.framework.verdicts import Skip, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

@@ -13,8 +13,7 @@ from moorage.core.engine.facts import NO_LONGER_WANTED, Done
 from moorage.core.extenders.consultation import HTTPExtender, binder_of
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
-from moorage.framework.plugin_failures import failure_text
-from moorage.framework.plugin_runner import ask
+from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
 

@@ -39,8 +39,7 @@ from moorage.core.preemption.candidates import Candidate
 from moorage.core.preemption.reprieve import Victims
 from moorage.framework.effects import Question
 from moorage.framework.plugin_runner import MAX_SCORE, Scores
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Status
+from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

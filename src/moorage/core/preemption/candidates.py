@@ -20,8 +20,7 @@ from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import NOBODY_LESSER, EvictionAnswers, Victims, select_victims, select_victims_everywhere
 from moorage.core.preemption.row_importance import Ranking, earliest_start
 from moorage.framework.points import Attempt
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Status
+from moorage.framework.verdicts import Code, Status, Verdicts
 
 __all__ = ["HARMS", "NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates", "harm_key"]
 

@@ -24,8 +24,7 @@ from moorage.framework.plugin_runner import UNTOLD, ask, drained, run_filter, sh
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Status
+from moorage.framework.verdicts import Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

@@ -17,7 +17,7 @@ from moorage.core.queue.queued_pod import QueuedPod
 from moorage.core.queue.unschedulable_pods import Rejecter, ShapeGroup
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Resource, Wake
-from moorage.framework.plugin_failures import failure_text
+from moorage.framework.plugin_runner import failure_text
 from moorage.framework.points import Plugin
 from moorage.framework.profile import declared_wakes, points_of
 from moorage.state.pod_info import PodInfo

@@ -15,7 +15,7 @@ from moorage.core.queue.hints import wakes_of
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import PluginError
 from moorage.framework.events import Wake
-from moorage.framework.plugin_failures import failure_text
+from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo

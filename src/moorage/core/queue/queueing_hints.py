@@ -12,7 +12,7 @@ from moorage.core.queue.active import SortKey
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.plugin_failures import failure_text
+from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile, Step
 
 __all__ = ["ERRORS", "queue_profile", "sort_key"]

@@ -17,8 +17,8 @@ from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, as_table
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.interfaces.cli.command_help import CommandGroup
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.interfaces.cli.main import CommandGroup
 from moorage.interfaces.cli.release_options import emulate_options
 from moorage.interfaces.cli.terminal import say
 from moorage.plugins import builtin_registry

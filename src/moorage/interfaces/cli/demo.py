@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.bounded_files import bundled_folder
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.main import OK
+from moorage.interfaces.cli.cluster_files import bundled_folder
+from moorage.interfaces.cli.main import OK, DescribedCommand
 from moorage.interfaces.cli.terminal import output_style, print_styled
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options

@@ -13,9 +13,8 @@ import click
 
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
-from moorage.interfaces.cli.bounded_files import bundled_folder
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.main import OK, cli
+from moorage.interfaces.cli.cluster_files import bundled_folder
+from moorage.interfaces.cli.main import OK, DescribedCommand, cli
 from moorage.interfaces.cli.terminal import bare, output_style, shows_colour
 
 __all__ = ["docs_folder", "help_pages", "show_help"]

@@ -11,19 +11,111 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from moorage import __version__
 from moorage.basis.printable import one_line
 from moorage.errors import MoorageError
-from moorage.interfaces.cli.command_help import CommandGroup
-from moorage.interfaces.cli.pflag import FlagError
+from moorage.interfaces.cli.pflag import FlagError, parse_bool
 from moorage.interfaces.cli.terminal import guard, print_error, say, unguard
 
 __all__ = [
-    "COMMANDS", "ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "Commands", "cli", "main", "run_command",
+    "COMMANDS", "ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "CommandGroup", "Commands",
+    "DescribedCommand", "cli", "main", "run_command",
 ]  # fmt: skip
+
+
+# -- command help ------------------------------------------------------------------------------------------------------
+# Commands as users of kubectl expect them: options by section on the help page, and ``--flag=true`` or ``=false``.
+
+_OWN: Final = "Options"
+#: Section → parameters; all others are the command's own, which come first.
+_SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Input": (
+        "paths", "recursive", "moment", "live", "context", "kubeconfig", "validate", "treat_as", "allow_unknown", "trace",
+        "nodes", "pods", "stay",
+    ),
+    "Changes to make first": ("edits", "cordoned", "removed", "added", "scaled", "replacements"),
+    "Scheduler": (
+        "config", "emulate", "algorithm_provider", "feature_gates", "max_disks", "no_quota", "plugins", "extenders", "seed",
+    ),
+    "Output": (
+        "output", "namespace", "selector", "pods_listed", "ascii_only", "quiet", "events",
+        "scored", "explains", "timing", "help",
+    ),
+}  # fmt: skip
+_SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for name in names}
+#: The width of the column of options.
+_MOST_WIDTH: Final = 34
+
+
+class DescribedCommand(click.Command):
+    """A command whose help page shows its options by section: its own, input, changes, scheduler, output.
+
+    Its flags take a value after ``=``, as kubectl's do: ``--force=false``. The last of several counts.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._without_values(args))
+
+    def _without_values(self, args: list[str]) -> list[str]:
+        """Return the arguments with each flag that has a value replaced by the plain flag, or dropped if the value is false.
+
+        Raises  click.UsageError in pflag's words for a value that is no boolean
+        """
+        flags = {name: one for one in self.params if isinstance(one, click.Option) and one.is_bool_flag for name in one.opts}
+        kept: list[str] = []
+        for at, arg in enumerate(args):
+            name, given, text = arg.partition("=")
+            if arg == "--":
+                return [*kept, *args[at:]]
+            if not given or name not in flags:
+                kept.append(arg)
+                continue
+            try:
+                holds = parse_bool(text)
+            except ValueError as error:
+                raise click.UsageError(f'invalid argument "{text}" for "{name}" flag: {error}; use true or false') from None
+            if holds:
+                kept.append(name)
+            else:
+                kept = [one for one in kept if one not in flags[name].opts]
+                kept += flags[name].secondary_opts[:1]
+        return kept
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {_OWN: [], **{name: [] for name in _SECTIONS}}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                sections[_SECTION_OF.get(parameter.name or "", _OWN)].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records, col_max=_MOST_WIDTH)
+
+
+# -- command groups ----------------------------------------------------------------------------------------------------
+# Command groups that suggest the nearest command for a mistyped one, with every version of click.
+
+
+class CommandGroup(click.Group):
+    """A click group that suggests the nearest command when the given one does not exist."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] in known or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(args[0], known, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+
+
+# -- main --------------------------------------------------------------------------------------------------------------
 
 OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -31,25 +123,25 @@ OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "capacity": ("moorage.interfaces.cli.questions.capacity:capacity", "Say how many more instances of a pod fit."),
     "check": ("moorage.interfaces.cli.questions.check:check", "Say whether a change of a cluster keeps to a policy."),
-    "completion": ("moorage.interfaces.cli.completion:completion", "Print the script that completes commands in a shell."),
+    "completion": ("moorage.interfaces.cli.main:completion", "Print the script that completes commands in a shell."),
     "compare": (
         "moorage.interfaces.cli.questions.compare:compare",
         "Say whether another configuration, release or cluster is better.",
     ),
     "config": ("moorage.interfaces.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "deschedule": (
-        "moorage.interfaces.cli.questions.deschedule:deschedule",
+        "moorage.interfaces.cli.questions.moves:deschedule",
         "Say what a descheduler would evict, and where the pods would go.",
     ),
     "dump": (
         "moorage.interfaces.cli.questions.dump:dump",
         "Write a live cluster into one file, as input for the other commands.",
     ),
-    "cordon": ("moorage.interfaces.cli.questions.cordon:cordon", "Say what cordoning nodes would change."),
+    "cordon": ("moorage.interfaces.cli.questions.losses:cordon", "Say what cordoning nodes would change."),
     "demo": ("moorage.interfaces.cli.demo:demo", "Schedule a bundled example cluster."),
     "drain": ("moorage.interfaces.cli.questions.drain:drain", "Say what kubectl drain would do, and what happens to the pods."),
     "explain": ("moorage.interfaces.cli.questions.explain:explain", "Say why a pod is pending, or why it is on its node."),
-    "fail": ("moorage.interfaces.cli.questions.fail:fail", "Say what happens when nodes are lost."),
+    "fail": ("moorage.interfaces.cli.questions.losses:fail", "Say what happens when nodes are lost."),
     "help": ("moorage.interfaces.cli.help:show_help", "Show a page of the documentation."),
     "man": ("moorage.interfaces.cli.man:man", "Print the man page of a command."),
     "mcp": ("moorage.interfaces.cli.mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
@@ -59,13 +151,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "redact": ("moorage.interfaces.cli.questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
     "report": ("moorage.interfaces.cli.questions.report:report", "Print an overview of a cluster."),
     "rightsize": (
-        "moorage.interfaces.cli.questions.rightsize:rightsize",
+        "moorage.interfaces.cli.questions.moves:rightsize",
         "Say what requests that follow usage would free: nodes and money.",
     ),
     "run": ("moorage.interfaces.cli.live.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.interfaces.cli.questions.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "survive": (
-        "moorage.interfaces.cli.questions.survive:survive",
+        "moorage.interfaces.cli.questions.losses:survive",
         "Say whether the cluster survives the loss of any node or zone.",
     ),
     "sweep": ("moorage.interfaces.cli.questions.sweep:sweep", "Simulate a grid of configurations and seeds."),
@@ -183,3 +275,27 @@ def _print_error(error: click.ClickException) -> None:
     print_error(one_line(error.format_message()), prefix)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         say(f"See '{error.ctx.command_path} --help' for usage.", err=True)
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+# ``moorage completion``: print the script that completes commands and options in a shell.
+
+EPILOG = """Examples:
+
+\b
+    eval "$(moorage completion bash)"        # in ~/.bashrc
+    moorage completion fish > ~/.config/fish/completions/moorage.fish
+
+How to install: moorage help completion
+"""
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> int:
+    """Print a script that completes commands and options in SHELL: bash, zsh or fish."""
+    kind = get_completion_class(shell)
+    assert kind is not None  # click has all three
+    click.echo(kind(cli, {}, "moorage", "_MOORAGE_COMPLETE").source())
+    return OK

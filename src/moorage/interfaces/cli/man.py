@@ -11,8 +11,7 @@ import click
 
 from moorage import __version__
 from moorage.errors import InputError
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.main import OK, cli
+from moorage.interfaces.cli.main import OK, DescribedCommand, cli
 
 __all__ = ["man", "man_page", "man_pages"]
 

@@ -11,13 +11,12 @@ import click
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import keeping_what_is_read
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.question_worker import ANSWERING
 from moorage.interfaces.cli.questions.question import open_question
 from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.questions.report_serving import inheriting, input_words
-from moorage.interfaces.cli.terminal import say, unguard
+from moorage.interfaces.cli.terminal import Progress, say, unguard
 from moorage.laboratory.cluster import Cluster
 
 __all__ = ["mcp"]

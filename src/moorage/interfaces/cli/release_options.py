@@ -9,7 +9,7 @@ import click
 
 from moorage.api.releases import LEGACY, find_release, why_unknown
 from moorage.core.config.release_1_21 import PROVIDERS
-from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.main import DescribedCommand
 
 __all__ = [
     "AUTO", "EmulatedRelease", "TakesFiles", "TakesFilesAndFlags", "emulate_options", "emulated_cluster_option",

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
+import msgspec
 from aiohttp import web
 
-from moorage.api.core import Pod
+from moorage.api.core import Node, Pod
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_found, too_many
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile
+from moorage.interfaces.web.hub import Make
+from moorage.interfaces.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
+from moorage.interfaces.web.rows import QueueState, is_ended, pod_row, queue_state
 from moorage.interfaces.web.sessions import Visitor
 from moorage.interfaces.web.site import Site, json_response
+from moorage.laboratory.cluster import Cluster
 
-__all__ = ["PodRoutes", "PodSource", "SchedulerTurns"]
+__all__ = ["ClusterSource", "PodRoutes", "SchedulerTurns", "snapshot_of"]
+
 
 #: How many requests may wait for their turn; and the pause after an answer, as a multiple of the time that it took.
 _MOST_WAITING: Final = 16
@@ -100,3 +106,61 @@ class PodRoutes:
             return json_response(await self._turns.ask(function, pod))
 
         return handle
+
+
+# -- cluster source ----------------------------------------------------------------------------------------------------
+# A cluster of the laboratory, which does not change, as the source of the map.
+
+
+class ClusterSource:
+    """The nodes and pods of a cluster at the time when the source is created."""
+
+    live = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        objects = cluster.objects()
+        self._nodes = [one for one in objects if isinstance(one, Node)]
+        self._pods = {one.key: one for one in objects if isinstance(one, Pod)}
+        self._records = cluster.simulation.records
+        self.scheduler = cluster.scheduler
+        self.release = cluster.scheduler.gates.release
+        self.notes = tuple(note.text for note in cluster.notes)
+
+    def nodes(self) -> Iterator[Node]:
+        return iter(self._nodes)
+
+    def pods(self) -> Iterator[Pod]:
+        return iter(self._pods.values())
+
+    def pod(self, key: str) -> Pod | None:
+        return self._pods.get(key)
+
+    def namespaces(self) -> list[str]:
+        return sorted({pod.namespace for pod in self._pods.values()})
+
+    def follow(self, on_change: Callable[[str, str, Make | None], None]) -> None:
+        del on_change
+
+    def unfollow(self) -> None:
+        pass
+
+    def queue_state(self, uid: str) -> QueueState:
+        record = self._records.get(uid)
+        found = queue_state(self.scheduler, uid)
+        if record is None:
+            return found
+        return msgspec.structs.replace(found, cause=record.message, attempts=record.attempts or found.attempts)
+
+
+def snapshot_of(cluster: Cluster, at: str) -> dict[str, Any]:
+    """Return the snapshot document of a cluster, to embed in a file."""
+    source, mirror = ClusterSource(cluster), Mirror()
+    for node in source.nodes():
+        mirror.put_node(node)
+    for pod in source.pods():
+        if not is_ended(pod):
+            mirror.put_pod(pod_row(pod, source.queue_state(pod.uid) if not pod.spec.node_name else QueueState()), 0.0)
+    mirror.refresh()
+    mirror.learn_shapes()
+    header = Header(release=source.release, id="", at=at, live=False, writable=False, user="", notes=source.notes)
+    return snapshot_document(SnapshotRows.of(mirror), header, View())

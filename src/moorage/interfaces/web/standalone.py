@@ -16,10 +16,9 @@ from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
-from moorage.interfaces.web.cluster_source import ClusterSource
 from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.live_site import SetupRoute
-from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
+from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.sessions import Sessions

@@ -38,7 +38,7 @@ from moorage.laboratory.capacity.capacity_templates import CapacityTemplate
 from moorage.laboratory.explain.refusals import phrase
 from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
 from moorage.laboratory.node_groups import groups_by_node
-from moorage.laboratory.plan.new_nodes import admitted, policies_of
+from moorage.laboratory.plan.node_types import admitted, policies_of
 from moorage.laboratory.present import cluster_input
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGroup, CapacityPart, StopReason

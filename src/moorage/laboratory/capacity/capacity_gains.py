@@ -23,7 +23,7 @@ from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.capacity.capacity_bound import Room
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
-from moorage.laboratory.plan.new_nodes import add_nodes, like_node
+from moorage.laboratory.plan.node_types import add_nodes, like_node
 from moorage.report.capacity import CapacityGain, CapacityGroup
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount

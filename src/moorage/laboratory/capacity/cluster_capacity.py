@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from moorage.report.capacity import Capacity
 
 #: What writes pages stands above this layer; a notebook loads it.
-_PAGES: Final = "moorage.interfaces.web.report_file"
-_MAPS: Final = "moorage.interfaces.web.cluster_source"
+_PAGES: Final = "moorage.interfaces.web.site"
+_MAPS: Final = "moorage.interfaces.web.pod_routes"
 
 __all__ = ["AskedCluster", "CapacityQuestions", "templates_of"]
 

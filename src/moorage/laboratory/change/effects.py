@@ -11,7 +11,7 @@ from moorage.api.workloads import DaemonSet
 from moorage.basis.printable import counted, some
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
-from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
 

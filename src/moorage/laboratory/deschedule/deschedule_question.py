@@ -22,11 +22,10 @@ from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.drain_question import OutageCluster, course_of
-from moorage.laboratory.drain.drain_run import DrainPlan
-from moorage.laboratory.drain.draining import DrainCourse, Evicting, EvictionApi, EvictionRules, NodeDrain
+from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, Evicting, EvictionApi, EvictionRules, NodeDrain
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
-from moorage.report.deschedule_report import (
+from moorage.report.moves import (
     CycleReport,
     DescheduledPod,
     DescheduleOutcome,

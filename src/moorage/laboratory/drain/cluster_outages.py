@@ -74,8 +74,7 @@ class OutageQuestions:
         """
         from moorage.laboratory.drain.drain_question import drain_report
         from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
-        from moorage.laboratory.drain.drain_run import DrainPlan
-        from moorage.laboratory.drain.draining import EvictionRules
+        from moorage.laboratory.drain.draining import DrainPlan, EvictionRules
 
         try:
             pods = parse_selector(pod_selector)

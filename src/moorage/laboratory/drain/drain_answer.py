@@ -10,8 +10,7 @@ from moorage.api.core import ENDED_PHASES, ReplicationController
 from moorage.api.meta import Object
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.laboratory.drain.drain_rules import DrainVerdict, refusals_as_kubectl
-from moorage.laboratory.drain.drain_run import DrainRun, NodeTurn
-from moorage.laboratory.drain.draining import DENIED, TWO_BUDGETS, Evicting
+from moorage.laboratory.drain.draining import DENIED, TWO_BUDGETS, DrainRun, Evicting, NodeTurn
 from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
 from moorage.simulator.owners import controller_of
 from moorage.simulator.pod_books import PodRecord, State

@@ -26,7 +26,7 @@ from moorage.laboratory.dynamics.distributions import distribution_of
 from moorage.laboratory.dynamics.node_pools import NodePool, PoolState, pool_states
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
-from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.trial.feasibility import feasibility_of, fitting_rows
 from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags, unremovable_reason
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import ExpansionOption, chosen, read_expander

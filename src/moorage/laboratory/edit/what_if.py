@@ -20,10 +20,9 @@ from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import describe
-from moorage.laboratory.edit.changes import apply_all, target_of
-from moorage.laboratory.edit.config_changes import reconfigure
+from moorage.laboratory.edit.changes import apply_all, reconfigure, target_of
 from moorage.laboratory.edit.edits import parse_edit
-from moorage.laboratory.edit.replaced_objects import replaced
+from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import Scaled, scale
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options

@@ -25,12 +25,10 @@ from moorage.core.preemption.what_if import Nominated
 from moorage.errors import MoorageError
 from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Status
-from moorage.laboratory.explain.explained_state import ExplainedState
+from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.laboratory.explain.headline import why_nowhere
 from moorage.laboratory.explain.placement_report import choice_of, score_report
-from moorage.laboratory.explain.pod_state import standing_of, standing_without_attempt
+from moorage.laboratory.explain.pod_state import ExplainedState, standing_of, standing_without_attempt
 from moorage.laboratory.explain.preemption_report import find_preemption, preemption_of
 from moorage.laboratory.explain.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage, verdicts_of_all

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -14,10 +15,12 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.basis.printable import counted, some
 from moorage.core.engine.binding import Binding
+from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuedPod, QueuePlace
+from moorage.framework.effects import Question
 from moorage.framework.events import Action, Resource, Wake
-from moorage.framework.profile import declared_wakes
-from moorage.laboratory.explain.explained_state import ExplainedState
+from moorage.framework.profile import Profile, declared_wakes
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_unschedulable import CORDON
@@ -27,11 +30,53 @@ from moorage.plugins.volumes.pod_claims import class_of_claim
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.plugins.volumes.volume_reasons import required_of
 from moorage.report.explanation import Explanation, PodStanding
+from moorage.simulator.simulate import Options, load_options
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["REPAIR", "may_starve", "standing_of", "standing_without_attempt", "starved"]
+__all__ = ["REPAIR", "ExplainedState", "may_starve", "standing_of", "standing_without_attempt", "starved", "state_of"]
 
+
+# -- explained state ---------------------------------------------------------------------------------------------------
+# The engine that an explanation reads: one in virtual time, or that of a live scheduler.
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedState:
+    """The state that an explanation reads. ``profiles`` are by scheduler name; ``groups`` has the last attempts for pod groups.
+
+    ``now``                the present time in engine seconds
+    ``ask``                sends a request to an extender; None: extenders are not asked
+    ``skipped_extenders``  the number of configured extenders that are left out
+    """
+
+    scheduler: Scheduler
+    profiles: Mapping[str, Profile]
+    now: float
+    groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    ask: Callable[[Question], bytes] | None = None
+    skipped_extenders: int = 0
+
+    @property
+    def unix_s(self) -> float:
+        """The time of day, in seconds since 1970."""
+        return self.now + self.scheduler.state.unix_offset_s
+
+
+# -- simulated state ---------------------------------------------------------------------------------------------------
+# The state of a simulation, in the form that explanations read.
+
+
+def state_of(simulation: SimulatedCluster, options: Options) -> ExplainedState:
+    """Return the state of a simulation that was made with these options."""
+    leaves_out = options.skip_extenders and options.config is not None
+    skipped = len(load_options(options).configuration.extenders) if leaves_out else 0
+    scheduler = simulation.scheduler
+    return ExplainedState(scheduler, scheduler.profiles, simulation.now, simulation.groups, simulation.ask, skipped)
+
+
+# -- pod state ---------------------------------------------------------------------------------------------------------
 
 # -- pod causes --------------------------------------------------------------------------------------------------------
 # Causes other than the pod and the sizes of nodes: faults of the pod's claims, and conditions of nodes.

@@ -23,12 +23,10 @@ from moorage.core.cycle.cycle import judge, status_of_left_out
 from moorage.core.preemption.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
-from moorage.framework.plugin_failures import failure_text
-from moorage.framework.plugin_runner import UNTOLD, ask, drained, run_pre_filter, told_alone, verdicts_of_rejects
+from moorage.framework.plugin_runner import UNTOLD, ask, drained, failure_text, run_pre_filter, told_alone, verdicts_of_rejects
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
+from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

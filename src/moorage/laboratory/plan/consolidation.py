@@ -25,12 +25,10 @@ from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.drain.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain.drain_question import OutageCluster, course_of, drain_report
 from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
-from moorage.laboratory.drain.drain_run import DrainPlan
-from moorage.laboratory.drain.draining import TWO_BUDGETS, DrainCourse, EvictionRules
+from moorage.laboratory.drain.draining import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
 from moorage.laboratory.explain.verdicts import verdicts_of_all
 from moorage.laboratory.node_groups import groups_by_node
-from moorage.laboratory.plan.new_nodes import daemon_pods, policies_of
-from moorage.laboratory.plan.node_types import NodeType, Offer, offers_of_types
+from moorage.laboratory.plan.node_types import NodeType, Offer, daemon_pods, offers_of_types, policies_of
 from moorage.laboratory.survive.failures import NodeFailures, pods_by_node
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.report.answer import AnswerRequest, Assumption, Proof

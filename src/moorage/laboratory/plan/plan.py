@@ -16,10 +16,8 @@ from typing import Any, Final
 
 from moorage.api.core import Pod
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.plan.linear_programs import has_solver
-from moorage.laboratory.plan.new_nodes import policies_of
-from moorage.laboratory.plan.node_types import ZONE, NodeType, offers_of_types
-from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, least_count
+from moorage.laboratory.plan.node_types import ZONE, NodeType, offers_of_types, policies_of
+from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, has_solver, least_count
 from moorage.laboratory.plan.plan_packing import NodePacking, pack_nodes
 from moorage.laboratory.plan.plan_problem import PlannedCluster, PlanProblem, state_problem
 from moorage.laboratory.plan.plan_search import FoundSet, SetSearch

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.plan.linear_programs import LinearProgram, Solution, has_solver
-from moorage.laboratory.plan.plan_bound import add_existing_nodes
+from moorage.laboratory.plan.plan_bound import LinearProgram, Solution, add_existing_nodes, has_solver
 from moorage.laboratory.plan.plan_problem import PlanProblem
 
 __all__ = ["NodePacking", "fill", "pack_nodes"]

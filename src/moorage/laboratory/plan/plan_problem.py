@@ -20,8 +20,7 @@ from moorage.api.meta import Object
 from moorage.framework.verdicts import Code
 from moorage.laboratory.capacity.capacity_bound import FIT, room_for
 from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
-from moorage.laboratory.plan.new_nodes import add_nodes
-from moorage.laboratory.plan.node_types import Offer
+from moorage.laboratory.plan.node_types import Offer, add_nodes
 from moorage.simulator.owners import replacement
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo

@@ -13,8 +13,7 @@ from typing import Any, Final, Protocol
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.core.engine.facts import Seen
-from moorage.laboratory.plan.new_nodes import daemon_pods
-from moorage.laboratory.plan.node_types import Offer
+from moorage.laboratory.plan.node_types import Offer, daemon_pods
 from moorage.laboratory.plan.plan_packing import shares
 from moorage.laboratory.plan.plan_problem import PlanProblem
 from moorage.laboratory.trial.dry_run import rests

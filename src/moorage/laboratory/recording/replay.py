@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from moorage.api.core import Node, Pod, PodStatus
 from moorage.api.kinds import KINDS
 from moorage.api.meta import Object
 from moorage.basis.printable import counted
-from moorage.basis.recording.frames import Dropped, Mark, Record, Touched
+from moorage.basis.recording.frames import Dropped, Mark, Put, Record, Touched
 from moorage.basis.recording.log_reader import ClusterLog, LogState, moment_text
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
@@ -29,7 +29,8 @@ from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 
-__all__ = ["replay"]
+__all__ = ["decision_moment", "history_of", "replay"]
+
 
 _DECODERS: Final = {kind.name: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
 
@@ -145,3 +146,59 @@ def _remarks(events: _Replay, simulation: SimulatedCluster, start: int, end: int
         text,
         f"of {counted(len(placed), 'pod')} that were bound then, {same:,} went to the same node; {pending:,} stayed pending",
     ]
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------------
+# The decisions in a log: when the decision on a pod was made, and what was decided.
+
+_read: Final = msgspec.json.Decoder(Pod).decode
+_DAY: Final = 86_400_000_000
+
+
+class PodHistory(NamedTuple):
+    """What a log has of a pod up to a moment: when it came and when it was bound, 0 if it was not; and to which node."""
+
+    came: int = 0
+    bound: int = 0
+    node: str = ""
+    #: The time of the last record before the pod was bound.
+    before: int = 0
+    #: Whether the pod was bound when it was first seen.
+    was_bound: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return the history as plain data."""
+        return self._asdict()
+
+
+def history_of(log: ClusterLog, key: str, until: int) -> PodHistory:
+    """Return the history of a pod, read backwards as far as a day.
+
+    Raises  InputError where the log is damaged
+    """
+    first, _ = log.span()
+    since = max(first, until - _DAY)
+    found, last = PodHistory(), since
+    for (kind, name), (_, body) in log.state_at(since).objects.items():
+        if kind == "Pod" and name == key:
+            found = PodHistory(since, 0, _read(body).spec.node_name, since, was_bound=bool(_read(body).spec.node_name))
+    for record in log.records(since, until):
+        if isinstance(record, Put) and record.kind == "Pod" and record.key == key:
+            node = _read(record.body).spec.node_name
+            if not found.came:
+                found = PodHistory(record.at, 0, node, last, was_bound=bool(node))
+            elif node and not found.node:
+                found = found._replace(bound=record.at, node=node, before=last)
+        elif isinstance(record, Dropped) and record.kind == "Pod" and record.key == key:
+            found = PodHistory()
+        last = record.at
+    return found
+
+
+def decision_moment(log: ClusterLog, key: str, until: int) -> int:
+    """Return the moment right before a pod was bound, or ``until`` if it was not, or its binding is not in the log.
+
+    Raises  InputError where the log is damaged
+    """
+    found = history_of(log, key, until)
+    return found.before if found.bound else until

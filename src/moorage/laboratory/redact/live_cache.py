@@ -26,7 +26,7 @@ import msgspec
 
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
-from moorage.laboratory.redact.dump_file import DumpWriter
+from moorage.laboratory.redact.live_dump import DumpWriter
 from moorage.live.client.endpoint import Endpoint
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 from moorage.api.cel.bounds import SourceError
-from moorage.api.cel.lexer import Token, scan, unquoted
+from moorage.api.cel.parser import Token, scan, unquoted
 from moorage.errors import InputError
 from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
 from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins

@@ -25,7 +25,7 @@ from moorage.laboratory.plan.consolidation import types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
-from moorage.report.rightsize_report import NodePressure, RequestChange, RightsizeReport, RightsizeStep, rightsize_summary
+from moorage.report.moves import NodePressure, RequestChange, RightsizeReport, RightsizeStep, rightsize_summary
 from moorage.simulator.owners import controller_of, replacement
 from moorage.state.pod_requests import amount
 

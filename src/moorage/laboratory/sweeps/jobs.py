@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +23,10 @@ import numpy.typing as npt
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.sweeps.grid import Label, version
 
-__all__ = ["FailedRun", "JsonLinesFormat", "StoredRun", "SweepJob", "head_of", "perform", "run_of_head", "write_whole"]
+__all__ = [
+    "CallingThread", "FailedRun", "JsonLinesFormat", "StoredRun", "SweepJob", "dask_executor", "head_of", "perform",
+    "process_pool", "run_of_head", "usable_cpus", "write_whole",
+]  # fmt: skip
 
 
 Series = npt.NDArray[Any]
@@ -179,3 +187,54 @@ def _rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     columns = [column.tolist() for column in run.series.values()]
     for row in zip(*columns, strict=True):
         yield {name: json_value(value) for name, value in zip(run.series, row, strict=True)}
+
+
+# -- executors ---------------------------------------------------------------------------------------------------------
+# Executors: processes of this machine, a Dask cluster, or the calling thread.
+#
+# Worker processes are started with ``spawn``: a fork copies locks that threads of this process hold, but not the threads.
+
+_T = TypeVar("_T")
+
+
+class CallingThread(Executor):
+    """An executor that runs each call at once, where it is submitted."""
+
+    _max_workers = 1
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        future: Future[_T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def usable_cpus() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def process_pool(processes: int | None = None) -> ProcessPoolExecutor:
+    """Return a pool of processes; by default one for each processor. Ctrl-C ends them through this process only."""
+    ignored = signal.SIGINT, signal.SIG_IGN
+    return ProcessPoolExecutor(processes or usable_cpus(), get_context("spawn"), signal.signal, ignored)
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[Executor]:
+    """Connect to the scheduler of a Dask cluster (``tcp://host:8786``) and return an executor of its workers.
+
+    Raises  InputError if Dask is not installed, or the scheduler does not answer
+    """
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise InputError("--dask needs Dask distributed: pip install 'moorage[dask]'") from None
+    try:
+        client = distributed.Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"--dask {address}: no Dask scheduler answers: {error}") from None
+    with client:
+        yield client.get_executor(pure=False)

@@ -17,9 +17,8 @@ from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, TimeBudget
 from moorage.laboratory.sweeps.cluster_grid import read_grid
-from moorage.laboratory.sweeps.executors import CallingThread, process_pool
 from moorage.laboratory.sweeps.grid import SEED, GridPoint, SweepAxis, SweepGrid, axis_of
-from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun, SweepJob, perform
+from moorage.laboratory.sweeps.jobs import CallingThread, FailedRun, StoredRun, SweepJob, perform, process_pool
 from moorage.laboratory.sweeps.results import SweepResult
 from moorage.laboratory.sweeps.store import RunStore, StoreWriter, open_store
 

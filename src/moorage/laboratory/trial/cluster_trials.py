@@ -20,13 +20,22 @@ from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
-from moorage.laboratory.edit.config_changes import reconfigured_profile
+from moorage.laboratory.edit.changes import reconfigured_profile
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.trial.dry_run import Nominated, quick_decision
 from moorage.laboratory.trial.eviction_bounds import Since, Stuck, known_feasible, stuck_in
-from moorage.laboratory.trial.moves import off_its_node
-from moorage.laboratory.trial.recorded_queue import RecordedQueue
-from moorage.laboratory.trial.trials import Trial, check_move, fits_of, in_order, moved_in, names_of, of_daemon_set, unscheduled
+from moorage.laboratory.trial.recorded_state import RecordedQueue
+from moorage.laboratory.trial.trials import (
+    Trial,
+    check_move,
+    fits_of,
+    in_order,
+    moved_in,
+    names_of,
+    of_daemon_set,
+    off_its_node,
+    unscheduled,
+)
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 

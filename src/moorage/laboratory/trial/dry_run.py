@@ -25,22 +25,21 @@ from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code
+from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.trial.eviction_bounds import Since, known_feasible, rows_to_preempt, without_vain_nomination
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.binding import MAX_USERS
+from moorage.plugins.devices.claim_requests import is_reserved_for
 from moorage.plugins.devices.pod_devices import PodDevices
-from moorage.plugins.devices.pod_resource_claims import is_reserved_for
 from moorage.plugins.dynamic_resources import MAX_DEVICES, DynamicResources
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState
 from moorage.plugins.volumes.csi_migration import in_tree_plugin, is_in_tree_plugin
 from moorage.plugins.volumes.node_findings import ClaimsToBind, find
-from moorage.plugins.volumes.planned_bindings import with_selected_node
 from moorage.plugins.volumes.pod_claims import class_of_claim
+from moorage.plugins.volumes.provisioning import with_selected_node
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot

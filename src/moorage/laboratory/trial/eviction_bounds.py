@@ -22,7 +22,7 @@ from moorage.core.preemption.what_if import FailedAttempt
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Verdicts
 from moorage.plugins.affinity.affinity_counts import AffinityCounts
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import EVERYWHERE
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code
+from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.placements import Feasibility
 from moorage.laboratory.trial.history import scope_of

@@ -24,7 +24,7 @@ from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.edit.config_changes import reconfigure
+from moorage.laboratory.edit.changes import reconfigure
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.trial.state_copies import StateCopy

@@ -20,8 +20,7 @@ from moorage.core.engine.engine_state import EngineParts
 from moorage.core.engine.facts import Done, News, Seen, Work
 from moorage.framework.effects import Evict
 from moorage.framework.profile import points_of
-from moorage.laboratory.trial.recorded_queue import RecordedQueue
-from moorage.laboratory.trial.recorded_state import NO_LOG, RecordedClusterState, UndoLog
+from moorage.laboratory.trial.recorded_state import NO_LOG, RecordedClusterState, RecordedQueue, UndoLog
 from moorage.plugins import builtin_registry
 from moorage.simulator.simulation import Event, PodRecord, SimulatedCluster
 

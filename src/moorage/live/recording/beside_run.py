@@ -12,7 +12,7 @@ from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.live.client.reflector import Sink
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.watching import ALIVE_S, FLUSH_S
-from moorage.live.runtime.observer import Log
+from moorage.live.runtime.attempt_metrics import Log
 
 __all__ = ["RunRecording"]
 

@@ -19,11 +19,10 @@ from moorage.errors import MoorageError
 from moorage.live.client.listwatch import ListWatchClient
 from moorage.live.client.reflector import Reflector
 from moorage.live.client.resources import watched
-from moorage.live.recording.agreement import ComparedDecision
 from moorage.live.recording.recorder import ChangeRecorder
-from moorage.live.recording.shadow import Shadow
+from moorage.live.recording.shadow import ComparedDecision, Shadow
+from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import FactSource, Inbox
-from moorage.live.runtime.observer import UNOBSERVED, Observers
 
 __all__ = ["ALIVE_S", "BEHIND_S", "FLUSH_S", "Watching"]
 

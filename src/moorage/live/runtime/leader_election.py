@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from moorage.errors import ClusterError, ConfigError, Fault, MoorageError
-from moorage.live.runtime.observer import SILENT, Log
+from moorage.live.runtime.attempt_metrics import SILENT, Log
 
 __all__ = ["JITTER", "Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
 

@@ -20,11 +20,10 @@ from moorage.core.engine.facts import Answered, BindsDone, Done, Fact, Gone, Pha
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
-from moorage.live.runtime.attempt_metrics import ASSIGNED_ADDED, UNSCHEDULED_ADDED, AttemptObserver
+from moorage.live.runtime.attempt_metrics import ASSIGNED_ADDED, UNOBSERVED, UNSCHEDULED_ADDED, AttemptObserver, Observers
 from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.executor import EffectExecutor
 from moorage.live.runtime.inbox import FactSource, Inbox
-from moorage.live.runtime.observer import UNOBSERVED, Observers
 from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders, SchedulerView
 from moorage.live.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
-from moorage.live.runtime.observer import Log
+from moorage.live.runtime.attempt_metrics import Log
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo
 

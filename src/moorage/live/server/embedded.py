@@ -34,7 +34,7 @@ from moorage.framework.registry import NamedKinds
 from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest
-from moorage.live.runtime.observer import Measures, Observers
+from moorage.live.runtime.attempt_metrics import Measures, Observers
 from moorage.live.runtime.ports import Wall
 from moorage.live.server.health import report_delays
 from moorage.live.server.live import Live, LiveSettings

@@ -26,7 +26,7 @@ from prometheus_client.exposition import choose_encoder
 
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
-from moorage.live.runtime.observer import Log
+from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import Caller, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer
 from moorage.live.server.health import Health

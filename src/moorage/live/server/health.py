@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from moorage.api.releases import TODAY
 from moorage.api.releases.metrics import metrics_of
+from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.runtime.leader_election import Election
-from moorage.live.runtime.observer import Log
 from moorage.live.server.metric_types import CounterVec, Family, Gauge
 
 __all__ = ["PATIENCE_S", "Check", "Health", "report_delays", "watchdog"]

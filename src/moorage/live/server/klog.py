@@ -26,7 +26,7 @@ from typing import Any, Final, TextIO
 
 from moorage.basis.printable import MOST_BYTES, clip, escape_json, is_printable, some_lines
 from moorage.errors import ConfigError, InputError
-from moorage.live.runtime.observer import Ref
+from moorage.live.runtime.attempt_metrics import Ref
 
 __all__ = ["FORMATS", "Klog", "adopt_other_loggers", "read_vmodule"]
 
@@ -41,8 +41,10 @@ _names: Final[dict[str, str]] = {}
 
 
 class Klog:
-    """Implements ``moorage.live.runtime.observer.Log``. Writes line by line, unbuffered; lines that cannot be written are
-    lost."""
+    """Implements ``moorage.live.runtime.attempt_metrics.Log``.
+
+    Writes line by line, unbuffered; lines that cannot be written are lost.
+    """
 
     def __init__(
         self,

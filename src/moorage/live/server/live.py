@@ -15,10 +15,10 @@ from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.reflector import Reflector, Sink
 from moorage.live.client.resources import RawObjects, custom_resource, watched
 from moorage.live.client.rest import Rest
+from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.leader_election import Election, Timing, lead
 from moorage.live.runtime.loop import USUAL, Loop, LoopLimits
-from moorage.live.runtime.observer import UNOBSERVED, Observers
 from moorage.live.runtime.ports import Clocks, Extenders, WallClock
 from moorage.live.server.api_cluster import ApiCluster
 from moorage.live.server.api_lock import AnyLock, lock_on

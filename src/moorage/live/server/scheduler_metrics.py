@@ -28,9 +28,8 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code
-from moorage.live.runtime.attempt_metrics import AttemptObserver
+from moorage.live.runtime.attempt_metrics import AttemptObserver, BoundPod
 from moorage.live.runtime.loop import Loop
-from moorage.live.runtime.observer import BoundPod
 from moorage.live.server.metric_types import CounterVec, EarlierName, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
 from moorage.live.server.plugin_metrics import Probe
 from moorage.state.pod_requests import RequestOptions, pod_requests
@@ -114,7 +113,7 @@ def specs_of(release: str) -> Mapping[str, Spec]:
 
 
 class SchedulerMetrics:
-    """Implements ``moorage.live.runtime.observer.Measures``. ``clock`` returns seconds, to measure plugins.
+    """Implements ``moorage.live.runtime.attempt_metrics.Measures``. ``clock`` returns seconds, to measure plugins.
 
     ``gates``: the scheduler's feature gates; they, and the release they emulate, decide which metrics are shown.
     """

@@ -16,7 +16,7 @@ from typing import Final
 from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.meta import Quantity
 from moorage.api.quantity import QuantityError, parse
-from moorage.plugins.devices.slice_devices import DeviceId, PoolId
+from moorage.plugins.devices.pools import DeviceId, PoolId
 from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
 

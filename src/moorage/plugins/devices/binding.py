@@ -16,19 +16,98 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import ExtendedResourceClaimStatus, Pod
-from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimStatus
+from moorage.api.core import ENDED_PHASES, ExtendedResourceClaimStatus, Pod
+from moorage.api.devices import (
+    AllocatedDeviceStatus,
+    ClaimConsumer,
+    DeviceAllocation,
+    DeviceCondition,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Delete, Effect, Until, Write
 from moorage.plugins.devices.allocation_results import allocations
-from moorage.plugins.devices.binding_conditions import BindingFailedError, has_conditions, is_ready
-from moorage.plugins.devices.claim_requests import DeviceGates
+from moorage.plugins.devices.claim_requests import DeviceGates, is_reserved_for
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ContainerMapping, object_name
 from moorage.plugins.devices.pod_devices import PodDevices
-from moorage.plugins.devices.pod_resource_claims import is_reserved_for
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FINALIZER", "MAX_USERS", "Binder", "deallocated", "deletion_of", "unprotected"]
+__all__ = [
+    "FINALIZER", "MAX_USERS", "Binder", "BindingFailedError", "deallocated", "deletion_of", "is_done", "is_late",
+    "is_orphaned", "is_ready", "owning_pod", "without_stale_consumers",
+]  # fmt: skip
+
+
+# -- binding conditions ------------------------------------------------------------------------------------------------
+# Binding conditions: devices that must become ready on the node before the pod is bound to it.
+#
+# Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, isClaimReadyForBinding, isClaimTimeout
+
+
+class BindingFailedError(Exception):
+    """A device reports that it cannot become ready."""
+
+
+def has_conditions(claim: ResourceClaim) -> bool:
+    """Return whether any device of the claim has binding conditions."""
+    allocation = claim.status.allocation
+    return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+
+
+def is_ready(claim: ResourceClaim) -> bool:
+    """Return whether all devices of a claim are ready.
+
+    Raises  BindingFailedError if a device reports a failure
+    """
+    allocation = claim.status.allocation
+    if allocation is None:
+        return False
+    for result in allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        status = _status_of(claim, result)
+        if status is None:
+            return False
+        failed = next(
+            (c for name in result.binding_failure_conditions if (c := _condition(status, name)) and _is_true(c)), None
+        )
+        if failed is not None:
+            message = '"' + failed.message.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            raise BindingFailedError(
+                f"device binding failed: claim={claim.metadata.name}, reason={failed.reason}, message={message}"
+            )
+        if not all(_is_true(_condition(status, name)) for name in result.binding_conditions):
+            return False
+    return True
+
+
+def is_late(claim: ResourceClaim, now: float, timeout_s: float) -> bool:
+    """Return whether a claim's devices have had ``timeout_s`` to become ready. ``now`` is in Unix seconds."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
+        return False
+    try:
+        allocated = datetime.fromisoformat(allocation.allocation_timestamp).timestamp()
+    except ValueError:
+        return False
+    return allocated + timeout_s < now
+
+
+def _status_of(claim: ResourceClaim, result: DeviceAllocation) -> AllocatedDeviceStatus | None:
+    wanted = (result.driver, result.pool, result.device)
+    return next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == wanted), None)
+
+
+def _condition(status: AllocatedDeviceStatus, name: str) -> DeviceCondition | None:
+    return next((c for c in status.conditions if c.type == name), None)
+
+
+def _is_true(condition: DeviceCondition | None) -> bool:
+    return condition is not None and condition.status == "True"
+
+
+# -- binding -----------------------------------------------------------------------------------------------------------
 
 #: Finalizer that keeps the API server from removing a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -233,3 +312,53 @@ def _with_extended_claim(claim: ResourceClaim, mappings: tuple[ContainerMapping,
     used = tuple([{"containerName": m.container, "resourceName": m.resource, "requestName": m.request} for m in mappings])
     status = ExtendedResourceClaimStatus(resource_claim_name=claim.metadata.name, request_mappings=used)
     return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))
+
+
+# -- claim cleanup -----------------------------------------------------------------------------------------------------
+# Clean-up of claims after pods: the part of the resource claim controller that scheduling depends on.
+#
+# A pod that is deleted, replaced under its name or finished no longer consumes a claim. When a claim loses its last consumer,
+# it is deallocated. A claim that had no consumer before keeps its devices, because they may be allocated without one. A claim
+# generated for a pod is deleted once the pod no longer needs it.
+#
+# Source  kubernetes, pkg/controller/resourceclaim/controller.go, syncClaim, isPodDone
+
+
+def is_done(pod: Pod) -> bool:
+    """Return whether none of a pod's containers runs or will run."""
+    return pod.status.phase in ENDED_PHASES or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+
+
+def without_stale_consumers(claim: ResourceClaim, is_there: Callable[[ClaimConsumer], bool]) -> ResourceClaim:
+    """Remove consumers that no longer exist, and deallocate the claim if it has no other; the same object if unchanged."""
+    users = tuple([user for user in claim.status.reserved_for if is_there(user)])
+    if users == claim.status.reserved_for:
+        is_held_up = claim.metadata.deletion_timestamp is not None and not users
+        return _deallocated(claim) if is_held_up else claim
+    left = replace(claim, status=replace(claim.status, reserved_for=users))
+    return left if users else _deallocated(left)
+
+
+def is_orphaned(claim: ResourceClaim, pod: Pod | None) -> bool:
+    """Return whether a claim generated for a pod has no consumers and its pod will not use it. ``pod`` has the owner's name.
+
+    If the pod is deleted, the garbage collector deletes its claims.
+    """
+    owner = owning_pod(claim)
+    if owner is None or claim.status.reserved_for:
+        return False
+    return pod is not None and (pod.uid != owner[1] or is_done(pod))
+
+
+def owning_pod(claim: ResourceClaim) -> tuple[str, str] | None:
+    """Return name and UID of the pod that owns a claim, if any."""
+    for owner in claim.metadata.owner_references:
+        if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
+            return owner.name, owner.uid
+    return None
+
+
+def _deallocated(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim deallocated and without its finalizer, if a scheduler allocated it."""
+    free = unprotected(claim)
+    return claim if free is claim else replace(free, status=replace(free.status, allocation=None))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from moorage.api.devices import DeviceAttribute, DeviceConstraint
-from moorage.plugins.devices.slice_devices import SliceDevice
+from moorage.plugins.devices.pools import SliceDevice
 
 __all__ = ["AllocationConstraint", "make_constraint"]
 

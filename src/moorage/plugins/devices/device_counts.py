@@ -21,7 +21,7 @@ from moorage.api.devices import DeviceClass
 from moorage.errors import AttemptError
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.meter import CostlyError, Meter
-from moorage.plugins.devices.slice_devices import DeviceSelectorError, SelectionError, SliceDevice, SliceOffers, reaches
+from moorage.plugins.devices.pools import DeviceSelectorError, SelectionError, SliceDevice, SliceOffers, reaches
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeView
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from moorage.plugins.devices.pod_resource_claims import NOT_OWNER
+from moorage.plugins.devices.claim_requests import NOT_OWNER
+from moorage.plugins.devices.extended_resource_claims import ResourceBacking
 from moorage.plugins.devices.pools import PoolRule
-from moorage.plugins.devices.resource_backing import ResourceBacking
 
 __all__ = ["DeviceRules"]
 

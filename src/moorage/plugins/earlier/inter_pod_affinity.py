@@ -15,8 +15,7 @@ from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Skip
 from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm
 from moorage.plugins.affinity.affinity_scores import AffinityWeights
-from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
-from moorage.plugins.earlier.shared.selected_namespaces import with_namespaces, with_namespaces_found
+from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods, with_namespaces, with_namespaces_found
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, signature_of
 from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinityArgsV121
 from moorage.state.affinity_terms import AffinityTerm

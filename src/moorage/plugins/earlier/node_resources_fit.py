@@ -30,11 +30,11 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.devices.resource_backing import unlisted
+from moorage.plugins.devices.extended_resource_claims import unlisted
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
-from moorage.plugins.earlier.shared.resource_backing import backs_by_one_name
 from moorage.plugins.earlier.shared.sidecar_usage import (
     SidecarUsageView,
+    backs_by_one_name,
     overhead_of,
     with_overhead_in_cores,
     without_overhead,
@@ -48,8 +48,7 @@ from moorage.plugins.node_resources_fit import (
     RequestedResource,
     ignored_faults,
 )
-from moorage.plugins.resources.device_backed_scores import ScoredDemands, without_devices
-from moorage.plugins.resources.extended_resources import device_class_for
+from moorage.plugins.resources.device_backed_scores import ScoredDemands, device_class_for, without_devices
 from moorage.plugins.resources.scoring_strategies import (
     LEAST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,

@@ -32,9 +32,8 @@ from moorage.plugins.earlier.shared.placed_pods import for_placed_pods
 from moorage.plugins.earlier.shared.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
 from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
 from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimitsV121, limit_key
-from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CURRENT_MIGRATION, GCE_PD, PORTWORX
-from moorage.plugins.volumes.csi_volumes import NO_LIMIT, CsiFacts, CsiNodes, PodCsiVolumes, needed_volumes
+from moorage.plugins.volumes.csi_volumes import NO_LIMIT, AttachedVolumes, CsiFacts, CsiNodes, PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

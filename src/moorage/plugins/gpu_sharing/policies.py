@@ -8,6 +8,7 @@ Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/simulator/plugin
 from __future__ import annotations
 
 import random
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -16,16 +17,8 @@ import numpy.typing as npt
 
 from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
-from moorage.framework.points import (
-    Attachable,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreExtensions,
-    ScoreNodePlugin,
-    ScorePlugin,
-)
+from moorage.framework.points import Attachable, PreScorePlugin, Reusable, ScoreExtensions, ScoreNodePlugin, ScorePlugin
+from moorage.framework.reuse import Reuse, Scope
 from moorage.plugins.gpu_sharing.devices import DeviceTable, device_table
 from moorage.plugins.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, gpu_request, score_signature
 from moorage.state.cluster import Snapshot
@@ -33,7 +26,11 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingScore", "RandomScore", "RandomScoreArgs"]
+__all__ = [
+    "WEIGHT", "BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingScore", "NodeOrderHigh",
+    "NodeOrderLow", "RandomScore",
+]  # fmt: skip
+
 
 #: The CPU (milli) and GPU (milli) of the largest node of the trace, by which amounts are divided.
 MAX_CPU: Final = 128_000
@@ -199,3 +196,65 @@ class RandomScore(PreScorePlugin[str], ScorePlugin[str]):
     def score(self, drawn: str, nodes: NodeView) -> IntArray:
         scores: IntArray = np.where(nodes.named([drawn]), 100, 0).astype(np.int64)
         return scores
+
+
+# -- node order --------------------------------------------------------------------------------------------------------
+# Break ties between nodes by a fixed order: the number at the start of a node's name, as in ``0042-worker``.
+#
+# kube-scheduler picks one of the best nodes at random for each pod; an experiment may need one order for the whole run.
+# Scores are 0-100, so two plugins score the two digits of the number in base 101: with the weights 101 and 1 their sum orders
+# all nodes. The plugin whose ties they break needs a weight of at least ``WEIGHT``.
+
+_BASE: Final = 101
+#: One more than the highest weighted sum of both plugins.
+WEIGHT: Final = _BASE * 100 + 100 + 1
+_LAST: Final = _BASE * _BASE - 1
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
+_BY_NAME: Final = Reuse(Scope.NODE, signature=lambda pod: {}, signature_reads=())
+
+
+class _Numbers:
+    """The numbers of all nodes, read again when a node is added, removed or updated."""
+
+    def __init__(self) -> None:
+        self._seen = -1
+        self._found: IntArray = np.zeros(0, dtype=np.int64)
+
+    def of(self, nodes: NodeView) -> IntArray:
+        changes = nodes.table.changes
+        if self._seen != changes.nodes or len(self._found) != len(nodes.table):
+            self._seen = changes.nodes
+            self._found = np.array([_number(node.metadata.name) for node in nodes.table.nodes], dtype=np.int64)
+        found: IntArray = self._found[nodes.rows]
+        return found
+
+
+def _number(name: str) -> int:
+    found = _NUMBER.match(name)
+    return _LAST if found is None else min(int(found[0]), _LAST)
+
+
+class NodeOrderHigh(ScorePlugin[PodInfo], Reusable):
+    """Scores the high digit of the number; give it weight 101."""
+
+    name = "NodeOrderHigh"
+    reuse = _BY_NAME
+
+    def __init__(self) -> None:
+        self._numbers = _Numbers()
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        return 100 - self._numbers.of(nodes) // _BASE
+
+
+class NodeOrderLow(ScorePlugin[PodInfo], Reusable):
+    """Scores the low digit of the number; give it weight 1."""
+
+    name = "NodeOrderLow"
+    reuse = _BY_NAME
+
+    def __init__(self) -> None:
+        self._numbers = _Numbers()
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        return 100 - self._numbers.of(nodes) % _BASE

@@ -16,15 +16,23 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.selectors import Selector
+from moorage.api.core import ReplicationController, Service
+from moorage.api.meta import LabelSelector, OwnerReference
+from moorage.api.selectors import Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
+from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.state.affinity_terms import SpreadConstraint
+from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.node_matching import DO_NOT_SCHEDULE, required_node_affinity, rows_tolerated
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView, domain_sums, domains_with, rows_with_labels
 
-__all__ = ["CountedConstraint", "Spread", "count_spreads", "counted_constraints", "pods_by_domain"]
+__all__ = [
+    "OWNING_KINDS", "CountedConstraint", "Spread", "controller_of", "count_spreads", "counted_constraints",
+    "default_selector", "pods_by_domain",
+]  # fmt: skip
+
 
 #: The value from which upstream starts its search for the lowest count.
 _NO_LEAST = 2**31 - 1
@@ -156,3 +164,54 @@ def _matcher_of(pod: PodInfo, selector: Selector) -> PodMatcher | None:
     if selector.is_empty:
         return None
     return PodMatcher((MatchTerm(frozenset([pod.namespace]), selector),), live_only=True)
+
+
+# -- default selector --------------------------------------------------------------------------------------------------
+# The default selector of a pod: the selectors of its services and of its controller, combined.
+#
+# Default topology spread constraints use it, because they have no selector of their own.
+#
+# Source  kube-scheduler 1.36, plugins/helper/spread.go
+
+_EMPTY: Final = Selector()
+#: The kinds of objects that contribute to a pod's default selector.
+OWNING_KINDS: Final = (Service, ReplicationController, ReplicaSet, StatefulSet)
+
+
+def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
+    """Return the combined selectors of the pod's services and its controller; empty if there are none."""
+    if not pod.metadata.owner_references and not snapshot.objects(Service):
+        return _EMPTY
+    labels: dict[str, str] = {}
+    for service in snapshot.services_selecting(pod):
+        labels |= service.spec.selector
+    owner = controller_of(pod)
+    if owner is None:
+        return selector_from_map(labels) if labels else _EMPTY
+    key = f"{pod.namespace}/{owner.name}"
+    match owner.api_version, owner.kind:
+        case "v1", "ReplicationController":
+            controller = snapshot.objects(ReplicationController).get(key)
+            return selector_from_map(labels | controller.spec.selector if controller else labels)
+        case "apps/v1", "ReplicaSet":
+            replica_set = snapshot.objects(ReplicaSet).get(key)
+            more = _requirements(replica_set.spec.selector) if replica_set else ()
+        case "apps/v1", "StatefulSet":
+            stateful_set = snapshot.objects(StatefulSet).get(key)
+            more = _requirements(stateful_set.spec.selector) if stateful_set else ()
+        case _:
+            more = ()
+    return Selector((*selector_from_map(labels).requirements, *more))
+
+
+def controller_of(pod: PodInfo) -> OwnerReference | None:
+    """Return the owner reference of the pod's controller, if any."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+    """Return the requirements of a selector; none if it is absent or malformed."""
+    try:
+        return compile_label_selector(selector).requirements
+    except SelectorError:
+        return ()

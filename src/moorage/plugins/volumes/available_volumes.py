@@ -21,7 +21,7 @@ from moorage.api.quantity import parse
 from moorage.api.requirements import SelectorError
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.plugins.volumes.indexed_objects import IndexedObjects
+from moorage.plugins.volumes.assume_cache import IndexedObjects
 from moorage.plugins.volumes.pod_claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.volume_reach import Reach, rows_reaching
 from moorage.state.cluster import Snapshot

@@ -7,25 +7,43 @@ Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, checkVolumeProvisi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
+from moorage.api.meta import ObjectMeta
 from moorage.api.node_selectors import NodeTerm
 from moorage.api.quantity import value
-from moorage.api.requirements import Requirement, SelectorError, requirement_faults
+from moorage.api.requirements import Requirement, SelectorError, quoted, requirement_faults
 from moorage.api.selectors import NOTHING, Selector, compile_label_selector
-from moorage.api.storage import CSIDriver, CSIStorageCapacity, PersistentVolumeClaim, StorageClass, TopologySelectorTerm
-from moorage.plugins.volumes.indexed_objects import IndexedObjects
-from moorage.plugins.volumes.pod_claims import class_of_claim, requested_bytes
-from moorage.plugins.volumes.volume_reach import first_matching
-from moorage.state.cluster import Snapshot
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    TopologySelectorTerm,
+)
+from moorage.plugins.volumes.assume_cache import IndexedObjects, is_still
+from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
+from moorage.plugins.volumes.csi_volumes import CsiFacts
+from moorage.plugins.volumes.pod_claims import SELECTED_NODE, class_of_claim, is_fully_bound, requested_bytes
+from moorage.plugins.volumes.volume_matching import is_bound_to
+from moorage.plugins.volumes.volume_reach import first_matching, label_affinity
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching_term
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, Snapshot
 
-__all__ = ["Provisioner", "Provisioning", "volume_limit"]
+__all__ = [
+    "BOUND_BY_CONTROLLER", "PlannedBinding", "Provisioner", "Provisioning", "VolumeBindingError", "are_bound",
+    "volume_limit", "with_claim_ref", "with_selected_node",
+]  # fmt: skip
+
 
 #: The provisioner of classes whose volumes are created by hand.
 NOT_SUPPORTED: Final = "kubernetes.io/no-provisioner"
@@ -127,3 +145,136 @@ def _compiled(terms: tuple[TopologySelectorTerm, ...]) -> tuple[NodeTerm, ...]:
 
 def _faulty(requirements: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
     return any(requirement_faults(key, "In", values) for key, values in requirements)
+
+
+# -- planned bindings --------------------------------------------------------------------------------------------------
+# Planned bindings: what to write so that a pod's claims are bound, and how to see that they are.
+#
+# A matched volume gets a ``claimRef`` to its claim; a claim whose volume must be provisioned gets the annotation with the
+# node's name. The volume controller does the rest. Until it is done, anything that undoes a planned binding fails the pod's
+# attempt.
+#
+# Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, AssumePodVolumes and checkBindings;
+#         component-helpers, storage/volume/pv_helpers.go, GetBindVolumeToClaim
+
+#: Annotation of a volume or a claim that a scheduler or a controller, not a user, has matched with the other.
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+
+K = TypeVar("K", PersistentVolume, PersistentVolumeClaim)
+
+
+class VolumeBindingError(Exception):
+    """A planned binding failed: the pod needs a new attempt. The texts are kube-scheduler's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBinding(Generic[K]):
+    """An object as it is stored and as it is to be written; ``claim`` is the key of the claim it is for."""
+
+    base: K
+    obj: K
+    claim: str
+
+    @property
+    def changes_anything(self) -> bool:
+        return self.obj != self.base
+
+
+def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """Return the volume with its ``claimRef`` set to the claim."""
+    meta, ref = claim.metadata, volume.spec.claim_ref
+    metadata = volume.metadata
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
+        metadata = _annotated(metadata, BOUND_BY_CONTROLLER, "yes")
+    if ref is None or (ref.name, ref.namespace, ref.uid) != (meta.name, meta.namespace, meta.uid):
+        ref = ObjectReference(
+            api_version="v1", kind="PersistentVolumeClaim", namespace=meta.namespace, name=meta.name, uid=meta.uid,
+            resource_version=meta.resource_version,
+        )  # fmt: skip
+    return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=ref))
+
+
+def with_selected_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+    """Return the claim with the node selected for its provisioning."""
+    return replace(claim, metadata=_annotated(claim.metadata, SELECTED_NODE, node))
+
+
+def _annotated(metadata: ObjectMeta, key: str, text: str) -> ObjectMeta:
+    return replace(metadata, annotations={**metadata.annotations, key: text})
+
+
+def are_bound(
+    snapshot: Snapshot,
+    node: str,
+    found: tuple[PlannedBinding[PersistentVolume], ...],
+    made: tuple[PlannedBinding[PersistentVolumeClaim], ...],
+    migration: Migration = CURRENT_MIGRATION,
+) -> bool:
+    """Return whether all claims are bound in the snapshot. ``migration``: which in-tree volumes CSI drivers may serve.
+
+    Raises  VolumeBindingError if one will not be bound
+    """
+    if snapshot.node(node) is None:
+        raise VolumeBindingError(f"failed to get node {quoted(node)}: node {quoted(node)} not found")
+    return all(_is_match_bound(snapshot, node, binding, migration) for binding in found) and all(
+        _is_provisioned(snapshot, node, binding, migration) for binding in made
+    )
+
+
+def _is_match_bound(snapshot: Snapshot, node: str, binding: PlannedBinding[PersistentVolume], migration: Migration) -> bool:
+    volume = snapshot.objects(PersistentVolume).get(binding.obj.name)
+    if volume is None:
+        raise VolumeBindingError(f"failed to check binding: persistentvolumes {quoted(binding.obj.name)} not found")
+    claim = snapshot.objects(PersistentVolumeClaim).get(binding.claim)
+    if claim is None:
+        raise VolumeBindingError(f"failed to check binding: persistentvolumeclaims {quoted(binding.claim)} not found")
+    if binding.changes_anything and is_still(volume, binding.base):
+        return False
+    _check_access(snapshot, node, volume, migration)
+    if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+        raise VolumeBindingError(f"ClaimRef got reset for pv {quoted(volume.name)}")
+    # kube-scheduler waits for its timeout in the first of these two cases and accepts the second as bound.
+    if volume.spec.claim_ref.uid != claim.metadata.uid:
+        raise VolumeBindingError(f"pv {quoted(volume.name)} was claimed by another than pvc {quoted(claim.metadata.name)}")
+    if is_fully_bound(claim) and claim.spec.volume_name != volume.name:
+        raise VolumeBindingError(f"pvc {quoted(claim.metadata.name)} was bound to another pv than {quoted(volume.name)}")
+    return is_fully_bound(claim)
+
+
+def _is_provisioned(
+    snapshot: Snapshot, node: str, binding: PlannedBinding[PersistentVolumeClaim], migration: Migration
+) -> bool:
+    claim = snapshot.objects(PersistentVolumeClaim).get(binding.claim)
+    if claim is None:
+        raise VolumeBindingError(f"failed to check provisioning pvc: persistentvolumeclaims {quoted(binding.claim)} not found")
+    if binding.changes_anything and is_still(claim, binding.base):
+        return False
+    name = claim.metadata.name
+    if not claim.metadata.annotations:
+        raise VolumeBindingError(f"selectedNode annotation reset for PVC {quoted(name)}")
+    if claim.metadata.annotations.get(SELECTED_NODE) != node:
+        raise VolumeBindingError(f"provisioning failed for PVC {quoted(name)}")
+    if claim.spec.volume_name:
+        volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
+        if volume is None:
+            return False
+        _check_access(snapshot, node, volume, migration)
+    return is_fully_bound(claim)
+
+
+def _check_access(snapshot: Snapshot, node: str, volume: PersistentVolume, migration: Migration) -> None:
+    """Raise VolumeBindingError if the volume cannot be accessed from the node after all."""
+    info = snapshot.node(node)
+    affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    csi_node = snapshot.objects(CSINode).get(node)
+    plugin = in_tree_plugin(volume.spec)
+    if csi_node is not None and plugin in migration.plugins & CsiFacts.of(csi_node).migrated:
+        try:
+            known = migration.translate(volume)
+        except MigrationError as error:
+            raise VolumeBindingError(f"failed to translate pv to csi: could not translate pv: {error}") from error
+        affinity = affinity if known is None else known.affinity
+    matcher = None if affinity is None else label_affinity(affinity)
+    if matcher is not None and info is not None and not matcher.matches(info.labels, ""):
+        why = matcher.error or "no matching NodeSelectorTerms"
+        raise VolumeBindingError(f"pv {quoted(volume.name)} node affinity doesn't match node {quoted(node)}: {why}")

@@ -5,26 +5,423 @@ Source  descheduler 0.36, pkg/descheduler/descheduler.go (runProfiles), pkg/fram
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
 from typing import Any, Final
 
-from moorage.api.core import Node, Pod
+from msgspec import Struct
+
+from moorage.api.core import Node, Pod, TopologySpreadConstraint
+from moorage.api.meta import LabelSelector
+from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.errors import InputError
-from moorage.simulator.descheduler.balancing import duplicates, violating_spread
-from moorage.simulator.descheduler.evictor import CycleLimits, DefaultEvictor, Evictor, PluginRun
-from moorage.simulator.descheduler.policy import DefaultEvictorArgs, DeschedulerPolicy
+from moorage.simulator.descheduler.evictor import CycleLimits, DefaultEvictor, EvictionOutcome, Evictor, PluginRun
+from moorage.simulator.descheduler.policy import (
+    DefaultEvictorArgs,
+    DeschedulerPolicy,
+    HighNodeUtilizationArgs,
+    LowNodeUtilizationArgs,
+    NamespaceLists,
+    RemoveDuplicatesArgs,
+    RemovePodsViolatingTopologySpreadConstraintArgs,
+)
 from moorage.simulator.descheduler.removals import (
     failed_pods,
+    in_namespaces,
     pod_life_time,
     too_many_restarts,
     violating_anti_affinity,
     violating_node_affinity,
     violating_node_taints,
+    wanted_by,
 )
-from moorage.simulator.descheduler.scene import Scene
-from moorage.simulator.descheduler.utilization import high_node_utilization, low_node_utilization
+from moorage.simulator.descheduler.scene import HARD, Scene, by_priority, go_sorted, requested, selects, tolerates_all
+from moorage.state.pod_requests import amount
 
 __all__ = ["run_cycle", "run_plugin"]
+
+
+# -- utilization -------------------------------------------------------------------------------------------------------
+# LowNodeUtilization and HighNodeUtilization: pods leave the fullest nodes, or the emptiest ones.
+#
+# Source  descheduler 0.36, pkg/framework/plugins/nodeutilization
+
+_BASIC: Final = ("cpu", "memory", "pods")
+#: The resource that stands for the result of a Prometheus query, in percent.
+_METRIC: Final = "MetricResource"
+_Amounts = dict[str, int]
+_Shares = Mapping[str, float]
+
+
+@dataclass
+class _Used:
+    """A node with what its pods use. ``room``: the amounts up to the upper threshold."""
+
+    node: Node
+    used: _Amounts
+    room: _Amounts
+
+
+@dataclass
+class _Usage:
+    """What nodes and pods use: requests, measured amounts, or one share for each node. ``names``: the resources that count."""
+
+    scene: Scene
+    names: Sequence[str]
+    source: str = ""
+
+    def node(self, name: str) -> _Amounts:
+        if self.source == "Prometheus":
+            share = (self.scene.node_share or {}).get(name)
+            if share is None:
+                raise InputError(f"unable to find metric entry for {name}")
+            return {_METRIC: int(share * 100)}
+        if not self.source:
+            used = self.scene.used(name)
+            return {resource: used.get(resource, 0) for resource in self.names}
+        measured = (self.scene.node_usage or {}).get(name)
+        if measured is None:
+            raise InputError(f'unable to find node "{name}" in the collected metrics')
+        found = {**measured, "pods": len(self.scene.running(name))}
+        missing = [one for one in self.names if one not in found]
+        if missing:
+            raise InputError(f'unable to find "{missing[0]}" resource for collected "{name}" node metric')
+        return {resource: found[resource] for resource in self.names}
+
+    def pod(self, pod: Pod) -> Mapping[str, int] | None:
+        """Return what a pod uses; None if its metrics are missing, so that it is not evicted."""
+        return self.scene.pod_usage.get(pod.key) if self.source else requested(pod)
+
+
+def low_node_utilization(run: PluginRun, args: LowNodeUtilizationArgs, nodes: Sequence[Node]) -> None:
+    """LowNodeUtilization: evict from nodes above ``targetThresholds`` while nodes below ``thresholds`` have room."""
+    metrics = args.metrics_utilization
+    source = "" if metrics is None else "KubernetesMetrics" if metrics.metrics_server else metrics.source
+    names = list(args.thresholds) if source == "Prometheus" else list(dict.fromkeys((*args.thresholds, *_BASIC)))
+    usage = _Usage(run.scene, names, source)
+    used = {node.name: usage.node(node.name) for node in nodes}
+    shares = {node.name: _percent(used[node.name], node) for node in nodes}
+    low, high = dict(args.thresholds), dict(args.target_thresholds)
+    if args.use_deviation_thresholds:
+        average = _average([{name: held[name] for name in args.thresholds if name in held} for held in shares.values()])
+        low = {name: _clamped(value - args.thresholds.get(name, 0)) for name, value in average.items()}
+        high = {name: _clamped(value + args.target_thresholds.get(name, 0)) for name, value in average.items()}
+    cool, hot = [], []
+    for node in nodes:
+        held = _Used(node, used[node.name], _capped(node, high, names))
+        if not node.spec.unschedulable and _is_below(shares[node.name], low):
+            cool.append(held)
+        elif not _is_below(shares[node.name], high):
+            hot.append(held)
+    if not cool or len(cool) <= args.number_of_nodes or len(cool) == len(nodes) or not hot:
+        return
+
+    def goes_on(held: _Used, left: _Amounts) -> bool:
+        above = any(held.room[name] < amount for name, amount in held.used.items())
+        return above and all(amount > 0 for amount in left.values())
+
+    hot.sort(key=lambda held: -sum(held.used.values()))
+    limit = args.eviction_limits.node if args.eviction_limits is not None else None
+    _Moves(run, usage, args.evictable_namespaces, goes_on, limit).run(hot, cool, run.filter)
+
+
+def high_node_utilization(run: PluginRun, args: HighNodeUtilizationArgs, nodes: Sequence[Node]) -> None:
+    """HighNodeUtilization: evict from nodes below ``thresholds`` while other nodes have room."""
+    names = list(dict.fromkeys((*args.thresholds, *_BASIC)))
+    usage = _Usage(run.scene, names)
+    cool, others = [], []
+    for node in nodes:
+        held = _Used(node, usage.node(node.name), _capped(node, dict.fromkeys(args.thresholds, 100.0), names))
+        if _is_below(_percent(held.used, node), args.thresholds):
+            cool.append(held)
+        elif not node.spec.unschedulable:
+            others.append(held)
+    if not cool or len(cool) <= args.number_of_nodes or len(cool) == len(nodes) or not others:
+        return
+
+    def may_go(pod: Pod) -> bool:
+        containers = (*pod.spec.containers, *pod.spec.init_containers)
+        strict = "OnlyThresholdingResources" in args.eviction_modes
+        asks = any(name in one.resources.requests for one in containers for name in args.thresholds)
+        return run.filter(pod) and (asks or not strict)
+
+    cool.sort(key=lambda held: sum(held.used.values()))
+    moves = _Moves(run, usage, args.evictable_namespaces, lambda _, left: all(amount > 0 for amount in left.values()))
+    moves.run(cool, others, may_go)
+
+
+@dataclass
+class _Moves:
+    """Evicts pods of nodes while ``goes_on`` holds; ``limit``: the most evictions on a node."""
+
+    run_: PluginRun
+    usage: _Usage
+    spaces: NamespaceLists | None
+    goes_on: Callable[[_Used, _Amounts], bool]
+    limit: int | None = None
+
+    def run(self, sources: Iterable[_Used], targets: Sequence[_Used], may_go: Callable[[Pod], bool]) -> None:
+        left = {name: sum(held.room[name] - held.used[name] for held in targets) for name in self.usage.names}
+        taints = [held.node.spec.taints for held in targets]
+        for held in sources:
+            pods = by_priority(pod for pod in self.usage.scene.running(held.node.name) if may_go(pod))
+            if pods and self.goes_on(held, left):
+                self._empty(held, pods, left, taints)
+
+    def _empty(self, held: _Used, pods: Iterable[Pod], left: _Amounts, taints: Sequence[Sequence[object]]) -> None:
+        count = 0
+        for pod in pods:
+            if self.limit is not None and count >= self.limit:
+                return
+            # like the descheduler, compare the numbers of taints and tolerations first
+            fits = any(len(pod.spec.tolerations) >= len(one) and tolerates_all(pod, one) for one in taints)  # type: ignore[arg-type]
+            if not fits or not self.run_.pre_eviction_filter(pod) or not in_namespaces(pod, self.spaces):
+                continue
+            asked = self.usage.pod(pod)
+            if asked is None and self.usage.source != "Prometheus":
+                continue
+            outcome = self.run_.evict(pod)
+            if outcome is EvictionOutcome.LIMITED:
+                return
+            if outcome is EvictionOutcome.FAILED:
+                continue
+            count += 1
+            if self.usage.source == "Prometheus":
+                if self.limit is None:
+                    return
+                continue
+            for name in left:
+                less = 1 if name == "pods" else (asked or {}).get(name, 0)
+                held.used[name] -= less
+                left[name] -= less
+            if not self.goes_on(held, left):
+                return
+
+
+def _offered(node: Node) -> _Amounts:
+    given = node.status.allocatable or node.status.capacity
+    return {**{name: amount(name, quantity) for name, quantity in given.items()}, _METRIC: 100}
+
+
+def _percent(used: _Amounts, node: Node) -> dict[str, float]:
+    offered = _offered(node)
+    return {name: value / offered[name] * 100 if offered[name] > 0 else 0.0 for name, value in used.items() if name in offered}
+
+
+def _capped(node: Node, thresholds: _Shares, names: Iterable[str]) -> _Amounts:
+    offered = _offered(node)
+    return {
+        name: int(thresholds[name] * 0.01 * offered[name]) if name in offered and name in thresholds else offered.get(name, 0)
+        for name in names
+    }
+
+
+def _is_below(shares: _Shares, thresholds: _Shares) -> bool:
+    return all(value >= shares.get(name, 0.0) for name, value in thresholds.items())
+
+
+def _average(shares: Sequence[_Shares]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in shares for name in one)
+    return {name: sum(held := [one[name] for one in shares if name in one]) / len(held) for name in names}
+
+
+def _clamped(value: float) -> float:
+    return min(max(value, 0.0), 100.0)
+
+
+# -- balancing ---------------------------------------------------------------------------------------------------------
+# The balance plugins that count pods: RemoveDuplicates and RemovePodsViolatingTopologySpreadConstraint.
+#
+# Source  descheduler 0.36, pkg/framework/plugins: removeduplicates, removepodsviolatingtopologyspreadconstraint
+
+#: Namespace, kind and name of an owner, and the images of its pods.
+_Owner = tuple[str, str, str, str]
+
+
+def duplicates(run: PluginRun, args: RemoveDuplicatesArgs, nodes: Sequence[Node]) -> None:
+    """RemoveDuplicates: pods of one owner beyond an even share of the nodes on which they could be."""
+    scene = run.scene
+    found: dict[_Owner, dict[str, list[Pod]]] = {}
+    occurrences: Counter[_Owner] = Counter()
+    for node in nodes:
+        seen: set[tuple[str, ...]] = set()
+        for pod in scene.running(node.name):
+            owners = pod.metadata.owner_references
+            if not owners or any(one.kind in args.exclude_owner_kinds for one in owners):
+                continue
+            if not (in_namespaces(pod, args.namespaces) and run.is_evictable(pod)):
+                continue
+            images = sorted(one.image for one in pod.spec.containers)
+            keys = [(pod.namespace, one.kind, one.name, "#".join(images)) for one in owners]
+            occurrences.update(keys)
+            same = tuple(sorted(f"{pod.namespace}/{one.kind}/{one.name}/{image}" for one in owners for image in images))
+            if same in seen:
+                for key in keys:
+                    found.setdefault(key, {}).setdefault(node.name, []).append(pod)
+            seen.add(same)
+    for key, by_node in found.items():
+        targets = _targets(by_node, nodes)
+        if len(targets) < 2:
+            continue
+        most = ceil(occurrences[key] / len(targets))
+        for pods in by_node.values():
+            for pod in pods[most - 1 :]:
+                if run.evict(pod) is EvictionOutcome.LIMITED:
+                    break
+
+
+def _targets(by_node: dict[str, list[Pod]], nodes: Sequence[Node]) -> set[str]:
+    """Return the nodes on which the duplicates could be; those of a pod that could be on one node alone do not count."""
+    distinct = {repr((p.spec.tolerations, p.spec.affinity and p.spec.affinity.node_affinity, p.spec.node_selector)): p
+                for pods in by_node.values() for p in pods}  # fmt: skip
+    found: set[str] = set()
+    for pod in distinct.values():
+        match = {node.name for node in nodes if tolerates_all(pod, node.spec.taints, HARD) and selects(pod, node)}
+        found |= match if len(match) > 1 else set()
+    return found
+
+
+# -- topology spread -----------------------------------------------------------------------------------------------------
+
+
+class _Spread(Struct, frozen=True):
+    """A constraint with what it reads of its pod; equal ones are judged once in a namespace."""
+
+    max_skew: int
+    key: str
+    selector: Selector
+    honours_affinity: bool
+    honours_taints: bool
+    affinity: Any
+    tolerations: Any
+
+    @classmethod
+    def of(cls, given: TopologySpreadConstraint, pod: Pod) -> _Spread:
+        labels = pod.metadata.labels
+        extra = LabelSelector(match_labels={key: labels[key] for key in given.match_label_keys if key in labels})
+        selector = compile_label_selector(given.label_selector)
+        if extra.match_labels and not selector.matches_nothing:
+            selector = Selector((*selector.requirements, *compile_label_selector(extra).requirements))
+        affinity, taints = given.node_affinity_policy != "Ignore", given.node_taints_policy == "Honor"
+        held = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+        required = held and held.required_during_scheduling_ignored_during_execution
+        return cls(
+            given.max_skew, given.topology_key, selector, affinity, taints,
+            (pod.spec.node_selector, required) if affinity else None,
+            pod.spec.tolerations if taints else None,
+        )  # fmt: skip
+
+    def counts(self, node: Node, pod: Pod) -> bool:
+        if self.honours_affinity and not selects(pod, node):
+            return False
+        return not self.honours_taints or tolerates_all(pod, node.spec.taints, HARD)
+
+
+def violating_spread(run: PluginRun, args: RemovePodsViolatingTopologySpreadConstraintArgs, nodes: Sequence[Node]) -> None:
+    """RemovePodsViolatingTopologySpreadConstraint: pods of domains that have too many, as far as emptier ones take them."""
+    wanted = wanted_by(args)
+    allowed = args.constraints or ("DoNotSchedule",)
+    spaces: dict[str, list[Pod]] = {}
+    for node in nodes:
+        for pod in run.scene.running(node.name):
+            if wanted(pod) and run.filter(pod):
+                spaces.setdefault(pod.namespace, []).append(pod)
+    due: dict[str, Pod] = {}
+    for pods in spaces.values():
+        spreads: list[tuple[_Spread, Pod]] = []
+        for pod in pods:
+            for given in pod.spec.topology_spread_constraints:
+                if given.when_unsatisfiable in allowed:
+                    _add(spreads, given, pod)
+        for spread, pod in spreads:
+            fits = args.topology_balance_node_fit is not False
+            due |= {one.metadata.uid: one for one in _excess(run, spread, pod, pods, nodes, fits)}
+    full: set[str] = set()
+    for pod in due.values():
+        if pod.spec.node_name not in full and run.pre_eviction_filter(pod) and run.evict(pod) is EvictionOutcome.LIMITED:
+            full.add(pod.spec.node_name)
+
+
+def _add(spreads: list[tuple[_Spread, Pod]], given: TopologySpreadConstraint, pod: Pod) -> None:
+    try:
+        spread = _Spread.of(given, pod)
+    except SelectorError:
+        return
+    if all(spread != other for other, _ in spreads):
+        spreads.append((spread, pod))
+
+
+def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], nodes: Sequence[Node], fits: bool) -> list[Pod]:
+    """Return the pods of the constraint's larger domains that should go to smaller ones."""
+    known = {node.name: node for node in nodes}
+    eligible = [node for node in nodes if spread.counts(node, asking)]
+    domains: dict[str, list[Pod]] = {
+        node.metadata.labels[spread.key]: [] for node in eligible if spread.key in node.metadata.labels
+    }
+    for pod in pods:
+        value = known[pod.spec.node_name].metadata.labels.get(spread.key)
+        if pod.metadata.deletion_timestamp is None and value is not None and spread.selector.matches(pod.metadata.labels):
+            domains.setdefault(value, []).append(pod)
+    sizes = [len(held) for held in domains.values()]
+    if not sizes or max(sizes) - min(sizes) <= spread.max_skew:
+        return []
+    average = sum(sizes) / len(sizes)
+    ranked = go_sorted([(name, _movable_last(run, held)) for name, held in domains.items()], lambda a, b: len(a[1]) < len(b[1]))
+    small = {name for name, held in ranked if len(held) < average}
+    open_nodes = [node for node in eligible if node.metadata.labels.get(spread.key) in small]
+    able: dict[str, bool] = {}
+
+    def can_move(pod: Pod) -> bool:
+        uid = pod.metadata.uid
+        if uid not in able:
+            able[uid] = run.scene.fits_elsewhere(pod, open_nodes)
+        return able[uid]
+
+    found: list[Pod] = []
+    low, high = 0, len(ranked) - 1
+    while low < high:
+        if len(ranked[high][1]) <= average:
+            high -= 1
+        small_pods, large_pods = ranked[low][1], ranked[high][1]
+        skew = len(large_pods) - len(small_pods)
+        moves = min(ceil(len(large_pods) - average), ceil(average - len(small_pods)), ceil((skew - spread.max_skew) / 2))
+        if skew <= spread.max_skew or moves <= 0:
+            low += 1
+            continue
+        large_pods.sort(key=can_move)
+        moved = large_pods[-moves:]
+        del large_pods[-moves:]
+        found += [pod for pod in moved if not fits or can_move(pod)]
+        small_pods += moved
+    return found
+
+
+def _movable_last(run: PluginRun, pods: Iterable[Pod]) -> list[Pod]:
+    """Return a domain's pods: protected ones, those with a node selector or affinity, then by falling priority."""
+    evictable: dict[int, bool] = {}
+
+    def can_go(pod: Pod) -> bool:
+        if id(pod) not in evictable:
+            evictable[id(pod)] = run.filter(pod)
+        return evictable[id(pod)]
+
+    def binds(pod: Pod) -> bool:
+        return bool(pod.spec.node_selector) or (pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None)
+
+    def less(one: Pod, other: Pod) -> bool:
+        if not can_go(one) or not can_go(other):
+            return not (can_go(one) and not can_go(other))
+        if binds(one) != binds(other):
+            return binds(one)
+        a, b = one.spec.priority, other.spec.priority
+        return a is None and b is not None if a is None or b is None else a <= b
+
+    return go_sorted(pods, less)
+
+
+# -- cycle -------------------------------------------------------------------------------------------------------------
 
 _PLUGINS: Final[Mapping[str, Callable[..., None]]] = {
     "HighNodeUtilization": high_node_utilization, "LowNodeUtilization": low_node_utilization, "PodLifeTime": pod_life_time,

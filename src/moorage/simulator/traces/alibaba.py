@@ -11,8 +11,8 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace
+from moorage.simulator.traces.recorded_pods import TaskTable, machine, plain_name
 from moorage.simulator.traces.streams import TraceRow, table_rows
-from moorage.simulator.traces.tasks import TaskTable, machine, plain_name
 
 # -- alibaba 2018 ------------------------------------------------------------------------------------------------------
 # Alibaba 2018 (cluster-trace-v2018): batch tasks of a cluster of some 4,000 machines over eight days.

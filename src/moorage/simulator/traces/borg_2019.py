@@ -16,8 +16,8 @@ from typing import Any, Final
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
+from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import json_lines, open_bytes, table_rows
-from moorage.simulator.traces.tasks import TaskTable, machine
 
 __all__ = ["MACHINE_CPU_MILLI", "MACHINE_MEMORY", "read_borg_2019"]
 

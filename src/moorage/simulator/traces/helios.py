@@ -13,8 +13,8 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace
+from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import TraceRow, table_rows
-from moorage.simulator.traces.tasks import TaskTable, machine
 
 __all__ = ["read_helios"]
 

@@ -36,8 +36,8 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate, Trace
 from moorage.simulator.trace_builder import TraceBuilder
+from moorage.simulator.traces.recorded_pods import GPU_MODEL, MAX_PODS
 from moorage.simulator.traces.streams import ExactRow, Source, exact_rows
-from moorage.simulator.traces.tasks import GPU_MODEL, MAX_PODS
 
 __all__ = ["QOS", "read_openb", "read_openb_pair", "read_openb_sources"]
 

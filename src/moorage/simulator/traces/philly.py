@@ -16,8 +16,8 @@ import msgspec
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
+from moorage.simulator.traces.recorded_pods import TaskTable, label_value, machine, plain_name
 from moorage.simulator.traces.streams import table_rows, whole_bytes
-from moorage.simulator.traces.tasks import TaskTable, label_value, machine, plain_name
 
 __all__ = ["read_philly"]
 

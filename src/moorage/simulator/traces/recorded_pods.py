@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.api.core import (
+    ENDED_PHASES,
+    Affinity,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+)
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.kinds import Kind
+from moorage.api.meta import ObjectMeta, ResourceList
+from moorage.api.names import check_label_value
 from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, read_sources
 from moorage.simulator.pod_creation import create_missing_pods
-from moorage.simulator.trace import PodTemplate
+from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.unknown_fields import Validation
 
-__all__ = ["RecordedPods", "pods_of_owner"]
+__all__ = ["GPU_MODEL", "MAX_PODS", "RecordedPods", "TaskTable", "label_value", "machine", "plain_name", "pods_of_owner"]
 
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -106,3 +124,87 @@ def pods_of_owner(obj: Mapping[str, Any], where: str) -> list[Pod] | None:
         raise InputError(f"{where}: {error}") from None
     cluster, _ = create_missing_pods(read_sources([InputFile(where, data)], rules=_RULES), quota=False)
     return list(cluster.pods)
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+# Tasks and machines of tables as pods and nodes: code shared by the readers of tables.
+
+#: Node label: the model of its GPUs.
+GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
+ZONE: Final = "topology.kubernetes.io/zone"
+#: The maximum number of pods per node. Traces have none; this is the kubelet's default.
+MAX_PODS: Final = 110
+_OTHER: Final = re.compile(r"[^a-z0-9]+")
+_NOT_IN_LABEL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_MOST_NAME: Final = 200
+
+
+def plain_name(text: str, prefix: str = "task") -> str:
+    """Return a name that an object can have: lower case, with dashes for all other characters."""
+    found = _OTHER.sub("-", text.lower()).strip("-")[:_MOST_NAME].strip("-")
+    return found or prefix
+
+
+@lru_cache(4096)
+def label_value(text: str) -> str:
+    """Return a text as a valid label value."""
+    found = _NOT_IN_LABEL.sub("-", text).strip("-_.")[:63].strip("-_.")
+    return "" if check_label_value(found) else found
+
+
+def machine(
+    name: str, cpu_milli: int, memory_bytes: int, *, gpus: int = 0, shared: bool = False, model: str = "", zone: str = "",
+    max_pods: int = MAX_PODS,
+) -> Node:  # fmt: skip
+    """Return a node. ``shared``: its GPUs are thousandths, as pods of the trace request parts of them."""
+    amounts: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes), "pods": str(max_pods)}
+    if gpus:
+        amounts[GPU_MILLI if shared else WHOLE_GPU] = str(gpus * 1000 if shared else gpus)
+    labels = {"kubernetes.io/hostname": name} | ({GPU_MODEL: label_value(model)} if model else {})
+    labels |= {ZONE: label_value(zone)} if zone else {}
+    return Node(
+        metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
+        status=NodeStatus(capacity=amounts, allocatable=amounts),
+    )
+
+
+class TaskTable:
+    """Adds the tasks of a table to a trace."""
+
+    def __init__(self) -> None:
+        self.builder = TraceBuilder()
+        #: Specs by requests; shared by the templates of pods with and without labels.
+        self._specs: dict[Hashable, PodSpec] = {}
+
+    def add(
+        self, name: str, time_s: float, duration_s: float | None, cpu_milli: int, memory_bytes: int, *, gpus: int = 0,
+        gpu_milli: int = 0, priority: int | None = None, models: Sequence[str] = (), labels: Sequence[tuple[str, str]] = (),
+    ) -> int:  # fmt: skip
+        """Add a task and return its row. ``gpus`` are whole devices, ``gpu_milli`` thousandths."""
+        key = (cpu_milli, memory_bytes, gpus, gpu_milli, priority, tuple(models))
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = _spec(*key)
+        own = tuple([name for name, _ in labels])
+        shape = self.builder.shape((id(spec), own), lambda: PodTemplate(spec, own=own))
+        return self.builder.add(plain_name(name), shape, time_s, duration_s, [label_value(text) for _, text in labels])
+
+
+def _spec(
+    cpu_milli: int, memory_bytes: int, gpus: int, gpu_milli: int, priority: int | None, models: tuple[str, ...]
+) -> PodSpec:  # fmt: skip
+    requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes)}
+    devices: ResourceList = {}
+    if gpus:
+        devices = {WHOLE_GPU: str(gpus)}
+    elif gpu_milli:
+        devices = {GPU_MILLI: str(gpu_milli)}
+    container = Container(name="task", resources=ResourceRequirements(requests={**requests, **devices}, limits=devices))
+    affinity = _on_models(models) if models else None
+    return PodSpec(containers=(container,), restart_policy="Never", priority=priority, affinity=affinity)
+
+
+def _on_models(models: Sequence[str]) -> Affinity:
+    accepted = NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=tuple(map(label_value, models)))
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(accepted,)),))
+    return Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required))

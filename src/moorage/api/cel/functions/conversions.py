@@ -24,7 +24,6 @@ from moorage.api.cel.functions.times import (
     duration_of,
     timestamp_of,
 )
-from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.api.cel.types import (
     BOOL,
     BYTES,
@@ -40,7 +39,22 @@ from moorage.api.cel.types import (
     Type,
     typed,
 )
-from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, GrowingMap, Map, Optional, TypeValue, UInt, Value
+from moorage.api.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    CelAddress,
+    CelNetwork,
+    Format,
+    Growing,
+    GrowingMap,
+    Map,
+    Optional,
+    TypeValue,
+    UInt,
+    Url,
+    Value,
+)
 
 __all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]
 

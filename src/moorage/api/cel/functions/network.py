@@ -17,8 +17,7 @@ from urllib.parse import parse_qsl, quote
 from moorage.api.cel.bounds import MAX_PARSED, EvalError, check_parsed
 from moorage.api.cel.declarations import Cost
 from moorage.api.cel.functions.times import timestamp_of
-from moorage.api.cel.network_values import CelAddress, CelNetwork, Format, Url
-from moorage.api.cel.values import NONE, Map, Optional, Value
+from moorage.api.cel.values import NONE, CelAddress, CelNetwork, Format, Map, Optional, Url, Value
 from moorage.api.names import (
     check_dns1035_label,
     check_dns1123_label,

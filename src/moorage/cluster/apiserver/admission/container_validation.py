@@ -13,7 +13,7 @@ from moorage.api.names import check_dns1123_subdomain, check_qualified_name
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, unsupported
 from moorage.api.validation.pods import port_name_faults
-from moorage.cluster.apiserver.admission.field_checks import descending_path_faults, id_faults
+from moorage.cluster.apiserver.admission.string_formats import descending_path_faults, id_faults
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 

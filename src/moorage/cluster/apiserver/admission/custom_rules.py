@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from moorage.api.cel.bounds import MAX_EFFORT, CelError, CostLimitError, EvalError
-from moorage.api.cel.estimated_sizes import DeclaredSize, product
+from moorage.api.cel.call_estimates import DeclaredSize, product
 from moorage.api.cel.program import Program, compile_expression, compile_with_estimate
 from moorage.api.cel.types import BOOL, STRING, optional_of
 from moorage.api.cel.values import NONE, Optional, Value

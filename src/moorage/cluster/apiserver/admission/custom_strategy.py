@@ -6,24 +6,34 @@ Source  apiextensions-apiserver, pkg/registry/customresource: strategy.go, statu
 from __future__ import annotations
 
 import copy
+import ipaddress
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from typing import Any, Final
 
 from moorage.api.meta import Object
-from moorage.api.names import check_dns1035_label
-from moorage.api.validation.faults import duplicate, invalid, object_meta, required
+from moorage.api.names import check_dns1035_label, check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.quantity import QuantityError, parse
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, object_meta, required, unsupported
+from moorage.api.validation.rbac import check_path_segment
 from moorage.cluster.apiserver.admission.custom_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
 from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema
 from moorage.cluster.apiserver.schema.normalization import path_of
+from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Struct, Type, kind_schema
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema, ServedKind
 from moorage.errors import Fault
 
-__all__ = ["custom_faults", "is_custom_changed", "keep_all_but_status", "prepare_custom"]
+__all__ = [
+    "custom_faults", "declared_faults", "is_custom_changed", "keep_all_but_status", "prepare_custom",
+    "set_declared_defaults",
+]  # fmt: skip
 
-Faults = Iterator[Fault]
+
+CustomFaults = Iterator[Fault]
 _INT32_MAX: Final = 2**31 - 1
 #: How many keys of items of a list are compared, over all its items.
 MAX_KEYS: Final = 400_000
@@ -57,7 +67,9 @@ def is_custom_changed(old: Document, new: Document) -> bool:
     return {**old, "metadata": None} != {**new, "metadata": None}
 
 
-def custom_faults(kind: ServedKind, decoded: Object, old: Document | None, new: Document, *, subresource: str = "") -> Faults:
+def custom_faults(
+    kind: ServedKind, decoded: Object, old: Document | None, new: Document, *, subresource: str = ""
+) -> CustomFaults:
     """Yield the faults of an object of a custom kind. ``decoded`` is its metadata, ``old`` the version that it replaces."""
     version = kind.custom
     assert version is not None
@@ -66,7 +78,7 @@ def custom_faults(kind: ServedKind, decoded: Object, old: Document | None, new: 
 
 def _own_faults(
     kind: ServedKind, version: CustomVersion, decoded: Object, old: Document | None, new: Document, subresource: str
-) -> Faults:
+) -> CustomFaults:
     """Yield the faults of an object apart from those that rules find."""
     yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
     if subresource == "status":
@@ -80,7 +92,7 @@ def _own_faults(
         yield from _list_faults(version.schema, new, "")
 
 
-def _checked_by_rules(version: CustomVersion, old: Document | None, new: Document, faults: Faults) -> Faults:
+def _checked_by_rules(version: CustomVersion, old: Document | None, new: Document, faults: CustomFaults) -> CustomFaults:
     """Yield ``faults`` and, unless one of them prevents checking rules, the faults that the kind's rules find."""
     is_blocked = False
     for fault in faults:
@@ -104,7 +116,7 @@ def _has_rules(schema: Schema) -> bool:
     return bool(schema.get("x-kubernetes-validations")) or any(_has_rules(one) for one in inner if isinstance(one, Mapping))
 
 
-def _status_faults(schema: Schema, old: Document, new: Document) -> Faults:
+def _status_faults(schema: Schema, old: Document, new: Document) -> CustomFaults:
     below = schema.get("properties", {}).get("status")
     if below is not None and "status" in new:
         for fault in SchemaCheck().faults(below, new["status"], "", old.get("status", ABSENT)):
@@ -114,7 +126,7 @@ def _status_faults(schema: Schema, old: Document, new: Document) -> Faults:
 # -- scale -------------------------------------------------------------------------------------------------------------
 
 
-def _replica_faults(version: CustomVersion, document: Document) -> Faults:
+def _replica_faults(version: CustomVersion, document: Document) -> CustomFaults:
     """Yield the faults of the replica counts that the scale subresource shows."""
     if version.scale is None:
         return
@@ -144,7 +156,7 @@ def _go_type(value: Any) -> str:
 # -- embedded resources ------------------------------------------------------------------------------------------------
 
 
-def _embedded_faults(resource: Document, path: str) -> Faults:
+def _embedded_faults(resource: Document, path: str) -> CustomFaults:
     for name in ("apiVersion", "kind"):
         value = resource.get(name)
         if name not in resource:
@@ -161,7 +173,7 @@ def _embedded_faults(resource: Document, path: str) -> Faults:
 # -- lists -------------------------------------------------------------------------------------------------------------
 
 
-def _list_faults(schema: Schema, value: Any, path: str) -> Faults:
+def _list_faults(schema: Schema, value: Any, path: str) -> CustomFaults:
     """Yield a fault for each item that occurs twice in a set, and for each key that occurs twice in an associative list."""
     if isinstance(value, dict):
         properties = schema.get("properties", {})
@@ -180,7 +192,7 @@ def _list_faults(schema: Schema, value: Any, path: str) -> Faults:
                 yield from _list_faults(items, inner, f"{path}[{i}]")
 
 
-def _key_faults(names: Sequence[str], value: list[Any], path: str) -> Faults:
+def _key_faults(names: Sequence[str], value: list[Any], path: str) -> CustomFaults:
     wrong = next((i for i, one in enumerate(value) if one is not None and not isinstance(one, dict)), None)
     if wrong is not None:
         yield invalid(f"{path}[{wrong}]", value[wrong], "must be an object for an array of list-type map")
@@ -200,3 +212,148 @@ def _repeated(values: list[Any]) -> Iterator[int]:
         counts[text] = counts.get(text, 0) + 1
         if counts[text] == 2:
             yield i
+
+
+# -- declared rules ----------------------------------------------------------------------------------------------------
+# Defaults and checks of fields that ``field_rules.json`` declares, for kinds that scheduling does not read.
+#
+# The file has, by message and field:
+#
+#     default     the value of an absent field, or of an empty one with ``empty``
+#     required    the field must not be absent or empty; the text of the fault
+#     enum        the supported values
+#     min, max    bounds of a number; ``why`` is the text of the fault, if it is not that of the bound
+#     format      label, subdomain, path (a segment), qualified (a name), cidr, url or quantity
+#     oneOf       of the message (field ""): fields of which exactly one is set, with the texts for none and for more
+#
+# What crosses fields is checked by functions (``network_validation``).
+#
+# Source  kubernetes, pkg/apis/{admissionregistration,autoscaling,certificates,discovery,flowcontrol,networking}:
+#         v1/defaults.go and validation/validation.go
+
+_Rule = Mapping[str, Any]
+
+
+@cache
+def _rules() -> Mapping[str, Mapping[str, _Rule]]:
+    text = resources.files("moorage.cluster.apiserver.admission").joinpath("field_rules.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, _Rule]] = json.loads(text)
+    return found
+
+
+def _check_cidr(text: str) -> list[str]:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+    return []
+
+
+def _check_url(text: str) -> list[str]:
+    return [] if text.startswith("https://") else ["'https' is the only allowed URL scheme"]
+
+
+def _check_quantity(text: str) -> list[str]:
+    try:
+        return [] if parse(text) > 0 else ["must be positive"]
+    except QuantityError as error:
+        return [str(error)]
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], list[str]]]] = {
+    "cidr": _check_cidr, "label": check_dns1123_label, "path": check_path_segment, "qualified": check_qualified_name,
+    "quantity": _check_quantity, "subdomain": check_dns1123_subdomain, "url": _check_url,
+}  # fmt: skip
+
+
+def set_declared_defaults(kind: ServedKind, document: Document) -> None:
+    """Set declared defaults in place."""
+    for _, struct, value in _parts(_shape(kind), document, ""):
+        for name, rule in _rules()[struct].items():
+            if "default" in rule and (value.get(name) is None or (rule.get("empty") and not value[name])):
+                value[name] = copy.deepcopy(rule["default"])
+
+
+def declared_faults(kind: ServedKind, document: Document) -> Faults:
+    """Yield the faults of a defaulted object that are declared."""
+    for path, struct, value in _parts(_shape(kind), document, ""):
+        for name, rule in _rules()[struct].items():
+            if name:
+                yield from _faults(rule, value.get(name), f"{path}.{name}".lstrip("."))
+            else:
+                yield from _choice_faults(rule, value, path)
+
+
+def _faults(rule: _Rule, value: Any, path: str) -> Faults:
+    if value is None or value in ("", 0, [], {}):
+        if "required" in rule:
+            yield required(path, rule["required"])
+            return
+        if not isinstance(value, int):
+            return
+    if "enum" in rule:
+        for i, one in enumerate(value) if isinstance(value, list) else [(-1, value)]:
+            if one not in rule["enum"]:
+                yield unsupported(path if i < 0 else f"{path}[{i}]", one, rule["enum"])
+    if "min" in rule and isinstance(value, int) and value < rule["min"]:
+        yield invalid(path, value, rule.get("why") or f"must be greater than or equal to {rule['min']}")
+    elif "max" in rule and isinstance(value, int) and value > rule["max"]:
+        yield invalid(path, value, rule.get("why") or f"must be less than or equal to {rule['max']}")
+    if "format" in rule:
+        for i, one in enumerate(value) if isinstance(value, list) else [(-1, value)]:
+            yield from named(path if i < 0 else f"{path}[{i}]", str(one), _FORMATS[rule["format"]])
+
+
+def _choice_faults(rule: _Rule, value: Document, path: str) -> Faults:
+    given = [name for name in rule["oneOf"] if value.get(name) is not None]
+    if not given:
+        yield required(path, rule["none"])
+    for name in given[1:]:
+        yield forbidden(f"{path}.{name}", rule["more"])
+
+
+# -- messages with rules ------------------------------------------------------------------------------------------------
+
+
+@cache
+def _shape(kind: ServedKind) -> Type:
+    return kind_schema(kind)
+
+
+@cache
+def _reaches(name: str) -> bool:
+    """Return whether a message, or one that it holds, has rules. No message with rules holds itself."""
+    return name in _rules() or any(_reaches(inner.name) for inner in _structs(name))
+
+
+_SHAPES: Final[dict[str, Struct]] = {}
+
+
+def _structs(name: str) -> list[Struct]:
+    found = []
+    for field in _SHAPES[name].fields.values():
+        shape = field.type.item if isinstance(field.type, ListOf | MapOf) else field.type
+        if isinstance(shape, Struct) and shape.name.partition(".")[0] not in {"core", "meta", "apiextensions"}:
+            _SHAPES.setdefault(shape.name, shape)
+            found.append(shape)
+    return found
+
+
+def _parts(shape: Type, value: Any, path: str) -> Iterator[tuple[str, str, Document]]:
+    """Yield the path, the message and the value of each part whose message has rules."""
+    if isinstance(shape, ListOf) and isinstance(value, list):
+        for i, one in enumerate(value):
+            yield from _parts(shape.item, one, f"{path}[{i}]")
+    elif isinstance(shape, Struct) and isinstance(value, dict):
+        _SHAPES.setdefault(shape.name, shape)
+        if not _reaches(shape.name):
+            return
+        if shape.name in _rules():
+            yield path, shape.name, value
+        for name, field in shape.fields.items():
+            if name in {"metadata", "status"}:
+                continue
+            inner = value.get(name)
+            if inner is None and isinstance(field.type, Struct) and not field.is_pointer:
+                inner = {}  # what Go makes of an absent struct
+            yield from _parts(field.type, inner, f"{path}.{name}".lstrip("."))

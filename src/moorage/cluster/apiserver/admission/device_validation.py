@@ -13,7 +13,7 @@ from moorage.api.cel import COST_LIMIT, estimated_selector_cost
 from moorage.api.cel.bounds import CompileError
 from moorage.api.names import check_dns1123_subdomain, is_extended_resource_name
 from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, too_long, too_many
-from moorage.cluster.apiserver.admission.field_checks import driver_name_faults
+from moorage.cluster.apiserver.admission.string_formats import driver_name_faults
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 

@@ -27,7 +27,7 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
-from moorage.cluster.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
+from moorage.cluster.apiserver.admission.string_formats import NON_STANDARD_IP, has_address
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Fault

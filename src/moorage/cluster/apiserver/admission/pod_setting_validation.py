@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage.api.names import check_dns1123_subdomain, check_qualified_name
 from moorage.api.validation.faults import duplicate, forbidden, in_range, invalid, named, one_of, required, too_long
 from moorage.cluster.apiserver.admission.container_validation import app_armor_faults, seccomp_faults
-from moorage.cluster.apiserver.admission.field_checks import address_faults, id_faults
+from moorage.cluster.apiserver.admission.string_formats import address_faults, id_faults
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 

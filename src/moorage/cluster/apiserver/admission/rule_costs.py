@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from moorage.api.cel.bounds import EvalError
-from moorage.api.cel.estimated_sizes import DeclaredSize, product, total
+from moorage.api.cel.call_estimates import DeclaredSize, product, total
 from moorage.api.cel.functions.times import duration_of, timestamp_of
 from moorage.api.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.api.cel.values import Map, Value

@@ -23,7 +23,7 @@ from moorage.api.quantity import parse
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.faults import NOT_NEGATIVE, too_long, too_many
 from moorage.api.validation.nodes import node_status_faults
-from moorage.api.validation.quotas import quota_status_faults
+from moorage.api.validation.resources import quota_status_faults
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind

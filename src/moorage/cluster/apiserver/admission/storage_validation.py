@@ -22,7 +22,7 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.cluster.apiserver.admission.container_validation import field_faults, resource_faults
-from moorage.cluster.apiserver.admission.field_checks import (
+from moorage.cluster.apiserver.admission.string_formats import (
     backstep_faults,
     descending_path_faults,
     driver_name_faults,

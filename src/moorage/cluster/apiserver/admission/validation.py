@@ -25,9 +25,8 @@ from moorage.cluster.apiserver.admission.container_validation import (
     source_faults,
     variable_name_faults,
 )
-from moorage.cluster.apiserver.admission.declared_rules import declared_faults
+from moorage.cluster.apiserver.admission.custom_strategy import declared_faults
 from moorage.cluster.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
-from moorage.cluster.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
 from moorage.cluster.apiserver.admission.plain_kind_validation import (
     controller_faults,
     endpoints_faults,
@@ -56,6 +55,7 @@ from moorage.cluster.apiserver.admission.storage_validation import (
     volume_faults,
     volume_source_faults,
 )
+from moorage.cluster.apiserver.admission.string_formats import NON_STANDARD_IP, has_address
 from moorage.cluster.apiserver.admission.workload_validation import cron_job_limit_faults, job_faults, rollout_faults
 from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.vocabulary.records import Document

@@ -10,8 +10,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
-from moorage.cluster.apiserver.http.lists import ObjectList, encoded_list
-from moorage.cluster.apiserver.http.sending import LargeParts, Part
+from moorage.cluster.apiserver.http.lists import LargeParts, ObjectList, Part, encoded_list
 from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as, encoding_of_errors
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, PlainError

@@ -21,15 +21,11 @@ from moorage.api.durations import DurationError, parse_duration
 from moorage.cluster.apiserver.access.authentication import Authenticator, certificate_user, impersonated
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
-from moorage.cluster.apiserver.http.large_requests import carry_out, is_large
-from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
-from moorage.cluster.apiserver.http.lists import Lines
-from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
-from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
-from moorage.cluster.apiserver.http.routes import check_route
-from moorage.cluster.apiserver.http.sending import (
+from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out, is_large
+from moorage.cluster.apiserver.http.lists import (
     LONG_RESPONSE,
     LargeParts,
+    Lines,
     MakeNext,
     Part,
     abort,
@@ -40,6 +36,9 @@ from moorage.cluster.apiserver.http.sending import (
     send,
     write,
 )
+from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
+from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
+from moorage.cluster.apiserver.http.routes import check_route
 from moorage.cluster.apiserver.http.server_documents import check_method, document, health, is_document, is_health
 from moorage.cluster.apiserver.http.watch_stream import Stream, is_watch, open_stream
 from moorage.cluster.apiserver.http.worker import Worker

@@ -16,9 +16,18 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.apiserver.http.lists import Lines, check_list, event_line, requests_initial_list, starts_with_list
+from moorage.cluster.apiserver.http.lists import (
+    LONG_RESPONSE,
+    PIECE,
+    LargeParts,
+    Lines,
+    Part,
+    check_list,
+    event_line,
+    requests_initial_list,
+    starts_with_list,
+)
 from moorage.cluster.apiserver.http.requests import HTTPRequest, selection_of
-from moorage.cluster.apiserver.http.sending import LONG_RESPONSE, PIECE, LargeParts, Part
 from moorage.cluster.apiserver.schema.representations import JSON, META, accepted
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import Watch, WatchedObject

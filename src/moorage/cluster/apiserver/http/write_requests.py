@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.api.validation.quotas import quota_warnings
+from moorage.api.validation.resources import quota_warnings
 from moorage.cluster.apiserver.admission.definition_validation import definition_warnings
 from moorage.cluster.apiserver.admission.services import service_warnings
 from moorage.cluster.apiserver.admission.update_validation import needs_version, unversioned

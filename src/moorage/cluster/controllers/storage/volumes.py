@@ -57,9 +57,8 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.plugins.volumes.csi_migration import driver_of
-from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, with_claim_ref
 from moorage.plugins.volumes.pod_claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim
-from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
+from moorage.plugins.volumes.provisioning import BOUND_BY_CONTROLLER, NOT_SUPPORTED, with_claim_ref
 from moorage.plugins.volumes.volume_matching import is_bound_to, suits
 
 __all__ = ["AttributesClassProtection", "Volumes", "made_for", "makes_volumes"]

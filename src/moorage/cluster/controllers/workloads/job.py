@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.index_ranges import parse_indexes
 from moorage.cluster.controllers.machinery.object_fields import (
     JOBS,
     POD_GROUPS,
@@ -53,7 +52,7 @@ from moorage.cluster.controllers.workloads.job_outcome import (
     pod_of_job,
     tally,
 )
-from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, wanted_active
+from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, parse_indexes, wanted_active
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 
 __all__ = ["Jobs", "is_finished"]

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import ENDED_PHASES
 from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.cluster.controllers.machinery.object_fields import (
     JOBS,
     annotations_of,
@@ -29,7 +28,14 @@ from moorage.cluster.controllers.machinery.object_fields import (
     uid_of,
 )
 from moorage.cluster.controllers.machinery.ownership import pod_of_template
-from moorage.cluster.controllers.workloads.missing_pods import COMPLETION_INDEX, completion_index, free_indexes, indexed_base
+from moorage.cluster.controllers.workloads.missing_pods import (
+    COMPLETION_INDEX,
+    Indexes,
+    completion_index,
+    free_indexes,
+    indexed_base,
+    parse_indexes,
+)
 
 __all__ = [
     "TRACKED", "FinishedPods", "JobOutcome", "counted_failures", "index_of", "judge", "next_indexes", "pod_of_job",

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage.api.releases import RELEASES, Release
-from moorage.core.config.legacy_serving import DEFAULT_HOST, DEFAULT_PORT
+from moorage.core.config.legacy_sets import DEFAULT_HOST, DEFAULT_PORT
 from moorage.core.config.release_1_21 import LOCKS, PROVIDERS
 from moorage.interfaces.cli.live.run_flags import FLAGS
 from moorage.interfaces.cli.pflag import Flag

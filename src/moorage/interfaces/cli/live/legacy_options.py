@@ -16,11 +16,11 @@ from msgspec import structs
 from moorage.core.config.algorithm import Algorithm
 from moorage.core.config.configuration import LeaderElection
 from moorage.core.config.document_reader import read_text
-from moorage.core.config.legacy_serving import Addresses, is_ip, join_host_port
+from moorage.core.config.legacy_sets import Addresses, is_ip, join_host_port
 from moorage.core.config.scheduler_document import POLICY
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import Fault, InputError, MoorageError
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.live.legacy_flags import IDLE, ignored_with_config
 from moorage.interfaces.cli.live.removed_flags import flag_warnings
 from moorage.interfaces.cli.live.run_flags import LEADER_FIELDS

@@ -3,51 +3,330 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
+import sys
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from socket import socket
 from typing import Any, Final
 
 import click
+import msgspec
 from msgspec.structs import replace as with_fields
 
 from moorage import __version__
+from moorage.api.core import Pod
+from moorage.basis.printable import counted, one_line
+from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, LogFault, is_log, moment_text, parse_moment
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.scheduler_document import Loaded
+from moorage.errors import InputError
 from moorage.framework.registry import load
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
-from moorage.interfaces.cli.command_help import CommandGroup
-from moorage.interfaces.cli.live.record_cut import cut
-from moorage.interfaces.cli.live.record_status import status
-from moorage.interfaces.cli.live.run_connection import live_release
+from moorage.interfaces.cli.cluster_files import (
+    CONFIG_LIMIT,
+    emulating,
+    read_cluster,
+    read_file,
+    reading_options,
+    rules_of,
+    simulation_options,
+)
+from moorage.interfaces.cli.live.run_serving import live_release
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
-from moorage.interfaces.cli.main import ERROR, OK
+from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup, DescribedCommand
+from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
 from moorage.interfaces.cli.release_options import AUTO, emulated_cluster_option
-from moorage.interfaces.cli.terminal import collect_seldom
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
+from moorage.laboratory.present import read_given
+from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
+from moorage.laboratory.recording.replay import decision_moment
 from moorage.laboratory.redact.live_dump import endpoint_of
+from moorage.laboratory.redact.redaction import redact
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, Encoder, LogClock, ObjectEncoder
-from moorage.live.recording.shadow import Shadow
-from moorage.live.recording.status import count_on, metrics_app, write_status
+from moorage.live.recording.shadow import Match, Shadow
+from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
 from moorage.live.recording.watching import Watching
-from moorage.live.runtime.observer import Observers
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.certificates import listen, serving
 from moorage.live.server.klog import Klog, adopt_other_loggers
+from moorage.report.style import cells, paragraph
+from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.simulate import Options, kinds_named
 
 __all__ = ["record"]
 
-EPILOG = """Examples:
+
+# -- record cut --------------------------------------------------------------------------------------------------------
+# ``moorage record cut``: the smallest input that repeats a decision, cut out of a log or a dump.
+
+_CUT_EPILOG: Final = """Examples:
+
+\b
+    moorage record cut -f log/ --pod shop/web-0 --at 14:03 -o case.json.gz
+    moorage explain shop/web-0 -f case.json.gz
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=_CUT_EPILOG, short_help="Cut the smallest input that repeats a decision.")
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="The log, or a dump. May be repeated.")
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@reading_options
+@click.option("--pod", "pod_name", required=True, metavar="[NAMESPACE/]POD", help="The pod that the decision was about.")
+@click.option("--beside", default="", metavar="NODE", help="The node to compare with, such as the one that it really went to.")
+@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
+@click.option("--redact", "key_file", metavar="KEY", help="Replace names by tokens, made with the key in this file.")
+@click.option("--config", metavar="FILE", help="The configuration of the scheduler; kube-scheduler's defaults without.")
+@emulated_cluster_option
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
+@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin. May be repeated.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+def cut(**given: Any) -> None:
+    """Cut the smallest input that repeats the decision on a pod: it fits nowhere, or goes to a node, for the same reasons.
+
+    Of a pod that has a node at that moment, the decision before its binding is repeated. Objects are left out as long as the
+    decision stays; the result is verified.
+    """
+    if not given["paths"]:
+        raise click.UsageError("nothing to read: give -f LOG")
+    collect_seldom()
+    options = simulation_options({**given, "algorithm_provider": "", "max_disks": None, "extenders": "skip", "no_quota": True})
+    key = given["pod_name"] if "/" in given["pod_name"] else f"default/{given['pod_name']}"
+    with Progress(quiet=given["quiet"]) as progress:
+        progress.say("reading the input …")
+        paths = tuple(_at_decision(path, key, given["moment"] or "") for path in given["paths"])
+        cluster = read_cluster(paths, given["recursive"], kinds_named(options), rules_of(given), progress)
+        options = emulating(options, given, cluster)
+        pod = next((one for one in cluster.pods if one.key == key), None)
+        if pod is None:
+            raise InputError(f"pod {key} not found at {cluster.report.taken_at or 'that moment'}")
+        found = cut_capsule(
+            cluster, _unbound(pod), options, given["beside"],
+            lambda made, left: progress.say(f"{counted(made, 'trial')}, {counted(left, 'object')} left …"),
+        )  # fmt: skip
+    documents = found.documents()
+    name = found.pod.key
+    if given["key_file"] is not None:
+        documents, name = _redacted(found, read_key(given["key_file"], quiet=given["quiet"]), options)
+    emulated = "" if given["emulate"] in {None, AUTO} and options.emulate is None else options.emulate or ""
+    config = "" if options.config is None or given["key_file"] else options.config.decode(errors="replace")
+    settings = {"pod": name, "seed": options.seed, "emulate": emulated, "featureGates": options.feature_gates, "config": config}
+    record = found.record(cluster.report.taken_at, {name: value for name, value in settings.items() if value})
+    if given["key_file"] is not None:
+        record["capsule"].pop("outcome", None)
+    write_parts(given["path"], _parts([record, *documents]))
+    if not given["quiet"]:
+        where = given["path"] or "standard output"
+        say(
+            f"{where}: {counted(len(documents), 'object')} of {found.of_objects + 1:,}, {counted(found.trials, 'trial')}",
+            err=True,
+        )
+        say(f"{found.pod.key} {found.outcome.sentence()}", err=True)
+
+
+def _at_decision(path: str, key: str, moment: str) -> str:
+    """Return a path that reads a log right before the decision on a pod; other paths as they are."""
+    if not os.path.isdir(path) or not is_log(path):
+        if moment:
+            raise InputError(f"{path}: --at needs a log of moorage record; this is none")
+        return path
+    log = ClusterLog(path)
+    return f"{path}@{moment_text(decision_moment(log, key, parse_moment(moment, *log.span())))}"
+
+
+def _unbound(pod: Pod) -> Pod:
+    """Return a pod as it waits for a node."""
+    if not pod.spec.node_name:
+        return pod
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(pod.status, phase="Pending", conditions=()))
+
+
+def _redacted(found: Capsule, key: bytes, options: Options) -> tuple[list[dict[str, Any]], str]:
+    """Return the documents with tokens, and the token of the pod, whose decision must be the same one.
+
+    Raises  InputError
+    """
+    made = redact([*found.objects, found.pod], key).objects
+    read = read_given(made)
+    pod = read.pods[-1]  # objects of a kind keep their order
+    decision, _ = decide_alone([one for one in objects_of(read) if one is not pod], pod, options)
+    if bool(decision.node) != bool(found.outcome.node) or (not decision.node and decision.rejected_by != found.outcome.plugins):
+        raise InputError("without its names the capsule does not repeat the decision; leave --redact out")
+    return made, pod.key
+
+
+def _parts(documents: list[dict[str, Any]]) -> Iterator[bytes]:
+    """Yield the file in parts: one line for each object."""
+    yield b'{"apiVersion":"v1","kind":"List","items":['
+    for number, one in enumerate(documents):
+        yield b",\n" if number else b"\n"
+        yield json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
+    yield b"\n]}\n"
+
+
+# -- record status -----------------------------------------------------------------------------------------------------
+# ``moorage record status``: what a log covers, and how far Moorage decides as the scheduler of its cluster does.
+
+_VERDICTS: Final = {
+    Match.SAME: "the same node, or the same reasons",
+    Match.EQUAL_SCORE: "another node with an equal score",
+    Match.SAMPLED: "the best of a possible sample of nodes",
+    Match.REORDERED: "the same, with other changes counted earlier or later",
+    Match.DIFFERENT: "different",
+}
+
+
+@click.command(cls=DescribedCommand, short_help="Say what a log covers, and whether decisions agree.")
+@click.argument("directory", metavar="LOG")
+@click.option("--verify", is_flag=True, help="Read the whole log, and name each damaged place.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it.")
+def status(directory: str, verify: bool, output: str) -> int:
+    """Say what LOG covers, whether its recorder runs, and how far Moorage decides as the cluster's scheduler does.
+
+    Exits with 2 when decisions differ, when the recorder is behind or cannot write, or when --verify finds damage.
+    """
+    log = ClusterLog(directory)
+    found = _document(log, log.faults() if verify else None)
+    if output == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    else:
+        sys.stdout.write("".join(_text(found)))
+    recorder = found["recorder"] or {}
+    damaged = any(not one["torn"] for one in found["faults"] or ())
+    troubled = recorder.get("writeError") or recorder.get("behindSeconds", 0) >= 5
+    different = found["agreement"].get("share") not in {None, 1.0}
+    return PENDING if damaged or troubled or different else OK
+
+
+def _document(log: ClusterLog, faults: list[LogFault] | None) -> dict[str, Any]:
+    """Return what is known of a log as plain data."""
+    first, last = log.span()
+    state = log.state_at(last)
+    started = state.marks.get(STARTED)
+    agreement = state.marks.get("agreement")
+    recorder = _recorder(log.directory)
+    return {
+        "log": str(log.directory), "from": moment_text(first), "to": moment_text(last), "bytes": log.bytes_on_disk,
+        "objects": len(state.objects), "started": {} if started is None else started.facts, "recorder": recorder,
+        "agreement": (recorder or {}).get("agreement") or ({} if agreement is None else agreement.facts),
+        "faults": None if faults is None else [one._asdict() for one in faults],
+    }  # fmt: skip
+
+
+def _recorder(directory: Path) -> dict[str, Any] | None:
+    """Return the last state that the recorder wrote, and whether it runs; None if there is none."""
+    read = read_status(directory)
+    if read is None:
+        return None
+    return {**read, "running": time.time() - read.get("at", 0) / 1e6 < STATE_KEPT_S + max(0.0, -read.get("aheadSeconds", 0))}
+
+
+def _text(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines for people."""
+    started, recorder = found["started"], found["recorder"]
+    about = f"{started.get('server') or 'a redacted cluster'}, decisions of {started.get('release', '?')}"
+    yield paragraph(one_line(f"{found['log']}: {found['from']} to {found['to']}, {_size(found['bytes'])}"), hanging="  ") + "\n"
+    yield paragraph(one_line(f"{counted(found['objects'], 'object')} at its end; {about}"), indent="  ", hanging="    ") + "\n"
+    yield from _running(recorder)
+    yield from _agreement(found["agreement"])
+    yield from _differences(found["log"], (recorder or {}).get("differences") or ())
+    if found["faults"] is not None:
+        damaged = [one for one in found["faults"] if not one["torn"]]
+        torn = [one for one in found["faults"] if one["torn"]]
+        yield f"\n{'No damage' if not damaged else counted(len(damaged), 'damaged place')}"
+        yield f"; {counted(len(torn), 'file')} ended by a kill.\n" if torn else ".\n"
+        for one in damaged:
+            yield paragraph(one_line(f"{one['file']}: byte {one['offset']}: {one['why']}"), indent="  ", hanging="    ") + "\n"
+
+
+def _running(recorder: Mapping[str, Any] | None) -> Iterator[str]:
+    if recorder is None:
+        yield "  there is no status of moorage record; moorage run --record writes none\n"
+        return
+    what = "recording" if recorder["running"] else "the recorder does not run"
+    if recorder["running"] and recorder.get("behindSeconds", 0) >= 5:
+        what = f"BEHIND by {recorder['behindSeconds']:.0f} s, {counted(recorder['waiting'], 'change')} to take"
+    if recorder.get("writeError"):
+        what = f"CANNOT WRITE: {recorder['writeError']}"
+    ahead = recorder.get("aheadSeconds") or 0
+    yield paragraph(one_line(what), indent="  ", hanging="    ") + "\n"
+    if ahead > 1:
+        yield f"  times are {ahead:.0f} s ahead of the time of day, which was set back\n"
+    causes = recorder.get("causes") or {}
+    if recorder.get("pending"):
+        yield f"  {counted(recorder['pending'], 'pod')} pending\n"
+        yield "".join(f"    {count:>6}  {one_line(cause)}\n" for cause, count in list(causes.items())[:5])
+
+
+def _agreement(agreement: Mapping[str, Any]) -> Iterator[str]:
+    compared, share = agreement.get("compared", 0), agreement.get("share")
+    if share is None:
+        yield "\nNo decision was compared yet.\n"
+        return
+    yield f"\nMoorage agrees with {_percent(share)} of {counted(compared, 'decision')}:\n"
+    bindings, failures = agreement.get("bindings", {}), agreement.get("failures", {})
+    rows = [("BINDINGS", "FAILURES", "MOORAGE CHOOSES")]
+    for verdict, text in _VERDICTS.items():
+        if bindings.get(verdict.value) or failures.get(verdict.value):
+            rows.append((f"{bindings.get(verdict.value, 0):,}", f"{failures.get(verdict.value, 0):,}", text))
+    yield cells(rows, (10, 10, 56)) + "\n"
+    plugins = agreement.get("plugins") or {}
+    if plugins:
+        yield "Differences by plugin: " + ", ".join(f"{name} {count:,}" for name, count in sorted(plugins.items())) + ".\n"
+    uncompared = agreement.get("uncompared") or {}
+    if uncompared:
+        reasons = "; ".join(f"{count:,}: {why}" for why, count in sorted(uncompared.items()))
+        yield paragraph(one_line(f"Not compared: {reasons}."), hanging="  ") + "\n"
+
+
+def _differences(log: str, differences: list[Mapping[str, Any]] | tuple[()]) -> Iterator[str]:
+    """Yield the last differences, each with the command that cuts it out of the log."""
+    if not differences:
+        return
+    yield "\nLast differences:\n"
+    for one in differences[-5:]:
+        at, plugins = moment_text(one["at"]), ", ".join(one.get("plugins") or ())
+        theirs = one.get("node") or "pending"
+        ours = one.get("ours") or "pending"
+        why = f" ({plugins})" if plugins else ""
+        line = one_line(f"{at} {one['pod']}: {theirs}, Moorage {ours}{why}")
+        yield paragraph(line, indent="  ", hanging="    ") + "\n"
+    last = differences[-1]
+    beside = f" --beside {last['node']}" if last.get("node") else ""
+    yield f"Repeat one:\n  moorage record cut -f {log} --pod {last['pod']} \\\n"
+    yield f"    --at {moment_text(last['at'])}{beside} -o case.json.gz\n"
+
+
+def _percent(share: float) -> str:
+    """Return a share; never 100 % for less than all."""
+    return "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return counted(count, "byte")
+
+
+# -- record ------------------------------------------------------------------------------------------------------------
+
+_EPILOG = """Examples:
 
 \b
     moorage record --to log/
@@ -62,7 +341,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _QPS, _BURST = 20.0, 40
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True, epilog=EPILOG)
+@click.group(cls=CommandGroup, invoke_without_command=True, epilog=_EPILOG)
 @click.option("--to", "directory", metavar="DIR", help="The directory of the log; a log that is there is continued.")
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
 @click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")

@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
-from moorage.core.config.legacy_serving import join_host_port
+from moorage.core.config.legacy_sets import join_host_port
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
@@ -38,15 +38,13 @@ from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.reflector import Reflector
 from moorage.live.client.rest import BIND_S, Rest, user_agent
 from moorage.live.recording.beside_run import RunRecording
+from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
-from moorage.live.runtime.observer import Observers
 from moorage.live.runtime.ports import Wall
 from moorage.live.server.authentication import RequestAuthenticator
-from moorage.live.server.authorization import RequestAuthorizer
+from moorage.live.server.authorization import Delegate, RequestAuthorizer
 from moorage.live.server.cache_debugger import compare, dump
-from moorage.live.server.certificates import serving
-from moorage.live.server.client_ca import ClientCas
-from moorage.live.server.delegated_authentication import Delegate
+from moorage.live.server.certificates import ClientCas, serving
 from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Served, make_app, make_plain_app
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.klog import Klog

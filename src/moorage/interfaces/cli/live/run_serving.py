@@ -5,6 +5,7 @@ Everything is prepared before anything starts, so that every fault is reported a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,27 +14,33 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from moorage.api.releases import CURRENT, Release
-from moorage.core.config.legacy_serving import Addresses, split_host_port
-from moorage.errors import InputError, MoorageError
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage import __version__
+from moorage.api.releases import CURRENT
+from moorage.api.releases.detection import detect_release
+from moorage.api.releases.release import Release
+from moorage.core.config.legacy_sets import Addresses, split_host_port
+from moorage.errors import ClusterError, InputError, MoorageError
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, known_release, read_file
 from moorage.interfaces.cli.pflag import Given
 from moorage.live.client.endpoint import Endpoint
-from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster
+from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
+from moorage.live.client.resources import server_version
+from moorage.live.client.rest import Rest, user_agent
 from moorage.live.server.authentication import FrontProxies
 from moorage.live.server.authorization import OpenPaths
-from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, listen, named_pair
-from moorage.live.server.client_ca import ClientCaRules
+from moorage.live.server.certificates import ClientCaRules, ServingTls, TlsRules, given_or_made, listen, named_pair
 from moorage.live.server.metric_types import Filter
 
 __all__ = [
-    "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "metric_faults", "metric_filter",
-    "open_serving", "serving_rules",
+    "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "endpoint_of_file",
+    "live_release", "metric_faults", "metric_filter", "open_serving", "run_endpoint", "serving_rules",
 ]  # fmt: skip
+
 
 _MOST_PORT: Final = 65535
 #: A key of --allow-metric-labels.
@@ -225,3 +232,63 @@ def _manifest(path: str) -> Mapping[str, str]:
         return {str(key): str(values) for key, values in lists.items()}
     except (yaml.YAMLError, TypeError, KeyError, AttributeError):
         raise InputError(f"{path}: cannot read allowListMapping") from None
+
+
+# -- run connection ----------------------------------------------------------------------------------------------------
+# Find the API server for ``moorage run`` from flags and configuration, and the release of that server.
+
+
+def run_endpoint(kubeconfig: str, master: str, warn: Callable[[str], None]) -> Endpoint:
+    """Return the endpoint from a kubeconfig file and ``--master``; either may be "".
+
+    Raises  InputError
+    """
+    listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    if kubeconfig:
+        endpoint = endpoint_of_file(kubeconfig, warn)
+    elif listed:
+        endpoint = read_kubeconfig(listed, must_exist=False, warn=warn).endpoint(_around(warn))
+    elif master:
+        endpoint = Endpoint("")
+    else:
+        endpoint = in_cluster(_around(warn))
+    if not master:
+        return endpoint
+    if not master.startswith(("http://", "https://")):
+        raise InputError(f"--master {master}: the address must start with http:// or https://")
+    return Endpoint(
+        master.rstrip("/"), endpoint.credentials, endpoint.ca, endpoint.insecure, endpoint.server_name, endpoint.proxy,
+        endpoint.headers, endpoint.namespace,
+    )  # fmt: skip
+
+
+def endpoint_of_file(path: str, warn: Callable[[str], None]) -> Endpoint:
+    """Return the endpoint of a kubeconfig file that must exist.
+
+    Raises  InputError
+    """
+    return read_kubeconfig([Path(path)], must_exist=True, warn=warn).endpoint(_around(warn))
+
+
+def live_release(endpoint: Endpoint, note: Callable[[str], None]) -> Release:
+    """Return the release of the API server at an endpoint.
+
+    Raises  InputError if the server cannot be reached, or its release is not known
+    """
+
+    async def ask() -> str:
+        async with Rest(endpoint, agent=user_agent(__version__)) as rest:
+            return await server_version(rest.get)
+
+    try:
+        version = asyncio.run(ask())
+    except ClusterError as error:
+        raise InputError(f"--emulate auto: {error}") from None
+    found = detect_release(server=version)
+    if found is None:
+        raise InputError(f"--emulate auto: {endpoint.server} reports no version; name the release")
+    return known_release(found, note)
+
+
+def _around(warn: Callable[[str], None]) -> ClientEnvironment:
+    return ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=warn)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from moorage.core.building import builder as engine_builder
-from moorage.core.config.configured_extenders import extenders_of
+from moorage.core.config.configuration import extenders_of
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification

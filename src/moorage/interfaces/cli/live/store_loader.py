@@ -23,7 +23,7 @@ from moorage.cluster.controllers.upkeep.garbage_collector import QUARANTINE_S
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, is_made_from
 from moorage.cluster.controllers.workloads.replica_set import new_replica_set, revision_of
 from moorage.errors import InputError
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.terminal import Progress
 
 __all__ = ["fill", "lost_pods"]
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from moorage.errors import ClusterError, InputError
-from moorage.interfaces.cli.command_help import DescribedCommand
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.terminal import say
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.live.client.endpoint import Endpoint

@@ -12,9 +12,9 @@ import click
 from msgspec.structs import replace
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
+from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.capacity.capacity import CapacityQuestion, capacity_of
 from moorage.laboratory.capacity.capacity_templates import CapacityTemplate, TemplateSource, read_template
 from moorage.laboratory.cluster import Cluster

@@ -9,14 +9,13 @@ import click
 
 from moorage import __version__
 from moorage.basis.printable import counted
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
-from moorage.interfaces.cli.cluster_files import read_cluster, rules_of
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_cluster, read_file, rules_of
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.compare.policy import check_policy, read_policy
-from moorage.laboratory.edit.replaced_objects import replaced
+from moorage.laboratory.edit.object_edits import replaced
 from moorage.report.gate_outputs import GateReport
 from moorage.report.policy_report import PolicyReport
 from moorage.simulator.cluster_input import ClusterInput

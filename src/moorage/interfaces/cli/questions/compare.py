@@ -13,10 +13,16 @@ from msgspec.structs import replace as with_values
 from moorage import __version__
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import ConfigError, InputError
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.interfaces.cli.cluster_files import asking, read_cluster, rules_of, simulation_options
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.cluster_files import (
+    CONFIG_LIMIT,
+    STDIN,
+    asking,
+    read_cluster,
+    read_file,
+    rules_of,
+    simulation_options,
+)
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.gate_options import (
     PIPELINE_OUTPUTS,
     ManifestLines,
@@ -28,6 +34,7 @@ from moorage.interfaces.cli.questions.gate_options import (
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
 from moorage.interfaces.cli.release_options import EmulatedRelease
+from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.moved_pods import new_pending
 from moorage.laboratory.comparison import CompareSetting, Comparison, load_side

@@ -13,15 +13,14 @@ import click
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import MoorageError
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import named_nodes, node_selector_option, seldom
+from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_question import drain_report
 from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
-from moorage.laboratory.drain.drain_run import DrainPlan
-from moorage.laboratory.drain.draining import EvictionRules
+from moorage.laboratory.drain.draining import DrainPlan, EvictionRules
 from moorage.report.drain_report import DrainReport
 
 __all__ = ["drain", "dump_time_s"]

@@ -17,11 +17,9 @@ import click
 
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
-from moorage.interfaces.cli.terminal import bare, collect_seldom, say
-from moorage.laboratory.redact.dump_file import DumpWriter
-from moorage.laboratory.redact.live_dump import Unread, endpoint_of, fetch, naming_the_server, version_of
+from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
+from moorage.laboratory.redact.live_dump import DumpWriter, Unread, endpoint_of, fetch, naming_the_server, version_of
 from moorage.live.client.endpoint import Endpoint
 from moorage.live.client.rest import Rest
 

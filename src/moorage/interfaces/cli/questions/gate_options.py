@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import click
 
+from moorage import __version__
+from moorage.api.core import PodCondition
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.object_lines import FileLine, ObjectKey, find_positions
+from moorage.basis.printable import counted
 from moorage.errors import InputError
-from moorage.interfaces.cli.bounded_files import STDIN, read_file
+from moorage.interfaces.cli.cluster_files import STDIN, read_file
+from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
+from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs, paired_metrics
+from moorage.laboratory.compare.run_inputs import input_digest
+from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.report.gate_outputs import (
     MOST_SUMMARY_BYTES,
     GateReport,
@@ -23,10 +32,23 @@ from moorage.report.gate_outputs import (
     as_sarif,
     github_summary,
 )
-from moorage.report.gates import UnplacedPod
+from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate, parse_gate
+from moorage.report.outcome import Run
 from moorage.report.run_document import StoredReport, read_stored
+from moorage.report.tables import headline
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.kueue.batch_jobs import QueuedCluster
+from moorage.simulator.pod_books import SimulatedAttempt, in_turn
+from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.simulator.trace import Trace, simulate_trace
 
-__all__ = ["PIPELINE_OUTPUTS", "ManifestLines", "gate_options", "pending_findings", "print_gate_report", "read_baseline"]
+__all__ = [
+    "PIPELINE_OUTPUTS", "ManifestLines", "SimulationGates", "gate_options", "pending_findings", "print_gate_report",
+    "read_baseline",
+]  # fmt: skip
+
 
 #: The output formats for CI pipelines.
 PIPELINE_OUTPUTS: Final = ("junit", "sarif", "github")
@@ -120,3 +142,121 @@ def _append_summary(text: str) -> None:
     with open(path, "ab") as file:
         if file.tell() + len(text.encode()) < MOST_SUMMARY_BYTES:
             file.write(text.encode())
+
+
+# -- simulate gates ----------------------------------------------------------------------------------------------------
+# Gates of ``moorage simulate``: measure the run, compare it with a stored one, and say which gates fail.
+
+_OnAttempt = Callable[[SimulatedAttempt], None]
+
+
+class SimulationGates:
+    """Runs simulations and measures them: the requested one, then, if the input is changed, the one before the changes."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self._gates = [parse_gate(text) for text in given["gates"]]
+        self._measured: list[MeasuredRun] = []
+        self._digest = ""
+        self._known: frozenset[str] = frozenset()
+        self._places = NodePlaces({}, {})
+        if given["strict"] and not self._gates:
+            raise click.UsageError("--strict needs --fail-on")
+
+    def run(
+        self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None, queues: QueuedCluster | None = None
+    ) -> Run:
+        """Simulate a cluster; ``queues``: those that its jobs wait in."""
+        meter = RunMeter()
+        prepared = simulation, _ = prepare(options, on_attempt)
+        simulation.on_result = meter.count
+        if queues is not None:
+            queues.attach(simulation)
+        whole, run = simulate_cluster(cluster, options, prepared=prepared, titles=None if queues is None else queues.titles)
+        setting = MeasureSetting(tuple(typical_mix(whole.pods)), not_created=run.not_created)
+        self._keep(meter.measured(simulation, run, setting), simulation)
+        self._digest, self._known = input_digest(cluster), _known_to_be_pending(cluster)
+        return run
+
+    def run_trace(self, trace: Trace, options: Options, *, stay: bool, on_attempt: _OnAttempt | None = None) -> Run:
+        """Simulate a trace."""
+        meter, ended = RunMeter(), list[SimulatedCluster]()
+        run = simulate_trace(trace, options, stay=stay, on_attempt=in_turn(meter.hear, on_attempt), on_end=ended.append)
+        setting = MeasureSetting(tuple(typical_mix(arrival.pod for arrival in trace.arrivals)))
+        self._keep(meter.measured(ended[0], run, setting), ended[0])
+        return run
+
+    def _keep(self, measured: MeasuredRun, simulation: SimulatedCluster) -> None:
+        self._measured.append(measured)
+        places = NodePlaces.of(simulation.scheduler.cluster.table.nodes)
+        self._places = NodePlaces({**self._places.groups, **places.groups}, {**self._places.zones, **places.zones})
+
+    # -- gates -----------------------------------------------------------------------------------------------------------
+
+    def judged(self, run: Run) -> Run:
+        """Return the run with its measures and gates. It is compared with the stored run or else the run without the changes.
+
+        Raises  InputError for a gate that cannot be evaluated, and for a baseline of another input
+        """
+        stored = read_baseline(self._given, lambda: self._digest)
+        now, *others = self._measured
+        before = _of_seed(stored, now.seed) if stored is not None else others[0] if others else None
+        metrics = self._compared(before, now)
+        gates = tuple(evaluate(gate, metrics, strict=self._given["strict"]) for gate in self._gates)
+        new = self._new(now) if before is None else tuple(new_pending(before.pending, now.pending))
+        against = "" if before is None else stored.where if stored is not None else "the run without the changes"
+        return replace(run, measures=RunMeasures(self._digest, now, gates, new, against))
+
+    def _compared(self, before: MeasuredRun | None, now: MeasuredRun) -> dict[str, MetricComparison]:
+        draws = Draws(self._digest)
+        of_a = () if before is None else (before,)
+        metrics = paired_metrics(of_a, (now,), draws)
+        if before is None:
+            metrics["newPending"] = compare_pairs("newPending", (0.0,), (float(len(self._new(now))),), draws)
+            return {**metrics, **{name: MetricComparison(name, 0.0) for name in ("moved", "moved%")}}
+        metrics["newPending"] = new_pending_metric(of_a, (now,), draws)
+        if before.placements is not None and now.placements is not None:
+            metrics |= moved_metrics([(before.placements, now.placements)], (), self._places, draws)[1]
+        return metrics
+
+    def _new(self, now: MeasuredRun) -> tuple[UnplacedPod, ...]:
+        """Return the pending pods that are not already marked as unschedulable in the input."""
+        return tuple(one for one in now.pending if one.pod not in self._known)
+
+    # -- output ----------------------------------------------------------------------------------------------------------
+
+    def print_report(self, run: Run, details: str) -> None:
+        """Print the report for CI pipelines."""
+        assert run.measures is not None
+        found = run.measures
+        lines = ManifestLines(self._given["paths"], self._given["recursive"])
+        config = self._given["config"]
+        failed = sum(not gate.passed for gate in found.gates)
+        report = GateReport(
+            command="simulate",
+            summary=(f"{counted(failed, 'gate')} failed. " if failed else "") + headline(run),
+            gates=found.gates,
+            pending=pending_findings(found.run.pending, found.new_pending, lines, compared=bool(found.against)),
+            where=lines.first() if config is None else SourceLine(config),
+            details=details,
+            version=__version__,
+        )
+        print_gate_report(report, self._given["output"])
+
+
+def _known_to_be_pending(cluster: ClusterInput) -> frozenset[str]:
+    """Return the keys of the pods whose condition PodScheduled says that the cluster's scheduler could not place them."""
+    waiting = (pod for pod in cluster.pods if not pod.spec.node_name)
+    return frozenset(pod.key for pod in waiting if any(map(_is_unschedulable, pod.status.conditions)))
+
+
+def _is_unschedulable(condition: PodCondition) -> bool:
+    return (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
+
+
+def _of_seed(stored: StoredReport, seed: int) -> MeasuredRun:
+    found = next((run for run in stored.runs if run.seed == seed), None)
+    if found is None:
+        seeds = ", ".join(str(run.seed) for run in stored.runs)
+        raise InputError(f"{stored.where}: the baseline has no run with seed {seed}; give --seed with one of {seeds}")
+    return found

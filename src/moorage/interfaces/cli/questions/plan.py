@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from moorage.interfaces.cli.bounded_files import project_setting
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.cluster_files import project_setting
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
+from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_rules import DrainFlags
 from moorage.laboratory.plan.cluster_plan import planned_pods

@@ -33,8 +33,8 @@ from msgspec.structs import replace
 
 from moorage import __version__
 from moorage.basis.printable import escape_json, one_line
-from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
+    STDIN,
     asking,
     emulating,
     paths_of,
@@ -45,13 +45,12 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
 )
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
-from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.question_options import question_options
-from moorage.interfaces.cli.terminal import bare, collect_seldom, output_style, print_styled
+from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.run_inputs import input_digest
-from moorage.laboratory.edit.replaced_objects import replaced
+from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
 from moorage.laboratory.redact.live_cache import LiveCache, cache_folder, keeping
@@ -286,8 +285,8 @@ def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = Fa
 
 def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
     """Print answers as a page for a browser: ASCII but for our own script, so the terminal needs no guard."""
-    from moorage.interfaces.web.cluster_source import snapshot_of  # loaded when a page is asked for
-    from moorage.interfaces.web.report_file import report_page
+    from moorage.interfaces.web.pod_routes import snapshot_of  # loaded when a page is asked for
+    from moorage.interfaces.web.site import report_page
 
     command = shlex.join(["moorage", *sys.argv[1:]])
     snapshot = None if asked is None else snapshot_of(asked.before or asked.cluster, asked.given.report.taken_at)

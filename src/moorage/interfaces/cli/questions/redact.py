@@ -15,8 +15,8 @@ import yaml
 
 from moorage.basis.files import read_file
 from moorage.basis.printable import counted
-from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
+    STDIN,
     emulating,
     paths_of,
     read_cluster,
@@ -24,16 +24,13 @@ from moorage.interfaces.cli.cluster_files import (
     rules_of,
     simulation_options,
 )
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.main import OK, PENDING
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.main import OK, PENDING, DescribedCommand
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.release_options import emulated_cluster_options
-from moorage.interfaces.cli.terminal import collect_seldom, say
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.present import read_given
-from moorage.laboratory.redact.redaction import Redacted, redact_cluster
+from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
 from moorage.laboratory.redact.redaction_check import RedactionCheck, check_redacted
-from moorage.laboratory.redact.redaction_config import read_configuration
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["read_key", "redact"]

@@ -13,10 +13,10 @@ from msgspec.structs import replace as with_values
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import keeping_what_is_read
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer, question_options
-from moorage.laboratory.compare.run_frames import frames_of_run
+from moorage.interfaces.cli.terminal import Progress
+from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv

@@ -15,8 +15,8 @@ import click
 from moorage.api.gc_pause import frozen_after_pauses
 from moorage.basis.recording.log_reader import ClusterLog, is_log, parse_moment
 from moorage.core.cycle.decision import Decision
-from moorage.interfaces.cli.bounded_files import STDIN
 from moorage.interfaces.cli.cluster_files import (
+    STDIN,
     asking,
     emulating,
     paths_of,
@@ -27,19 +27,16 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
 )
 from moorage.interfaces.cli.main import OK, PENDING
-from moorage.interfaces.cli.progress import Progress
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, gate_options
-from moorage.interfaces.cli.questions.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
-from moorage.interfaces.cli.questions.question_options import what_if_options
+from moorage.interfaces.cli.questions.question_options import narrowing_of, narrowing_options, refuse_unmatched, what_if_options
 from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, run_queued
 from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
-from moorage.interfaces.cli.terminal import collect_seldom, leave_memory_at_exit, output_style, print_styled
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.report.comparison import gates_text
 from moorage.report.exports import as_open_metrics, as_trace
-from moorage.report.obstacles import EventLog, Narrowing
+from moorage.report.obstacles import EventLog, Narrowing, ScoreLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_yaml, json_pieces
-from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
@@ -47,7 +44,7 @@ from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt
 
 if TYPE_CHECKING:
-    from moorage.interfaces.cli.questions.simulate_gates import SimulationGates
+    from moorage.interfaces.cli.questions.gate_options import SimulationGates
     from moorage.report.explanation import Explanation
     from moorage.simulator.trace import Trace
 
@@ -162,7 +159,7 @@ def _measure(given: dict[str, Any]) -> SimulationGates | None:
     wanted = given["output"] in {"json", "yaml", *PIPELINE_OUTPUTS}
     if not wanted and not any(given[name] for name in ("gates", "strict", "baseline", "across")):
         return None
-    from moorage.interfaces.cli.questions.simulate_gates import SimulationGates  # the laboratory is rarely needed here
+    from moorage.interfaces.cli.questions.gate_options import SimulationGates  # the laboratory is rarely needed here
 
     return SimulationGates(given)
 

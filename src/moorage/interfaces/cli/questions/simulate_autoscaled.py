@@ -9,7 +9,7 @@ from typing import NamedTuple
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
-from moorage.interfaces.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
 from moorage.laboratory.dynamics.node_pools import NodePool, read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals

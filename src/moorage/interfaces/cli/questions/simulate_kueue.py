@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.questions.simulate_gates import SimulationGates
+from moorage.interfaces.cli.questions.gate_options import SimulationGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster

@@ -15,14 +15,12 @@ import yaml
 
 from moorage.basis.printable import escape_json
 from moorage.errors import InputError
-from moorage.interfaces.cli.command_help import DescribedCommand
-from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
-from moorage.interfaces.cli.progress import Progress
+from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED, DescribedCommand
 from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt
 from moorage.interfaces.cli.questions.question_options import dask_option, progress_option
-from moorage.interfaces.cli.terminal import collect_seldom, say
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
-from moorage.laboratory.sweeps.executors import dask_executor
+from moorage.laboratory.sweeps.jobs import dask_executor
 from moorage.laboratory.sweeps.report import sweep_document, sweep_text
 from moorage.laboratory.sweeps.results import SweepResult, baseline_of
 from moorage.laboratory.sweeps.store import open_store

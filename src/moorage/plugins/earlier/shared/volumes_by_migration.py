@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from moorage.api.storage import CSINode
 from moorage.framework.features import FeatureGates
-from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX, in_tree_plugins
-from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiVolume
+from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiVolume
 from moorage.state.cluster import Snapshot
 
 __all__ = ["InTreeMigration", "VolumesByMigration", "closed_plugins"]

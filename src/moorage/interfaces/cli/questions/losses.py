@@ -1,0 +1,190 @@
+"""``moorage cordon``, ``moorage fail`` and ``moorage survive``: what the loss of nodes does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from itertools import count
+from multiprocessing import current_process
+from typing import Any, Final
+
+import click
+
+from moorage.basis.printable import one_line
+from moorage.errors import InputError
+from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question_options import (
+    dask_option,
+    executor_of,
+    named_nodes,
+    node_selector_option,
+    question_options,
+    seldom,
+)
+from moorage.interfaces.cli.terminal import Progress
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.drain.drain_question import cordon_report
+from moorage.laboratory.survive.survival import failure_domains
+from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_report, survival_report
+from moorage.laboratory.sweeps.jobs import usable_cpus
+from moorage.report.survival_report import NodeLoss, Survival
+
+__all__ = ["cordon", "fail", "survive"]
+
+
+# -- cordon ------------------------------------------------------------------------------------------------------------
+# ``moorage cordon``: what cordoning nodes would change.
+
+_CORDON_EPILOG = """Examples:
+
+\b
+    moorage cordon worker-3 -f cluster.json -f apps.yaml
+    moorage cordon -l pool=old --live
+
+All that is printed: moorage help drain
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=_CORDON_EPILOG)
+@click.argument("nodes", nargs=-1, metavar="NODE…")
+@node_selector_option
+@question_options(searches=False)
+def cordon(**given: Any) -> int:
+    """Say what cordoning nodes would change.
+
+    Pods stay on cordoned nodes; pending pods of the input are placed on other nodes or stay pending. Exits with 0 when every
+    pending pod that is placed without the cordon is also placed with it, 2 when not, 1 when something is wrong with the input
+    or the options.
+    """
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        nodes = named_nodes(asked.cluster, given)
+        question = asked.request({"cordon": list(nodes)})
+        found = asked.answered(lambda cluster: cordon_report(cluster, question, nodes))
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+# -- fail --------------------------------------------------------------------------------------------------------------
+# ``moorage fail``: what happens when nodes are lost.
+
+_FAIL_EPILOG = """Examples:
+
+\b
+    moorage fail worker-3 worker-4 -f cluster.json
+    moorage fail --zone eu-west-1a -f cluster.json --mode unreachable
+
+All that is printed, and what the modes do: moorage help survive
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=_FAIL_EPILOG)
+@click.argument("nodes", nargs=-1, metavar="NODE…")
+@node_selector_option
+@click.option("--zone", default="", metavar="ZONE", help="All nodes of this zone.")
+@click.option(
+    "--mode", type=click.Choice(["deleted", "unreachable"]), default="deleted", show_default=True,
+    help="The nodes are deleted with their pods, or only unreachable.",
+)  # fmt: skip
+@question_options(searches=False)
+def fail(**given: Any) -> int:
+    """Say what happens when nodes are lost at once.
+
+    Their pods are lost, controllers replace them, and kube-scheduler places the replacements on the other nodes. Pending pods
+    of the input are placed first. Exits with 0 when the loss leaves no additional pod pending, 2 when it does, 1 when something
+    is wrong with the input or the options.
+    """
+    if given["zone"] and (given["nodes"] or given["node_selector"]):
+        raise click.UsageError("name nodes, select them with -l, or give --zone: one of these")
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        nodes = _zone(asked, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
+        asks = {"fail": list(nodes), "mode": given["mode"], **({"zone": given["zone"]} if given["zone"] else {})}
+        question = asked.request(asks)
+        found = asked.answered(lambda cluster: failure_report(cluster, question, nodes, given["mode"], given["zone"]))
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _zone(asked: Asked, zone: str) -> tuple[str, ...]:
+    domains, _ = failure_domains(asked.cluster.snapshot.table.nodes, "zone")
+    for domain in domains:
+        if domain.name == zone:
+            return domain.nodes
+    raise InputError(one_line(f"--zone: no node is in {zone!r}; zones: {', '.join(one.name for one in domains)}"))
+
+
+# -- survive -----------------------------------------------------------------------------------------------------------
+
+#: How many processes simulate losses if that is not given, in clusters of so many pods or more.
+_MOST: Final = 4
+_MANY_PODS: Final = 1_000
+
+_SURVIVE_EPILOG = """Examples:
+
+\b
+    moorage survive -f cluster.json --over zone
+    moorage survive -f cluster.json --spare worker-1
+
+All that is printed, and how losses are compared: moorage help survive
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=_SURVIVE_EPILOG)
+@click.option(
+    "--over",
+    default="node",
+    show_default=True,
+    metavar="node|zone|LABEL",
+    help="What to lose: each node, each zone, or the nodes with each value of a label.",
+)
+@click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="With 2, also lose every pair of them.")
+@click.option("--spare", default="", metavar="NODE",
+              help="Find the fewest empty nodes like this one with which every loss is survived.")  # fmt: skip
+@click.option(
+    "--probes", type=click.IntRange(0), default=2000, show_default=True,
+    help="Maximum number of losses to simulate in the search for a fix; 0 skips the search.",
+)  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1, 64),
+    help="Number of processes that simulate losses; by default one for each processor, up to 4, from 1,000 pods on.",
+)  # fmt: skip
+@dask_option
+@question_options()
+def survive(**given: Any) -> int:
+    """Say whether a cluster survives the loss of any node, any zone, or any value of a label.
+
+    Every loss is simulated: the nodes and their pods are lost, controllers replace the pods, and kube-scheduler places the
+    replacements. Pending pods of the input are placed first. If a loss leaves a pod pending, search for changes of nodes with
+    which every loss is survived. Exits with 0 when every loss is survived, 2 when not, 1 when something is wrong with the input
+    or the options.
+    """
+    with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
+        executor = executor_of(given, block) if given["dask"] else None
+        what = SurvivalAsked(
+            given["over"], given["depth"], given["probes"], given["spare"], executor=executor,
+            processes=given["processes"] or _usual_processes(given, len(asked.given.pods)),
+            budget=asked.budget,
+        )  # fmt: skip
+        asks = {"survive": given["over"], "depth": given["depth"], **({"spare": given["spare"]} if given["spare"] else {})}
+        question = asked.request(asks)
+
+        def ask(cluster: Cluster) -> Survival:
+            return survival_report(cluster, question, what, _counter(progress))
+
+        found = asked.answered(ask)
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _usual_processes(given: Mapping[str, Any], pods: int) -> int:
+    """Return how many processes simulate losses. Extenders are asked from one, and a question of the web interface has one."""
+    if pods < _MANY_PODS or given["extenders"] == "ask" or current_process().daemon:
+        return 1
+    return min(_MOST, usable_cpus())
+
+
+def _counter(progress: Progress) -> Callable[[NodeLoss], None]:
+    """Return a function that counts the simulated losses and shows their number."""
+    numbers = count(1)
+    shows = seldom(lambda number: progress.say(f"{number:,} losses run …"))
+    return lambda loss: shows(next(numbers))

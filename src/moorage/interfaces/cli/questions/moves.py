@@ -1,0 +1,123 @@
+"""``moorage deschedule`` and ``moorage rightsize``: what moving pods and changing requests gains."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from moorage.api.durations import DurationError, duration_seconds
+from moorage.basis.inputs.usage import read_usage
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
+from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.questions.drain import dump_time_s
+from moorage.interfaces.cli.questions.question import exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question_options import question_options
+from moorage.interfaces.cli.terminal import Progress
+from moorage.laboratory.deschedule.deschedule_question import DescheduleOptions, deschedule_report, read_pod_reports
+from moorage.laboratory.plan.node_types import read_types
+from moorage.laboratory.rightsize.rightsize_question import RightsizeOptions, rightsize_report
+from moorage.simulator.descheduler.policy import DeschedulerPolicy, read_descheduler_policy
+
+__all__ = ["deschedule", "rightsize"]
+
+
+# -- deschedule --------------------------------------------------------------------------------------------------------
+# ``moorage deschedule``: what a descheduler with a policy would evict, and where the pods would go.
+
+_DESCHEDULE_EPILOG = """Examples:
+
+\b
+    moorage deschedule -f cluster.json --policy policy.yaml
+    moorage deschedule --live --policy policy.yaml --cycles 1 -o wide
+
+All that is printed, and what is assumed: moorage help deschedule
+"""
+#: Plugins that read what a dump says of containers.
+_READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemovePodsHavingTooManyRestarts"})
+
+
+@click.command(cls=DescribedCommand, epilog=_DESCHEDULE_EPILOG)
+@click.option("--policy", "policy_file", required=True, metavar="FILE", help="A DeschedulerPolicy, descheduler/v1alpha2.")
+@click.option(
+    "--cycles", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many cycles to run."
+)
+@click.option("--interval", default="5m", show_default=True, metavar="DURATION", help="The time from one cycle to the next.")
+@click.option("--usage", "usage_files", multiple=True, metavar="[cpu=|memory=]FILE",
+              help="What pods use, for LowNodeUtilization by measured usage: as for moorage rightsize.")  # fmt: skip
+@question_options(outputs=("text", "wide", "json", "yaml"))
+def deschedule(**given: Any) -> int:
+    """Say what a descheduler would evict, and where the pods would go.
+
+    Runs the default plugins of the policy, cycle after cycle: the eviction API applies disruption budgets, controllers replace
+    the pods, and kube-scheduler places the replacements. Pending pods of the input are placed first. Exits with 0 when the
+    evictions come to an end and leave no pod pending, 2 when not, 3 when the time limit comes before, 1 when something is wrong
+    with the input, the policy or the options.
+    """
+    try:
+        interval_s = duration_seconds(given["interval"])
+    except DurationError as error:
+        raise click.UsageError(f"--interval: {error}") from None
+    if interval_s <= 0:
+        raise click.UsageError(f"--interval: {given['interval']} is not above 0")
+    policy = read_descheduler_policy(read_file(given["policy_file"], CONFIG_LIMIT), given["policy_file"])
+    usage = read_usage(given["usage_files"]) if given["usage_files"] else None
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        reports = read_pod_reports(asked.files, recursive=given["recursive"]) if _reads_containers(policy) else {}
+        now_s = dump_time_s(asked)
+        options = DescheduleOptions(now_s, given["cycles"], interval_s, reports=reports, usage=usage)
+        question = asked.request({"deschedule": given["policy_file"], "cycles": given["cycles"], "interval": given["interval"]})
+        progress.say("descheduling …")
+        found = asked.answered(lambda cluster: deschedule_report(cluster, question, policy, options, asked.budget))
+    print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _reads_containers(policy: DeschedulerPolicy) -> bool:
+    return any(not _READ_CONTAINERS.isdisjoint(profile.plugins.deschedule.enabled) for profile in policy.profiles)
+
+
+# -- rightsize ---------------------------------------------------------------------------------------------------------
+
+_RIGHTSIZE_EPILOG = """Examples:
+
+\b
+    kubectl top pod -A --containers > top.txt
+    moorage rightsize -f cluster.json --usage top.txt --types types.yaml
+    moorage rightsize -f cluster.json --usage cpu=cpu.json --usage memory=memory.json
+
+The forms of usage, and how the answer is found: moorage help rightsize
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=_RIGHTSIZE_EPILOG)
+@click.option(
+    "--usage", "usage_files", multiple=True, required=True, metavar="[cpu=|memory=]FILE",
+    help="PodMetrics, kubectl top's table, a Prometheus result, VPA objects, or KRR's JSON. May be repeated.",
+)  # fmt: skip
+@click.option("--headroom", type=click.FloatRange(0, 1000), default=15.0, show_default=True, metavar="PERCENT",
+              help="How far a request is above the measured use.")  # fmt: skip
+@click.option("--percentile", type=click.FloatRange(0, 100, min_open=True), default=95.0, show_default=True, metavar="P",
+              help="Of the values of a range query for CPU. Of memory, the largest counts.")  # fmt: skip
+@click.option("--types", metavar="FILE", help="Node types with prices, for the money, as plan takes them.")
+@click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
+@question_options(outputs=("text", "wide", "json", "yaml"))
+def rightsize(**given: Any) -> int:
+    """Say what requests that follow usage would free: nodes, money, and how full the others become.
+
+    Changes requests in steps, the safest first, and asks after each which nodes the real scheduler can do without. Exits with 0
+    when a change frees a node, 2 when none does, 3 when the time limit comes before, 1 when something is wrong with the input
+    or the options.
+    """
+    usage = read_usage(given["usage_files"], given["percentile"])
+    types = tuple(read_types(given["types"])) if given["types"] else ()
+    options = RightsizeOptions(usage, given["headroom"] / 100, types, given["unit"])
+    with Progress.of(given) as progress, open_question(given, progress) as asked:
+        question = asked.request({
+            "rightsize": list(given["usage_files"]), "headroom": given["headroom"], "percentile": given["percentile"],
+            "types": [one.name for one in types],
+        })  # fmt: skip
+        progress.say("changing requests …")
+        found = asked.answered(lambda cluster: rightsize_report(cluster, question, options, asked.budget))
+    print_answer(found, given, asked)
+    return exit_status(found)

@@ -44,6 +44,13 @@ CASES = {  # method, path, media type, body, code, part of the message
     "a JSON patch that empties the version": (
         "PATCH", f"{MAPS}/held", JSON_PATCH, b'[{"op": "replace", "path": "/apiVersion", "value": ""}]', 400, UNNAMED,
     ),
+    "a patch that removes the version and makes the metadata a list": (
+        "PATCH", f"{MAPS}/held", MERGE, b'{"apiVersion": "", "metadata": [{"name": "held"}]}', 400, UNNAMED,
+    ),
+    "a JSON patch that makes an object of the name": (
+        "PATCH", f"{MAPS}/held", JSON_PATCH,
+        b'[{"op": "remove", "path": "/apiVersion"}, {"op": "add", "path": "/metadata/name", "value": {}}]', 400, UNNAMED,
+    ),
     "a patch of a custom object that removes the version": (
         "PATCH", f"{WIDGETS}/held", MERGE, b'{"apiVersion": null}', 500,
         "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'",

@@ -266,9 +266,9 @@ def patched(request: HTTPRequest, form: BodyForm, document: Document) -> tuple[D
 
     Raises  ApiError 400, 413, 422 and 500 for patches that are invalid or cannot be applied
     """
-    sent = _read_patch(request)
+    sent, name = _read_patch(request), document["metadata"]["name"]
     made = _apply_patch(request, form, document, sent.wanted)
-    return _normalized_patch(request, form, made, sent)
+    return _normalized_patch(request, form, made, sent, name)
 
 
 def _apply_patch(request: HTTPRequest, form: BodyForm, document: Document, wanted: Any) -> Any:
@@ -352,8 +352,10 @@ def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
         raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
 
 
-def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
-    """Return the patched document normalized to its form, and warnings."""
+def _normalized_patch(
+    request: HTTPRequest, form: BodyForm, made: Any, sent: _Patch, name: str
+) -> tuple[Document, tuple[str, ...]]:
+    """Return the patched document, of the object with this name, normalized to its form, and warnings."""
     is_strategic = request.media_type == PATCH_TYPES[2]
     shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
     if not isinstance(made, dict):
@@ -361,7 +363,7 @@ def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Pa
     if not is_strategic and (why := kind_mismatch(form, made)):
         raise _bad_patch(shown, why)
     if not is_strategic:
-        _check_patched_head(request, form, made, shown)
+        _check_patched_head(request, form, made, shown, name)
     try:
         document, unknown_fields = fit(form, made)
     except FieldTypeError as misfit:
@@ -374,7 +376,7 @@ def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Pa
     return document, (*sent.warnings, *found) if request.looks_closely else ()
 
 
-def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, shown: str) -> None:
+def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, shown: str, name: str) -> None:
     """Check that a patched object states its API version and, for a custom kind, its kind.
 
     Without a version, kube-apiserver reads an object of a built-in kind in its internal form, in which no field is known.
@@ -391,7 +393,7 @@ def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, sh
     if request.validation == "Strict" and lost:
         raise _bad_patch(shown, f"strict decoding error: {', '.join(lost)}")
     with with_warnings(lost if request.looks_closely else ()):
-        check_name({}, (made.get("metadata") or {}).get("name") or "")
+        check_name({}, name)
 
 
 _NO_VERSION: Final = "Object 'apiVersion' is missing in 'object has no apiVersion field'"

@@ -18,10 +18,11 @@ class Following(Shadow):
         for node in nodes:
             self.observe(Seen(node), 0.0, 0)
 
-    def take(self, *facts, now=1.0):
+    def take(self, *facts, now=1.0, settled=True):
         for fact in facts:
             self.observe(fact, now, 0)
-        self.settle(now + 10)
+        if settled:
+            self.settle(now + 60)
         return dict(self.agreement.bindings), dict(self.agreement.failures)
 
 
@@ -70,6 +71,16 @@ def test_a_change_of_a_node_may_be_seen_in_another_order(node_first):
     found, _ = shadow.take(pod, *((larger, bound) if node_first else (bound, larger)))
     assert found == {"same in another order": 1}
     assert [node.status.allocatable["cpu"] for node in shadow.scheduler.cluster.table.nodes] == ["4", "16"]
+
+
+@pytest.mark.parametrize(("version", "is_compared"), [("7", False), ("12", True)])
+def test_a_change_of_before_the_decision_may_be_told_late(version, is_compared):
+    """The watch of nodes was interrupted, and tells 5 s after the decision that n1 became smaller before it, or after it."""
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    shadow.take(*waits_then("a", "n2", version="9"), settled=False)
+    found, _ = shadow.take(Seen(a_node("n1", "1", version=version)), now=6.0)
+    assert found == ({"different": 1} if is_compared else {})
+    assert shadow.agreement.uncompared.total() == (not is_compared)
 
 
 def test_a_deletion_under_way_may_be_seen_before_the_decision():

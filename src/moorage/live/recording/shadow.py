@@ -7,7 +7,8 @@ The cluster's scheduler decides on what it knows: it has counted pods whose bind
 last deletions and changes of nodes; and it writes what it decided later, in the order of its decisions. So if the decisions
 differ, the pods that were bound or deleted before, and the nodes that changed, are put back: first as far as for the decision
 before this one, then more and less. What happens right after is counted too, until the decisions agree or nothing is left.
-A list of pods after a broken watch does not tell in which order they changed; what differs then counts as not compared.
+A list of pods after a broken watch does not tell in which order they changed; what differs then counts as not compared. So
+does what differs before a watch that was interrupted tells of a change with a lower resource version than the decision.
 """
 
 from __future__ import annotations
@@ -134,6 +135,9 @@ class Agreement:
 #: How long bindings and deletions may be seen in another order than the scheduler knew of them, before and after a decision.
 _LATE_S: Final = 10.0
 _SOON_S: Final = 1.0
+#: How long a difference waits for changes of before the decision, of which an interrupted watch tells late.
+_INTERRUPTED_S: Final = 30.0
+_UNORDERED: Final = "the order of changes before it is not known: a watch was interrupted"
 #: How many are kept, and how many states of the cluster are tried for a decision.
 _SHADOW_KEPT: Final = 500
 _MOST: Final = 8
@@ -154,11 +158,13 @@ class _Move(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A difference that pods which are bound soon may explain: the pod as it waited."""
+    """A difference that changes which are seen later may explain: the pod as it waited, the decision's resource version."""
 
     found: ComparedDecision
     pod: PodInfo
+    version: int
     at: int
+    soon: float
     until: float
     moves: tuple[_Move, ...]
 
@@ -221,9 +227,9 @@ class Shadow:
         if isinstance(pod, Pod):
             after = self.scheduler.cluster.pod(pod.metadata.uid)
             if _counts_otherwise(placed, after):
-                self._moved(_Move(now, placed, after))
+                self._moved(_Move(now, placed, after), _version(pod))
         elif node is not None and isinstance(pod, Node) and _differ(node, pod):
-            self._moved(_Move(now, node, pod))
+            self._moved(_Move(now, node, pod), _version(pod))
         if self._open and self._open[0].until < now:
             self.settle(now)
 
@@ -258,10 +264,10 @@ class Shadow:
         if not found.verdict.agrees:
             earlier = self._undone(waited, found, now)
             if earlier is None and now - self._unordered_at < _LATE_S:
-                self.agreement.uncompared["the order of changes before it is not known: a watch was interrupted"] += 1
+                self.agreement.uncompared[_UNORDERED] += 1
                 return
             if earlier is None:
-                self._open.append(_Open(found, waited, at, now + _SOON_S, ()))
+                self._open.append(_Open(found, waited, _version(pod), at, now + _SOON_S, now + _INTERRUPTED_S, ()))
                 return
             found = earlier
         self.agreement.count(found, at)
@@ -309,21 +315,22 @@ class Shadow:
         held = _node_named(self.scheduler, move.key) if is_node else self.scheduler.cluster.pod(move.key)
         return move if move.now >= now - _LATE_S and held is move.after else None
 
-    def _moved(self, move: _Move) -> None:
+    def _moved(self, move: _Move, version: int) -> None:
         """Note that a pod was bound or deleted or a node changed, and look at open differences again with what came since."""
         self._recent.append(move)
         self._moves += 1
         still = []
-        for case in self._open:
-            if move.after is None or move.key == case.pod.uid or len(case.moves) >= _MOST:
-                still.append(case)
-                continue
-            wider = case._replace(moves=(*case.moves, move))
-            again = self._with_later(wider)
+        for before in self._open:
+            case, again = before, None
+            if move.after is not None and move.key != case.pod.uid and len(case.moves) < _MOST and move.now <= case.soon:
+                case = before._replace(moves=(*before.moves, move))
+                again = self._with_later(case)
             if again is not None:
                 self.agreement.count(again, case.at)
+            elif 0 < version < case.version:
+                self.agreement.uncompared[_UNORDERED] += 1
             else:
-                still.append(wider)
+                still.append(case)
         self._open = still
 
     def _with_later(self, case: _Open) -> ComparedDecision | None:
@@ -342,6 +349,12 @@ class Shadow:
         for case in due:
             self.agreement.count(case.found, case.at)
             self.on_difference(case.found, case.at)
+
+
+def _version(obj: Pod | Node) -> int:
+    """Return the resource version, which orders the changes of all objects; 0 if it is no number."""
+    version = obj.metadata.resource_version
+    return int(version) if version.isdecimal() else 0
 
 
 def _depths(likely: int) -> list[int]:

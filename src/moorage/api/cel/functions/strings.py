@@ -153,6 +153,8 @@ _BUILT_PER_UNIT: Final = 2
 #: The work of a step of a search, and of parsing a character of a pattern.
 _STEP: Final = 8
 _PARSED: Final = 40
+#: How many characters are changed at once.
+_PART: Final = 1 << 16
 
 
 def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
@@ -230,11 +232,17 @@ def _last(text: str, part: str) -> int:
 
 
 def _lower(text: str) -> str:
-    return text.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")  # bytes change in ASCII only
+    return _mapped(text, bytes.lower)
 
 
 def _upper(text: str) -> str:
-    return text.encode(errors="surrogatepass").upper().decode(errors="surrogatepass")
+    return _mapped(text, bytes.upper)
+
+
+def _mapped(text: str, change: Callable[[bytes], bytes]) -> str:
+    """Change the ASCII letters of a text, part by part: at once, decoding wide characters takes six times their memory."""
+    parts = (text[at : at + _PART].encode(errors="surrogatepass") for at in range(0, len(text), _PART))
+    return "".join(change(part).decode(errors="surrogatepass") for part in parts)
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:

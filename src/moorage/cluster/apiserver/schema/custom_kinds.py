@@ -36,6 +36,8 @@ CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 MAX_DEFAULTS: Final = 3 << 19
 #: The bytes around a field of an object: two quotes, a colon and a comma.
 _SEPARATORS: Final = 4
+#: What each map and list in a default counts more than its JSON: it is made and looked at.
+_CONTAINER: Final = 16
 _AGE: Final = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
@@ -296,7 +298,8 @@ class _Defaults:
         self._left = MAX_DEFAULTS
         #: by schema: the fields that have defaults, and the default as JSON
         self._fields: dict[int, list[tuple[str, Schema]]] = {}
-        self._texts: dict[int, bytes] = {}
+        #: by schema: the default as JSON, and the bytes that a copy counts as
+        self._texts: dict[int, tuple[bytes, int]] = {}
 
     def apply(self, node: Schema, value: Any) -> None:
         if isinstance(value, dict):
@@ -325,10 +328,13 @@ class _Defaults:
         return found
 
     def _copy(self, node: Schema, name_bytes: int = 0) -> Any:
-        default, text = node.get("default"), self._texts.get(id(node))
-        if text is None:
-            text = self._texts[id(node)] = msgspec.json.encode(default)
-        self._left -= len(text) + name_bytes + _SEPARATORS
+        default, known = node.get("default"), self._texts.get(id(node))
+        if known is None:
+            text = msgspec.json.encode(default)
+            containers = text.count(b"{") + text.count(b"[")
+            known = self._texts[id(node)] = text, len(text) + containers * _CONTAINER
+        text, size = known
+        self._left -= size + name_bytes + _SEPARATORS
         if self._left < 0:
             why = f"Request entity too large: the defaults of the object have more than {MAX_DEFAULTS} bytes"
             raise ApiError(413, "RequestEntityTooLarge", why)

@@ -174,7 +174,7 @@ class Verdicts:
         self.ids[rows] = known
 
     def accept(self, row: int) -> None:
-        """Take these rows as feasible again."""
+        """Make a row feasible again."""
         self.ids[row] = 0
 
     def refused(self) -> Iterator[tuple[int, Status]]:

@@ -26,7 +26,7 @@ from moorage.api.core import Pod
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.facts import Fact, Seen
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers

@@ -19,7 +19,7 @@ from moorage.api.core import Container, Node, NodeStatus, Pod, PodSpec, Resource
 from moorage.api.meta import ObjectMeta
 from moorage.core.engine.facts import Seen
 from moorage.framework.plugin_runner import ask
-from moorage.plugins.gpu_sharing.devices import device_table
+from moorage.plugins.gpu_sharing.devices import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE, device_table
 from moorage.plugins.gpu_sharing.fgd import FGDScore
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
 from moorage.plugins.gpu_sharing.open_gpu_share import OpenGpuShare
@@ -33,7 +33,6 @@ from moorage.plugins.gpu_sharing.policies import (
     NodeOrderLow,
     RandomScore,
 )
-from moorage.plugins.gpu_sharing.requests import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo
 

@@ -14,7 +14,7 @@ import pytest
 from moorage.errors import ClusterError
 from moorage.laboratory.redact import live_cache
 from moorage.laboratory.redact.live_cache import CachedGet, LiveCache, cache_folder
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 
 PODS = "/api/v1/pods"
 NAMESPACE = "/api/v1/namespaces/kube-system"

@@ -24,7 +24,7 @@ from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError
-from moorage.live.client.endpoint import tls_context
+from moorage.live.client.credentials import tls_context
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
 from tools.simtest.network import Sent

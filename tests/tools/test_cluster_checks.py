@@ -14,7 +14,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.framework.features import FeatureGates
-from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from tools.cluster_checks.checks import CHECKS, check_cluster
 from tools.cluster_checks.wires import HttpWire, StoreWire

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from moorage.cluster.apiserver.http.routes import check_route
+from moorage.cluster.apiserver.http.server_documents import check_route
 from moorage.cluster.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
 from moorage.cluster.apiserver.vocabulary.http_messages import find_target
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, KindTable, Review, ServedKind

@@ -15,12 +15,12 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.lists import Lines
 from moorage.cluster.apiserver.http.requests import serve
-from moorage.cluster.apiserver.http.routes import check_route
+from moorage.cluster.apiserver.http.server_documents import check_route
 from moorage.cluster.apiserver.http.watch_stream import open_stream
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.live.client.endpoint import Endpoint, tls_context
+from moorage.live.client.credentials import Endpoint, tls_context
 
 __all__ = ["ClusterWire", "HttpWire", "StoreWire", "WireAnswer"]
 

@@ -31,7 +31,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.features import FeatureGates
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import BINDING, OTHER, Rest
 from tools.simtest.arriving import Arrivals
 from tools.simtest.network import Link, Network, Sent

@@ -45,12 +45,16 @@ from moorage.framework.points import (
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
 from moorage.plugins.affinity.affinity_scores import (
+    AffinityCounts,
     AffinityWeights,
     FollowedWeights,
+    ResolvedTerm,
+    count_affinity,
+    matches_all,
     normalize_weights,
+    resolved,
     sum_weights,
     weigh_affinity,
 )

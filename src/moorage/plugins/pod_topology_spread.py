@@ -53,19 +53,17 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.default_normalize import NoPreScoreError
-from moorage.plugins.spread.spread_counts import (
+from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
+from moorage.plugins.spread.spread_scores import (
+    HOSTNAME,
     OWNING_KINDS,
     CountedConstraint,
     Spread,
+    SpreadPreference,
     controller_of,
     count_spreads,
     counted_constraints,
     default_selector,
-)
-from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
-from moorage.plugins.spread.spread_scores import (
-    HOSTNAME,
-    SpreadPreference,
     normalize_spread,
     score_by_count,
     score_domains,

@@ -46,7 +46,6 @@ from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.csi_volumes import migrated_plugins
-from moorage.plugins.volumes.node_findings import ClaimsToBind, find
 from moorage.plugins.volumes.pod_claims import (
     SELECTED_NODE,
     ClassError,
@@ -65,7 +64,7 @@ from moorage.plugins.volumes.provisioning import (
     with_selected_node,
 )
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
-from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_unbound
+from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find, remedies_of_volumes, why_unbound
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

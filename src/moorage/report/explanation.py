@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Proof
+from moorage.report.answer import Answer, Proof
 from moorage.report.explanation_values import (
     ChangeReport,
     ConflictTerm,
@@ -26,8 +27,8 @@ from moorage.report.explanation_values import (
 from moorage.report.style import WIDTH, cells, columns, paragraph, text_width
 
 __all__ = [
-    "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup", "PodStanding",
-    "Proof", "RefusalReport",
+    "AutoscalerAnswer", "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup",
+    "PodStanding", "Proof", "RefusalReport",
 ]  # fmt: skip
 
 
@@ -436,3 +437,82 @@ class Explanation(ExplanationValues, frozen=True, kw_only=True):
 
     def _text(self, *, wide: bool) -> str:
         return explanation_text(self, wide=wide)
+
+
+# -- autoscaler answer -------------------------------------------------------------------------------------------------
+# What Karpenter does about one pod or one node: the node that it adds, or the sentence and the pods that keep it from that.
+
+#: How many types the text names.
+_TYPES = 5
+
+AutoscalerDecision = Literal["add", "existing", "none", "delete", "replace", "keep"]
+_WORDS: Mapping[AutoscalerDecision, str] = {
+    "add": "Karpenter adds a node for", "existing": "Karpenter adds no node: a node has room for",
+    "none": "Karpenter adds no node for", "delete": "Karpenter removes", "replace": "Karpenter replaces",
+    "keep": "Karpenter keeps",
+}  # fmt: skip
+
+
+class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
+    """The answer about ``thing``, such as ``pod shop/web-0`` or ``node/node-1``.
+
+    ``why``     Karpenter's sentences: one for each NodePool that cannot take a pod, or the event that keeps a node
+    ``pods``    that hold a node, each with the reason; ``types``: of the new node, the cheapest first
+    ``price``   of an hour: of the new node, or what is saved
+    """
+
+    KIND: ClassVar[str] = "AutoscalerAnswer"
+
+    thing: str
+    decision: AutoscalerDecision
+    why: tuple[str, ...] = ()
+    node: str = ""
+    pool: str = ""
+    pods: Mapping[str, str] = {}
+    types: tuple[str, ...] = ()
+    price: float | None = None
+    currency: str = ""
+    missing: Sequence[str] = ()
+
+    @staticmethod
+    def head(decision: AutoscalerDecision, thing: str) -> str:
+        """Return the first line."""
+        return f"{_WORDS[decision]} {thing}."
+
+    @property
+    def holds(self) -> bool:
+        """Whether the pod gets a node, or the node can go."""
+        return self.decision not in {"none", "keep"}
+
+    def _answer(self) -> dict[str, Any]:
+        given = {
+            "node": self.node, "nodePool": self.pool, "why": list(self.why), "pods": dict(self.pods), "types": list(self.types),
+            "price": self.price, "currency": self.currency, "missing": list(self.missing),
+        }  # fmt: skip
+        known = {key: held for key, held in given.items() if held not in ("", [], {}, None)}
+        return {"thing": self.thing, "decision": self.decision} | known
+
+    def _node_names(self) -> set[str]:
+        return {name for name in (self.node,) if name}
+
+    def _text(self, *, wide: bool) -> str:
+        return "\n".join([paragraph(one_line(self.summary)), *self._lines(wide)]) + "\n"
+
+    def _lines(self, wide: bool) -> Iterator[str]:
+        if self.types:
+            shown = self.types if wide else self.types[:_TYPES]
+            more = f" and {len(self.types) - len(shown)} more" if len(shown) < len(self.types) else ""
+            pool = f"of NodePool {self.pool}, " if self.pool else ""
+            yield paragraph(one_line(f"→ {pool}the cheapest first: {', '.join(shown)}{more}"), indent="  ", hanging="    ")
+        if self.node and self.decision == "existing":
+            yield f"  → {one_line(self.node)}"
+        if self.price is not None:
+            word = "an hour costs" if self.decision == "add" else "an hour saves"
+            yield f"  {word} {self.price:.4g} {self.currency or '(currency not given)'}"
+        for why in self.why:
+            yield paragraph(one_line(f"✗ {why}"), indent="  ", hanging="    ")
+        if self.pods:
+            rows = [[one_line(name), one_line(told)] for name, told in self.pods.items()]
+            yield columns(["HELD BY", "WHY"], rows).rstrip("\n")
+        for name in self.missing:
+            yield paragraph(one_line(f"not in the input: {name}"), indent="  ", hanging="    ")

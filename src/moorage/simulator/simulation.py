@@ -23,7 +23,7 @@ from moorage.api.pod_groups import with_condition
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
-from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError, StateError
@@ -41,10 +41,10 @@ from moorage.framework.effects import (
     Write,
 )  # fmt: skip
 from moorage.simulator.claim_controller import ClaimController, DeviceDrivers, StorageController
-from moorage.simulator.fast_placements import FastPlacements
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.pod_books import (
     Event,
+    FastPlacements,
     LastAttempt,
     Messages,
     PodRecord,

@@ -20,8 +20,7 @@ import msgspec
 from moorage.api.kinds import Kind
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.object_lines import line_of
-from moorage.basis.inputs.objects import FoundObject, plain_object
+from moorage.basis.inputs.objects import FoundObject, line_of, plain_object
 from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.schema.protobuf import message_of, messages
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema

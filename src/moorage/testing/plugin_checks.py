@@ -28,10 +28,9 @@ from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import Snapshot
 from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
-from moorage.testing.mutation_checks import changes_by
 from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.reuse_checks import check_reuse
-from moorage.testing.rule_checks import check_filter_forms, check_score_forms, check_what_ifs
+from moorage.testing.rule_checks import changes_by, check_filter_forms, check_score_forms, check_what_ifs
 
 __all__ = ["check_plugin", "sample_cluster", "sample_pods"]
 

@@ -10,8 +10,7 @@ from aiohttp import web
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.http.accepting import TLS_BUFFER
-from moorage.cluster.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, Connection
+from moorage.cluster.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, TLS_BUFFER, Connection
 from moorage.cluster.apiserver.schema.request_bodies import MAX_BODY
 
 READ = 256 << 10  # what asyncio reads at once

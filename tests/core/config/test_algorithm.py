@@ -10,7 +10,7 @@ from moorage.core.building.loading import ConfigSource
 from moorage.core.config.algorithm import Algorithm, load_algorithm
 from moorage.core.config.legacy_sets import Addresses, plain_addresses, split_host_port
 from moorage.core.config.scheduler_document import load_any, load_default
-from moorage.core.config.writer import as_written
+from moorage.core.config.show import as_written
 from moorage.errors import ConfigError, InputError
 
 RULES = ConfigSource()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moorage.core.building.loading import ConfigSource
 from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.core.config.scheduler_document import load_any
-from moorage.core.config.writer import as_written
+from moorage.core.config.show import as_written
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS

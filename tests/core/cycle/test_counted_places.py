@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from moorage.core.cycle.counted_places import CountedPlaces
+from moorage.core.cycle.summed_places import CountedPlaces
 from moorage.testing.builders import a_node
 from tests.core.cycle.test_pod_classes import History
 
@@ -24,9 +24,9 @@ OFFER = {"cpu": 4, "memory": "8Gi", "pods": 9}
 CASES = {
     "as they are": {},
     "one matcher is kept": {"ring_totals._COUNTED_KEPT": 1},
-    "too many cells": {"counted_places._MOST_CELLS": 8},
-    "rows one by one": {"column.FEW": 99, "sheet.FEW": 99, "counted_places._FEW": 99},
-    "rows together": {"column.FEW": 0, "sheet.FEW": 0, "counted_places._FEW": 0},
+    "too many cells": {"summed_places._MOST_COUNTED_CELLS": 8},
+    "rows one by one": {"column.FEW": 99, "sheet.FEW": 99, "summed_places._FEW": 99},
+    "rows together": {"column.FEW": 0, "sheet.FEW": 0, "summed_places._FEW": 0},
 }
 
 

@@ -26,7 +26,7 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.interfaces.cli.live.run_flags import FLAGS
 from moorage.interfaces.cli.main import _run
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.server.scheduler_metrics import NEVER_MOVED, SPECS
 from tests.ports import reserve_port

@@ -19,7 +19,7 @@ from moorage.interfaces.cli.live.run_flags import FLAGS
 from moorage.interfaces.cli.live.run_process import closed_pages
 from moorage.interfaces.cli.live.run_serving import metric_filter, serving_rules
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import in_cluster
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.cluster.apiserver.access.listen_addresses import Address
+from moorage.cluster.apiserver.access.certificate_authority import Address
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError

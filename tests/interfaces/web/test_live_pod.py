@@ -4,7 +4,7 @@ from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
-from moorage.laboratory.explain.pod_columns import score_columns, verdict_columns
+from moorage.laboratory.explain.placement_report import score_columns, verdict_columns
 from moorage.state.pod_info import PodInfo
 from tests.interfaces.web.test_site import NODES, PODS, a_store, bind, browse, node, pod
 from tests.live.server.test_on_embedded_server import a_scheduler

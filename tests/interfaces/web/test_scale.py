@@ -17,7 +17,7 @@ from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.sessions import Sessions
 from moorage.interfaces.web.site import Site
 from moorage.interfaces.web.standalone import _application, _Reader
-from moorage.laboratory.explain.pod_columns import score_columns, verdict_columns
+from moorage.laboratory.explain.placement_report import score_columns, verdict_columns
 from moorage.live.server.certificates import listen, serving
 from tests.interfaces.web.test_hub import LONG, Objects, a_node, a_pod
 from tests.live.server.test_on_embedded_server import a_scheduler

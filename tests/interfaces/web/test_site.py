@@ -21,7 +21,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.web import hub as hub_module
 from moorage.interfaces.web import site as site_module
-from moorage.interfaces.web.embedded_site import EmbeddedSite
+from moorage.interfaces.web.live_site import EmbeddedSite
 from moorage.interfaces.web.rows import pod_row
 
 NODES, PODS, NAMESPACES = served("nodes"), served("pods"), served("namespaces")

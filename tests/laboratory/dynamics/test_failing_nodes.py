@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import moorage
-from moorage.laboratory.dynamics.distributions import DAY, HOUR, Exponential
 from moorage.laboratory.dynamics.failing_nodes import FailingNodes
-from moorage.laboratory.dynamics.pod_arrivals import PodArrivals, Poisson
+from moorage.laboratory.dynamics.pod_arrivals import DAY, HOUR, Exponential, PodArrivals, Poisson
 from moorage.laboratory.dynamics.state_recorder import StateRecorder
 from moorage.testing.builders import a_node, a_pod
 

@@ -12,17 +12,23 @@ import pytest
 import moorage
 from moorage.api.core import Node
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.distributions import (
+from moorage.laboratory.dynamics.pod_arrivals import (
     DAY,
     HOUR,
+    AtTimes,
+    Diurnal,
     Empirical,
     Exponential,
     Fixed,
     LogNormal,
+    PodArrivals,
+    PodKind,
+    Poisson,
+    Regular,
+    TraceArrivals,
     UniformBetween,
     Weibull,
 )
-from moorage.laboratory.dynamics.pod_arrivals import AtTimes, Diurnal, PodArrivals, PodKind, Poisson, Regular, TraceArrivals
 from moorage.laboratory.dynamics.state_recorder import StateRecorder
 from moorage.simulator.trace import Arrival
 from moorage.testing.builders import a_node, a_pod

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.errors import InputError
-from moorage.live.client.endpoint import Endpoint, Identity, tls_context
+from moorage.live.client.credentials import Endpoint, Identity, tls_context
 
 NOW = datetime.datetime.now(datetime.UTC)
 

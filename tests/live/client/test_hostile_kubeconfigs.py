@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.errors import InputError
-from moorage.live.client.credentials import ExecCommand, ExecCredentials
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint, ExecCommand, ExecCredentials
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from tests.interfaces.cli.hostile import EVIL, check_harmless
 

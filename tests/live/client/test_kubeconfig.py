@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from moorage.errors import InputError
-from moorage.live.client.credentials import ExecCommand, ExecCredentials, TokenFile, run_program
-from moorage.live.client.endpoint import Identity, proxy_for
+from moorage.live.client.credentials import ExecCommand, ExecCredentials, Identity, TokenFile, proxy_for, run_program
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.testing.virtual_time import run_virtually
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import BINDING, OTHER, Rest, Throttle, user_agent
 from moorage.testing.virtual_time import run_virtually
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from moorage.cluster.apiserver.http import accepting
+from moorage.cluster.apiserver.http import connections as accepting
 from moorage.errors import InputError
 from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.server.authentication import RequestAuthenticator
@@ -32,7 +32,7 @@ from moorage.live.server.certificates import (
 )
 from moorage.live.server.endpoints import ProgramInfo, Served, make_app
 from moorage.live.server.health import Health
-from moorage.live.server.metric_types import MetricRegistry
+from moorage.live.server.plugin_metrics import MetricRegistry
 
 NOW = datetime.now(UTC)
 PEM = serialization.Encoding.PEM

@@ -17,7 +17,7 @@ from moorage.live.server.authentication import Caller, RequestAuthenticator
 from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.live.server.endpoints import Page, ProgramInfo, Served, accepted, make_app, stacks
 from moorage.live.server.health import Check, Health, watchdog
-from moorage.live.server.metric_types import CounterVec, MetricRegistry, Spec
+from moorage.live.server.plugin_metrics import CounterVec, MetricRegistry, Spec
 
 USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve"), "reader": Caller("reader")}
 

@@ -20,7 +20,7 @@ from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.errors import ClusterError
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 from moorage.live.runtime.ports import EventNote, EventRecord, StatusChange

@@ -14,8 +14,17 @@ from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.live.runtime.attempt_metrics import BoundPod
-from moorage.live.server.metric_types import CounterVec, Filter, Gauge, Histogram, MetricRegistry, Spec, exponential
-from moorage.live.server.plugin_metrics import SAMPLED, Probe
+from moorage.live.server.plugin_metrics import (
+    SAMPLED,
+    CounterVec,
+    Filter,
+    Gauge,
+    Histogram,
+    MetricRegistry,
+    Probe,
+    Spec,
+    exponential,
+)
 from moorage.live.server.scheduler_metrics import NEVER_MOVED, SPECS, SchedulerMetrics
 from moorage.testing.builders import a_pod
 

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.releases import find_release
 from moorage.framework.features import FeatureGates
-from moorage.live.server.metric_types import Filter, Gauge
+from moorage.live.server.plugin_metrics import Filter, Gauge
 from moorage.live.server.scheduler_metrics import SPECS, SchedulerMetrics, registry_of, specs_of
 
 #: From pkg/scheduler/metrics/metrics.go of 1.19 to 1.22: name → labels.

@@ -24,7 +24,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
-from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers

@@ -10,7 +10,7 @@ from moorage.api.decode import decode
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.ports import EventNote, EventRecord
 from moorage.live.server.api_cluster import ApiCluster

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from moorage.live.client.endpoint import tls_context
+from moorage.live.client.credentials import tls_context
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"

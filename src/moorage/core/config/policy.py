@@ -17,8 +17,7 @@ import msgspec
 from moorage.api.meta import Value
 from moorage.api.quantity import INT64_MAX
 from moorage.core.config.configuration import Extender
-from moorage.core.config.decoder import decode, fields_of
-from moorage.core.config.document_reader import SchedulerText
+from moorage.core.config.decoder import SchedulerText, decode, fields_of
 from moorage.core.config.validation import extender_faults
 from moorage.errors import Fault
 from moorage.framework.args import Int32

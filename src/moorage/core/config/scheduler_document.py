@@ -28,8 +28,7 @@ from moorage.core.config.configuration import (
     Plugins,
     PluginSet,
 )
-from moorage.core.config.decoder import decode, fields_of
-from moorage.core.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
+from moorage.core.config.decoder import KIND, SchedulerText, decode, fields_of, not_registered, read_text, refuse
 from moorage.core.config.legacy_document import address_faults, as_configuration
 from moorage.core.config.legacy_sets import Addresses, plain_addresses, settled
 from moorage.core.config.policy import read_policy

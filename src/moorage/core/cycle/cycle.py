@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
-from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.failures import Failures
+from moorage.core.cycle.decision import Decision, Failures
 from moorage.core.cycle.search import EVERYWHERE, NodeOrder, SearchScope, draw, feasible_nodes_to_find
 from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.cycle.verifying import Verification, VerifiedPath

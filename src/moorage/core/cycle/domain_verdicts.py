@@ -17,10 +17,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.counted_places import CountedPlaces
 from moorage.core.cycle.domain_places import Domains, OpenPlaces, selected
 from moorage.core.cycle.ring_totals import RingTotals
-from moorage.core.cycle.summed_places import SummedPlaces
+from moorage.core.cycle.summed_places import CountedPlaces, SummedPlaces
 from moorage.framework.answer_forms import FollowedScores, ScoresByCount
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered

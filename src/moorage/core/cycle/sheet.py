@@ -17,7 +17,7 @@ from msgspec import structs
 from moorage.core.cycle.column import FEW, KeyColumn, Steps, Varying, ask_pre_filters, both
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain, DomainScoring
-from moorage.core.cycle.nominated_rows import NominatedRows, Rivals
+from moorage.core.cycle.removed_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.search import draw, first_from, ring_position
 from moorage.core.preemption.what_if import Nominated, judge_with_nominated

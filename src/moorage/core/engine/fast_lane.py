@@ -16,8 +16,7 @@ from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase, Work
 from moorage.core.engine.outbox import Decided
-from moorage.core.engine.placement import Found
-from moorage.core.engine.pod_run import PodRun, is_copy
+from moorage.core.engine.pod_run import Found, PodRun, is_copy
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
 from moorage.framework.effects import BindPod

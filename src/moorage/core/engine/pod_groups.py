@@ -27,12 +27,12 @@ from moorage.core.engine.attempt import let_go
 from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase
-from moorage.core.engine.failure_handler import FailureHandler
-from moorage.core.engine.group_cycle import GroupCycle
-from moorage.core.engine.group_outcome import (
+from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
+from moorage.core.engine.group_cycle import (
     SCHEDULED,
     UNSCHEDULABLE,
     WAITING,
+    GroupCycle,
     GroupOutcome,
     GroupReport,
     MemberAttempt,
@@ -40,7 +40,6 @@ from moorage.core.engine.group_outcome import (
     refused,
 )
 from moorage.core.engine.outbox import Decided, GroupAttempted
-from moorage.core.engine.preemption_executor import PreemptionExecutor
 from moorage.core.extenders.consultation import Asking, without_asking
 from moorage.core.queue import QueuedPod
 from moorage.errors import AttemptError, PluginError

@@ -8,18 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from moorage.api.core import Pod
+from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.sheets import CachedPath
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
-from moorage.core.engine.placement import Found
-from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod
+from moorage.core.queue import ASSIGNED_POD_ADD
+from moorage.core.queue.queued_pod import QueuedPod
 from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["PodRun", "is_copy"]
+__all__ = ["Found", "PodRun", "is_copy"]
+
+
+# -- placement ---------------------------------------------------------------------------------------------------------
+# What the fast lane found for a pod: its node, and what is needed to place it there.
+
+
+class Found(Struct):
+    """The next pod of the queue and the decision for it. The pod is still in the queue. ``among``: see ``Quick``."""
+
+    queued: QueuedPod
+    pod: PodInfo
+    decision: Decision
+    profile: Profile
+    row: int
+    node: str
+    cycle: Cycle
+    path: CachedPath
+    among: int
+
+
+# -- pod run -----------------------------------------------------------------------------------------------------------
 
 
 def is_copy(pod: PodInfo, other: PodInfo) -> bool:

@@ -24,12 +24,11 @@ from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, Engine
 from moorage.core.engine.event_handlers import EventHandlers
 from moorage.core.engine.extender_session import ExtenderSession
 from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
-from moorage.core.engine.failure_handler import FailureHandler
+from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
 from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Output, Skipped
-from moorage.core.engine.placement import Found
 from moorage.core.engine.pod_groups import GroupScheduler
-from moorage.core.engine.preemption_executor import PreemptionExecutor
+from moorage.core.engine.pod_run import Found
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.queueing_hints import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError

@@ -8,7 +8,7 @@ from typing import Any, Final
 from moorage.core.extenders.consultation import HTTPExtender
 from moorage.core.extenders.wire import EXTENDER
 from moorage.core.queue import QueuedPod, QueueProfile
-from moorage.core.queue.active import SortKey
+from moorage.core.queue.backoff import SortKey
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates

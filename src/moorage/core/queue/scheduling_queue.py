@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
 
-from moorage.core.queue.active import ActiveQueue, SleepingMembers, SortKey
-from moorage.core.queue.backoff import BackoffQueue
+from moorage.core.queue.backoff import ActiveQueue, BackoffQueue, SleepingMembers, SortKey
 from moorage.core.queue.cluster_events import ASSIGNED_POD_DELETE, is_repeat, own_changes
 from moorage.core.queue.hints import HintOutcome, Hints, HintTimer, is_for_everyone
 from moorage.core.queue.in_flight import Happening, InFlight

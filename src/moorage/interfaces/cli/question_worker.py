@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
-from moorage.interfaces.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe, limit_process
+from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe, limit_process
 
 __all__ = ["ANSWERING", "absolute_plugin", "answer_question", "question_words"]
 

@@ -15,8 +15,14 @@ from typing import Any, Final, NamedTuple
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
-from moorage.interfaces.web.question_arguments import Arguments, QuestionBody, arguments_of
-from moorage.interfaces.web.question_processes import Answering, AnswerProcess, ProcessLimits
+from moorage.interfaces.web.question_arguments import (
+    Answering,
+    AnswerProcess,
+    Arguments,
+    ProcessLimits,
+    QuestionBody,
+    arguments_of,
+)
 
 __all__ = ["FORMS", "AgentAnswers", "as_data"]
 

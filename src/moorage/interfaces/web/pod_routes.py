@@ -54,7 +54,7 @@ class SchedulerTurns:
         self._scheduler, self._profiles = scheduler, profiles
 
     async def ask(self, name: str, pod: Pod) -> dict[str, Any]:
-        """Return the result of the function ``name`` of ``moorage.laboratory.explain.pod_columns`` for a pod.
+        """Return the result of the function ``name`` of ``moorage.laboratory.explain.placement_report`` for a pod.
 
         Raises  ApiError
         """
@@ -78,7 +78,7 @@ class SchedulerTurns:
 
 
 def _function(name: str) -> Callable[..., dict[str, Any]]:
-    from moorage.laboratory.explain import pod_columns
+    from moorage.laboratory.explain import placement_report as pod_columns
 
     found: Callable[..., dict[str, Any]] = getattr(pod_columns, name)
     return found

@@ -21,8 +21,14 @@ import msgspec
 from aiohttp import web
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
-from moorage.interfaces.web.question_arguments import Arguments, QuestionBody, arguments_of
-from moorage.interfaces.web.question_processes import Answering, AnswerProcess, ProcessLimits
+from moorage.interfaces.web.question_arguments import (
+    Answering,
+    AnswerProcess,
+    Arguments,
+    ProcessLimits,
+    QuestionBody,
+    arguments_of,
+)
 from moorage.interfaces.web.sessions import Visitor, check_may_list
 from moorage.interfaces.web.site import Site, json_response, read_body
 

@@ -19,7 +19,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no
 from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.live_site import SetupRoute
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
-from moorage.interfaces.web.question_processes import Answering
+from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.sessions import Sessions
 from moorage.interfaces.web.site import Site, is_own_path

@@ -21,7 +21,7 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.explain.verdicts import EveryVerdict
 from moorage.laboratory.trial.dry_run import rests
 from moorage.plugins.node_resources_fit import RequestedResource
-from moorage.plugins.spread.spread_counts import Spread
+from moorage.plugins.spread.spread_scores import Spread
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

@@ -5,22 +5,28 @@ Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler ove
 
 from moorage.laboratory.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent, Unremovable
 from moorage.laboratory.dynamics.consolidation import Consolidation
-from moorage.laboratory.dynamics.distributions import (
+from moorage.laboratory.dynamics.failing_nodes import FailingNodes
+from moorage.laboratory.dynamics.node_pools import NodePool
+from moorage.laboratory.dynamics.pod_arrivals import (
     DAY,
     HOUR,
     MINUTE,
     WEEK,
+    AtTimes,
     Distribution,
+    Diurnal,
     Empirical,
     Exponential,
     Fixed,
     LogNormal,
+    PodArrivals,
+    PodKind,
+    Poisson,
+    Regular,
+    TraceArrivals,
     UniformBetween,
     Weibull,
 )
-from moorage.laboratory.dynamics.failing_nodes import FailingNodes
-from moorage.laboratory.dynamics.node_pools import NodePool
-from moorage.laboratory.dynamics.pod_arrivals import AtTimes, Diurnal, PodArrivals, PodKind, Poisson, Regular, TraceArrivals
 from moorage.laboratory.dynamics.simulation import ClusterProcess, Simulation, SimulationTotals
 from moorage.laboratory.dynamics.state_recorder import StateRecorder
 

@@ -22,8 +22,8 @@ from moorage.core.engine.facts import Gone, Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.consolidation import can_move, delete_node, empty_node, movable_pods, moves_of
-from moorage.laboratory.dynamics.distributions import distribution_of
 from moorage.laboratory.dynamics.node_pools import NodePool, PoolState, pool_states
+from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of

@@ -13,7 +13,7 @@ from typing import Final
 from moorage.api.core import Node
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.distributions import DistributionLike, distribution_of
+from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.survive.failures import UNREACHABLE, FailureMode, reachable_node, tolerated_s, unreachable_node
 from moorage.simulator.owners import controller_of

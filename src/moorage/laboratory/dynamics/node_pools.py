@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moorage.api.core import Node
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.distributions import DistributionLike
+from moorage.laboratory.dynamics.pod_arrivals import DistributionLike
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import NodeType, Offer, offers_of_types, read_list, read_types
 from moorage.laboratory.present import ObjectLike

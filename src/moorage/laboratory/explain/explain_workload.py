@@ -19,13 +19,7 @@ from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.queue_report import amount_text
-from moorage.report.workload_explanation import (
-    Borrower,
-    NeededQuota,
-    StartingChange,
-    WorkloadExplanation,
-    headline,
-)
+from moorage.report.workload_explanation import Borrower, NeededQuota, StartingChange, WorkloadExplanation, headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.kueue.batch_jobs import QueuedCluster

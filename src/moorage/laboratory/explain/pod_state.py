@@ -15,7 +15,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.basis.printable import counted, some
 from moorage.core.engine.binding import Binding
-from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.effects import Question

@@ -18,10 +18,9 @@ from moorage.api.core import Pod
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import ZONE, NodeType, offers_of_types, policies_of
 from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, has_solver, least_count
-from moorage.laboratory.plan.plan_packing import NodePacking, pack_nodes
+from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials, pack_nodes
 from moorage.laboratory.plan.plan_problem import PlannedCluster, PlanProblem, state_problem
 from moorage.laboratory.plan.plan_search import FoundSet, SetSearch
-from moorage.laboratory.plan.plan_trials import ORDERS, NodeTrials
 from moorage.laboratory.trial.trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.plan import LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot

@@ -14,9 +14,8 @@ from itertools import product
 from typing import Final
 
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.plan.plan_packing import best_offer
+from moorage.laboratory.plan.plan_packing import NodeTrials, best_offer
 from moorage.laboratory.plan.plan_problem import PlanProblem
-from moorage.laboratory.plan.plan_trials import NodeTrials
 from moorage.laboratory.trial.trials import SpreadTrials
 
 __all__ = ["FoundSet", "SetSearch"]

@@ -27,7 +27,7 @@ import msgspec
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.redact.live_dump import DumpWriter
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 
 if TYPE_CHECKING:
     from moorage.live.client.rest import Rest  # imports aiohttp

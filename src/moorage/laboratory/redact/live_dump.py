@@ -20,7 +20,7 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.laboratory.inventory import served_as
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.live.client.resources import server_version
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind

@@ -20,7 +20,7 @@ from moorage.api.workloads import StatefulSet
 from moorage.basis.printable import one_line, some
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
-from moorage.core.config.document_reader import read_text
+from moorage.core.config.decoder import read_text
 from moorage.errors import InputError
 from moorage.laboratory.present import ObjectLike, read_given
 from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known

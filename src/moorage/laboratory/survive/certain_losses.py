@@ -26,8 +26,8 @@ from moorage.laboratory.drain.drain_question import OutageCluster
 from moorage.laboratory.survive.failures import NodeFailures, replacement_of
 from moorage.laboratory.trial.eviction_bounds import known_feasible
 from moorage.laboratory.trial.history import Told
-from moorage.plugins.affinity.affinity_counts import AffinityCounts
-from moorage.plugins.spread.spread_counts import Spread
+from moorage.plugins.affinity.affinity_scores import AffinityCounts
+from moorage.plugins.spread.spread_scores import Spread
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.pod_books import State
 from moorage.state.pod_info import PodInfo

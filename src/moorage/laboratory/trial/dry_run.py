@@ -37,10 +37,10 @@ from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.dynamic_resources import MAX_DEVICES, DynamicResources
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState
 from moorage.plugins.volumes.csi_migration import in_tree_plugin, is_in_tree_plugin
-from moorage.plugins.volumes.node_findings import ClaimsToBind, find
 from moorage.plugins.volumes.pod_claims import class_of_claim
 from moorage.plugins.volumes.provisioning import with_selected_node
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
+from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

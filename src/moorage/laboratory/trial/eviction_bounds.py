@@ -23,10 +23,10 @@ from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Verdicts
-from moorage.plugins.affinity.affinity_counts import AffinityCounts
+from moorage.plugins.affinity.affinity_scores import AffinityCounts
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.plugins.spread.spread_counts import Spread
+from moorage.plugins.spread.spread_scores import Spread
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 

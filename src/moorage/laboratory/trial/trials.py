@@ -32,8 +32,8 @@ from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, O
 from moorage.laboratory.edit.changes import apply, reconfigure
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
+from moorage.laboratory.plan.plan_packing import NodeTrials, TrialCluster
 from moorage.laboratory.plan.plan_problem import PlanProblem
-from moorage.laboratory.plan.plan_trials import NodeTrials, TrialCluster
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster

@@ -21,7 +21,7 @@ from moorage.core.config.configuration import Extender, ExtenderTLSConfig
 from moorage.core.extenders.wire import ExtenderError, shown
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.effects import Question
-from moorage.live.client.endpoint import Endpoint, Identity, proxy_for, tls_context
+from moorage.live.client.credentials import Endpoint, Identity, proxy_for, tls_context
 
 __all__ = ["ExtenderClient"]
 

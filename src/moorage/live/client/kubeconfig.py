@@ -25,8 +25,17 @@ from moorage.api.reading.manifests import read_documents
 from moorage.api.reading.text_mistakes import explained
 from moorage.basis.files import read_bytes, read_file
 from moorage.errors import InputError
-from moorage.live.client.credentials import ExecCommand, ExecCredentials, TokenFile
-from moorage.live.client.endpoint import Credentials, Endpoint, FixedCredentials, Identity, proxy_for, tls_context
+from moorage.live.client.credentials import (
+    Credentials,
+    Endpoint,
+    ExecCommand,
+    ExecCredentials,
+    FixedCredentials,
+    Identity,
+    TokenFile,
+    proxy_for,
+    tls_context,
+)
 
 __all__ = ["ClientEnvironment", "Kubeconfig", "in_cluster", "read_kubeconfig"]
 

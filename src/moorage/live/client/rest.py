@@ -23,7 +23,7 @@ import msgspec
 
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import UNREACHABLE, ClusterError, InputError, MoorageError
-from moorage.live.client.endpoint import Endpoint, Identity, tls_context
+from moorage.live.client.credentials import Endpoint, Identity, tls_context
 from moorage.live.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError
 
 __all__ = ["BINDING", "BIND_S", "OTHER", "STRATEGIC_MERGE_PATCH", "Rest", "Throttle", "user_agent"]

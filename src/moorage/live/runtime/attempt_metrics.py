@@ -18,7 +18,7 @@ from moorage.basis.printable import clip
 from moorage.core.cycle.decision import NO_NODES, Decision
 from moorage.core.engine.binding import Binding
 from moorage.core.engine.facts import Done, Fact, Gone, Phase, Seen, Work
-from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import object_events
 from moorage.core.queue.queued_pod import QueuedPod

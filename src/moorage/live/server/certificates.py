@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.basis.files import put_file, read_file
-from moorage.cluster.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator

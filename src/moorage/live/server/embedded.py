@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from moorage.api.custom_objects import CustomKind
 from moorage.cluster.apiserver.access.authentication import make_authenticator
-from moorage.cluster.apiserver.access.certificate_authority import SCHEDULER, Authority
-from moorage.cluster.apiserver.access.listen_addresses import LOOPBACK, Address
+from moorage.cluster.apiserver.access.certificate_authority import LOOPBACK, SCHEDULER, Address, Authority
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.http.server import WebSite
@@ -31,7 +30,7 @@ from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.nodes.kubelets import is_down
 from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.registry import NamedKinds
-from moorage.live.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Measures, Observers

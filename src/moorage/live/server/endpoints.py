@@ -30,7 +30,7 @@ from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import Caller, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer
 from moorage.live.server.health import Health
-from moorage.live.server.metric_types import MetricRegistry
+from moorage.live.server.plugin_metrics import MetricRegistry
 
 __all__ = ["Page", "ProgramInfo", "Served", "accepted", "make_app", "make_plain_app", "stacks"]
 

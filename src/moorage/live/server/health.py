@@ -15,7 +15,7 @@ from moorage.api.releases import TODAY
 from moorage.api.releases.metrics import metrics_of
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.runtime.leader_election import Election
-from moorage.live.server.metric_types import CounterVec, Family, Gauge
+from moorage.live.server.plugin_metrics import CounterVec, Family, Gauge
 
 __all__ = ["PATIENCE_S", "Check", "Health", "report_delays", "watchdog"]
 

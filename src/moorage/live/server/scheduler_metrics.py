@@ -23,15 +23,24 @@ from moorage.api.releases.metrics import METRICS_1_36, metrics_of
 from moorage.api.releases.release import Spec
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
-from moorage.core.engine.group_outcome import GroupReport
+from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.live.runtime.attempt_metrics import AttemptObserver, BoundPod
 from moorage.live.runtime.loop import Loop
-from moorage.live.server.metric_types import CounterVec, EarlierName, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
-from moorage.live.server.plugin_metrics import Probe
+from moorage.live.server.plugin_metrics import (
+    CounterVec,
+    EarlierName,
+    Family,
+    Filter,
+    Gauge,
+    Histogram,
+    Labels,
+    MetricRegistry,
+    Probe,
+)
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
 __all__ = [

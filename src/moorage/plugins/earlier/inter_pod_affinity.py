@@ -13,8 +13,7 @@ from collections.abc import Iterable
 
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Skip
-from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm
-from moorage.plugins.affinity.affinity_scores import AffinityWeights
+from moorage.plugins.affinity.affinity_scores import AffinityCounts, AffinityWeights, ResolvedTerm
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods, with_namespaces, with_namespaces_found
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, signature_of
 from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinityArgsV121

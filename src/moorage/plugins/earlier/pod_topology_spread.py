@@ -22,8 +22,14 @@ from moorage.framework.points import Reuse
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
-from moorage.plugins.spread.spread_counts import CountedConstraint, Spread, pods_by_domain
-from moorage.plugins.spread.spread_scores import SpreadPreference, add_unlabelled, score_spread
+from moorage.plugins.spread.spread_scores import (
+    CountedConstraint,
+    Spread,
+    SpreadPreference,
+    add_unlabelled,
+    pods_by_domain,
+    score_spread,
+)
 from moorage.state.affinity_terms import SpreadConstraint
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

@@ -35,8 +35,8 @@ from moorage.plugins.v1_21.volume_binding import UNREACHABLE, VolumeBindingV121,
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
-from moorage.plugins.volumes.node_findings import ClaimsToBind, find
 from moorage.plugins.volumes.pod_claims import SELECTED_NODE, PodClaims, requested_storage
+from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -20,9 +20,17 @@ import numpy as np
 from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
 from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin
-from moorage.plugins.gpu_sharing.devices import DeviceTable, device_table, present
+from moorage.plugins.gpu_sharing.devices import (
+    GPU_MODEL,
+    WHOLE,
+    DeviceTable,
+    GpuRequest,
+    device_table,
+    gpu_request,
+    present,
+    score_signature,
+)
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, TypicalPod
-from moorage.plugins.gpu_sharing.requests import GPU_MODEL, WHOLE, GpuRequest, gpu_request, score_signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from moorage.api.core import Pod
 from moorage.framework.handle import Handle
-from moorage.plugins.gpu_sharing.devices import device_table
-from moorage.plugins.gpu_sharing.requests import GPU_MODEL, gpu_request
+from moorage.plugins.gpu_sharing.devices import GPU_MODEL, device_table, gpu_request
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 

@@ -36,13 +36,14 @@ from moorage.framework.points import (
     Scope,
 )
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.gpu_sharing.devices import DeviceTable, device_table
-from moorage.plugins.gpu_sharing.requests import (
+from moorage.plugins.gpu_sharing.devices import (
     GPU_COUNT,
     GPU_INDEX,
     GPU_MODEL,
+    DeviceTable,
     GpuRequest,
     InvalidRequestError,
+    device_table,
     gpu_request,
     gpu_signature,
 )

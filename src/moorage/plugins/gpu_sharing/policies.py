@@ -19,8 +19,16 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
 from moorage.framework.points import Attachable, PreScorePlugin, Reusable, ScoreExtensions, ScoreNodePlugin, ScorePlugin
 from moorage.framework.reuse import Reuse, Scope
-from moorage.plugins.gpu_sharing.devices import DeviceTable, device_table
-from moorage.plugins.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, gpu_request, score_signature
+from moorage.plugins.gpu_sharing.devices import (
+    GPU_COUNT,
+    WHOLE,
+    DeviceTable,
+    GpuRequest,
+    InvalidRequestError,
+    device_table,
+    gpu_request,
+    score_signature,
+)
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -12,7 +12,7 @@ from moorage.framework.changes import Change, Owner, Remedies
 from moorage.framework.explaining import Detail
 from moorage.plugins.shared.evictions import evict_any, pods_near
 from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
-from moorage.plugins.spread.spread_counts import Spread
+from moorage.plugins.spread.spread_scores import Spread
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

@@ -33,9 +33,15 @@ from moorage.framework.points import (
 )
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
-from moorage.plugins.affinity.affinity_counts import AffinityCounts, count_affinity
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
-from moorage.plugins.affinity.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
+from moorage.plugins.affinity.affinity_scores import (
+    AffinityCounts,
+    AffinityWeights,
+    count_affinity,
+    normalize_weights,
+    sum_weights,
+    weigh_affinity,
+)
 from moorage.plugins.earlier.shared.placed_pods import with_namespaces_found
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

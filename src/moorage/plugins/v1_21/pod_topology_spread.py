@@ -41,9 +41,8 @@ from moorage.framework.points import (
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
-from moorage.plugins.spread.spread_counts import Spread
 from moorage.plugins.spread.spread_reasons import explained, refusing_terms, remedies_of_spreads
-from moorage.plugins.spread.spread_scores import HOSTNAME, SET_ASIDE, normalize_spread
+from moorage.plugins.spread.spread_scores import HOSTNAME, SET_ASIDE, Spread, normalize_spread
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.cluster import Snapshot

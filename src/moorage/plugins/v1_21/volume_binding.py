@@ -29,8 +29,8 @@ from moorage.plugins import volume_binding as today
 from moorage.plugins.v1_21.shared.in_tree_disks import migration_under
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.node_findings import find
 from moorage.plugins.volumes.pod_claims import claim_not_found, is_owned_by
+from moorage.plugins.volumes.volume_reasons import find
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -8,8 +8,7 @@
 from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, read_price_list
 from moorage.simulator.autoscalers.karpenter.consolidation import Disruptor, candidate_of
 from moorage.simulator.autoscalers.karpenter.judgement import Karpenter, NodeVerdict
-from moorage.simulator.autoscalers.karpenter.pools import KINDS, ProvisioningPool, read_node_pools
-from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster
+from moorage.simulator.autoscalers.karpenter.scene import KINDS, ExistingNode, PoolCluster, ProvisioningPool, read_node_pools
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import KeyRequirement, Requirements
 

@@ -10,8 +10,13 @@ import msgspec
 
 from moorage.api.core import Node, Pod
 from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList
-from moorage.simulator.autoscalers.karpenter.pools import ProvisioningPool, read_node_pools
-from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, daemons_of
+from moorage.simulator.autoscalers.karpenter.scene import (
+    ExistingNode,
+    PoolCluster,
+    ProvisioningPool,
+    daemons_of,
+    read_node_pools,
+)
 from moorage.simulator.autoscalers.key_requirements import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,

@@ -15,7 +15,7 @@ from moorage.api.core import Pod
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
-from moorage.simulator.autoscalers.karpenter.pools import read_node_pools
+from moorage.simulator.autoscalers.karpenter.scene import read_node_pools
 from moorage.simulator.autoscalers.karpenter.solve import solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE, ZONE
 from tests.simulator.autoscalers.karpenter.clusters import assorted, default_types, instance_type, needs, node, pod, pool, scene

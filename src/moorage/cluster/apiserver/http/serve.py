@@ -22,8 +22,8 @@ from aiohttp import web
 from moorage.basis.files import Warn, put_file
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.access.listen_addresses import is_loopback
-from moorage.cluster.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.cluster.apiserver.access.certificate_authority import is_loopback
+from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.server import Front, WebSite
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker

@@ -38,8 +38,7 @@ from moorage.cluster.apiserver.http.lists import (
 )
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
-from moorage.cluster.apiserver.http.routes import check_route
-from moorage.cluster.apiserver.http.server_documents import check_method, document, health, is_document, is_health
+from moorage.cluster.apiserver.http.server_documents import check_method, check_route, document, health, is_document, is_health
 from moorage.cluster.apiserver.http.watch_stream import Stream, is_watch, open_stream
 from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.schema.representations import check_types

@@ -64,14 +64,7 @@ from moorage.cluster.apiserver.storage.object_reader import ListPage, ObjectRead
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version, is_version
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import (
-    already_exists,
-    conflict,
-    forbidden,
-    invalid,
-    not_found,
-    unknown,
-)
+from moorage.cluster.apiserver.vocabulary.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from moorage.core.config.algorithm import Algorithm
 from moorage.core.config.configuration import LeaderElection
-from moorage.core.config.document_reader import read_text
+from moorage.core.config.decoder import read_text
 from moorage.core.config.legacy_sets import Addresses, is_ip, join_host_port
 from moorage.core.config.scheduler_document import POLICY
 from moorage.core.config.validation import leader_election_faults

@@ -52,7 +52,7 @@ from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.recording.replay import decision_moment
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.laboratory.redact.redaction import redact
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent

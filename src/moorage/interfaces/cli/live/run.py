@@ -24,8 +24,8 @@ from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.release_1_21 import LOCKS
 from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.show import as_written
 from moorage.core.config.validation import leader_election_faults
-from moorage.core.config.writer import as_written
 from moorage.errors import ClusterError, ConfigError, Fault, InputError, MoorageError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.live.legacy_options import OldFlags, policy_of

@@ -33,11 +33,11 @@ from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Flag, Given
 from moorage.interfaces.cli.terminal import say
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.reflector import Reflector
 from moorage.live.client.rest import BIND_S, Rest, user_agent
-from moorage.live.recording.beside_run import RunRecording
+from moorage.live.recording.watching import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.ports import Wall
@@ -49,7 +49,7 @@ from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Serve
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.klog import Klog
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
-from moorage.live.server.metric_types import MetricRegistry
+from moorage.live.server.plugin_metrics import MetricRegistry
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
 
 __all__ = ["Process", "reports_for", "run_process", "with_hidden_passwords"]

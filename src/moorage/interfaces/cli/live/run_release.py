@@ -15,7 +15,7 @@ import click
 
 from moorage.api.releases import RELEASES, TODAY, Release, find_release, why_unknown
 from moorage.core.config.api_versions import V1BETA1
-from moorage.core.config.document_reader import KIND, read_text
+from moorage.core.config.decoder import KIND, read_text
 from moorage.core.config.scheduler_document import POLICY
 from moorage.errors import MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file

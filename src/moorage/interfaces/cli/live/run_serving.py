@@ -27,14 +27,14 @@ from moorage.core.config.legacy_sets import Addresses, split_host_port
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, known_release, read_file
 from moorage.interfaces.cli.pflag import Given
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.server.authentication import FrontProxies
 from moorage.live.server.authorization import OpenPaths
 from moorage.live.server.certificates import ClientCaRules, ServingTls, TlsRules, given_or_made, listen, named_pair
-from moorage.live.server.metric_types import Filter
+from moorage.live.server.plugin_metrics import Filter
 
 __all__ = [
     "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "endpoint_of_file",

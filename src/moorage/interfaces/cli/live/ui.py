@@ -12,7 +12,7 @@ from moorage.errors import ClusterError, InputError
 from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.terminal import say
 from moorage.laboratory.redact.live_dump import endpoint_of
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 
 __all__ = ["ui"]

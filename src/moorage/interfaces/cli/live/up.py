@@ -24,8 +24,7 @@ from moorage.api.releases import CURRENT
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.printable import counted
-from moorage.cluster.apiserver.access.certificate_authority import ADMIN, make_authority
-from moorage.cluster.apiserver.access.listen_addresses import Address, address_of
+from moorage.cluster.apiserver.access.certificate_authority import ADMIN, Address, address_of, make_authority
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.storage.store import Store
@@ -55,7 +54,7 @@ from moorage.interfaces.cli.release_options import (
     old_flag_options,
 )
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
-from moorage.interfaces.web.embedded_site import EmbeddedSite
+from moorage.interfaces.web.live_site import EmbeddedSite
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.server.embedded import BuiltScheduler, Embedded, Ready
 from moorage.live.server.health import PATIENCE_S

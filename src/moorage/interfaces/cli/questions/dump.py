@@ -20,7 +20,7 @@ from moorage.basis.printable import counted
 from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
 from moorage.laboratory.redact.live_dump import DumpWriter, Unread, endpoint_of, fetch, naming_the_server, version_of
-from moorage.live.client.endpoint import Endpoint
+from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 
 __all__ = ["dump", "write_parts"]

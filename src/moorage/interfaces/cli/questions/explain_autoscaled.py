@@ -10,10 +10,10 @@ import click
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
-from moorage.report.autoscaler_answer import AutoscalerAnswer
+from moorage.report.explanation import AutoscalerAnswer
 from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
-from moorage.simulator.autoscalers.karpenter.pools import KINDS
+from moorage.simulator.autoscalers.karpenter.scene import KINDS
 
 __all__ = ["autoscaler_answers", "kinds_of_autoscaler", "names_nodes"]
 

@@ -13,7 +13,7 @@ import click
 from moorage import __version__
 from moorage.api.core import PodCondition
 from moorage.basis.inputs.files import open_sources
-from moorage.basis.inputs.object_lines import FileLine, ObjectKey, find_positions
+from moorage.basis.inputs.objects import FileLine, ObjectKey, find_positions
 from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import STDIN, read_file

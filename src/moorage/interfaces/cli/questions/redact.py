@@ -30,7 +30,7 @@ from moorage.interfaces.cli.release_options import emulated_cluster_options
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.present import read_given
 from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
-from moorage.laboratory.redact.redaction_check import RedactionCheck, check_redacted
+from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["read_key", "redact"]

@@ -14,7 +14,7 @@ from moorage.interfaces.cli.cluster_files import place_of
 from moorage.interfaces.cli.question_worker import absolute_plugin, answer_question
 from moorage.interfaces.cli.terminal import say
 from moorage.interfaces.web.pod_routes import ClusterSource
-from moorage.interfaces.web.question_processes import Answering
+from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.standalone import serve_cluster
 from moorage.laboratory.cluster import Cluster
 

@@ -21,8 +21,7 @@ from moorage.interfaces.cli.questions.question_options import dask_option, progr
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor
-from moorage.laboratory.sweeps.report import sweep_document, sweep_text
-from moorage.laboratory.sweeps.results import SweepResult, baseline_of
+from moorage.laboratory.sweeps.results import SweepResult, baseline_of, sweep_document, sweep_text
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
 from moorage.report.style import PrintableDumper, Style

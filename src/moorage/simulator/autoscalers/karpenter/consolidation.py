@@ -15,8 +15,7 @@ from typing import Final
 
 from moorage.api.core import Pod
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
-from moorage.simulator.autoscalers.karpenter.pools import ProvisioningPool
-from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, is_reschedulable
+from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, ProvisioningPool, is_reschedulable
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE, add_to, exists, of_labels, one
 

@@ -27,8 +27,16 @@ from moorage.simulator.autoscalers.karpenter.consolidation import (
     Disruptor,
     candidate_of,
 )
-from moorage.simulator.autoscalers.karpenter.pools import DisruptionLimit, read_node_pools
-from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, daemons_of, is_active, is_daemon, is_mirror
+from moorage.simulator.autoscalers.karpenter.scene import (
+    DisruptionLimit,
+    ExistingNode,
+    PoolCluster,
+    daemons_of,
+    is_active,
+    is_daemon,
+    is_mirror,
+    read_node_pools,
+)
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
 from moorage.simulator.cluster_input import ClusterInput

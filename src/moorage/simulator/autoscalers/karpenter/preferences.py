@@ -9,14 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.core import (
-    Affinity,
-    NodeSelector,
-    Pod,
-    PreferredSchedulingTerm,
-    Toleration,
-    WeightedPodAffinityTerm,
-)
+from moorage.api.core import Affinity, NodeSelector, Pod, PreferredSchedulingTerm, Toleration, WeightedPodAffinityTerm
 
 __all__ = ["relaxed", "tolerating_preferences", "without_first_term"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 from moorage.basis.printable import counted
@@ -192,15 +195,29 @@ def sweep(
                   returns numbers and columns by name. Worker processes import it, so it must be in a module
     ``executor``  any executor of concurrent.futures; None: one process for each processor
     ``retries``   how often a run is tried again after its worker ended or it raised an unexpected error
-    ``on_run``    is called with the numbers of successful runs (new or stored), of all runs, and of failed runs
+    ``on_run``    is called with the numbers of successful runs (new or stored), of all runs, and of failed runs; None: a
+                  progress bar in a notebook where tqdm is installed
     ``time_limit_s``  no run starts after it; None: no limit
 
     Raises  InputError, ConfigError for a faulty grid; runs that fail are in ``failed`` of the result
     """
     plan = _plan_of(grid, metrics)
-    return run_sweep(
-        plan, open_store(store), executor, retries=retries, on_run=on_run, budget=TimeBudget(time_limit_s, time.monotonic)
-    )
+    with ExitStack() as block:
+        if on_run is None and "ipykernel" in sys.modules and find_spec("tqdm") is not None:
+            on_run = _bar(block)
+        budget = TimeBudget(time_limit_s, time.monotonic)
+        return run_sweep(plan, open_store(store), executor, retries=retries, on_run=on_run, budget=budget)
+
+
+def _bar(block: ExitStack) -> OnRun:
+    """Return what shows runs in a progress bar, which ends with the block."""
+    bar = block.enter_context(import_module("tqdm.auto").tqdm(unit=" runs"))
+
+    def show(done: int, total: int, failed: int) -> None:
+        bar.total, bar.n = total, done + failed
+        bar.set_postfix_str(f"{failed} failed" if failed else "")
+
+    return show
 
 
 def _plan_of(grid: Mapping[str, Any] | str | os.PathLike[str], metrics: Sequence[str] | RunFunction) -> SweepPlan:

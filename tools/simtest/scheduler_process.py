@@ -20,6 +20,7 @@ from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.binding import Binding
+from moorage.core.engine.event_handlers import Answers
 from moorage.core.engine.facts import BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
 from moorage.core.engine.outbox import Decided, Output
 from moorage.core.engine.scheduler import Scheduler
@@ -30,7 +31,6 @@ from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.loop import USUAL, LoopLimits
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
-from moorage.state.answers import Answers
 from tools.simtest.recording import AttemptRecord, Observed, Recording
 from tools.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 

@@ -22,7 +22,7 @@ class Following(Shadow):
         for fact in facts:
             self.observe(fact, now, 0)
         if settled:
-            self.settle(now + 60)
+            self.settle(now + 100)
         return dict(self.agreement.bindings), dict(self.agreement.failures)
 
 
@@ -129,12 +129,13 @@ def test_failures_may_be_told_many_changes_later():
     assert shadow.scheduler.cluster.pod("u-old") is None
 
 
-def test_what_differs_after_a_list_is_not_compared():
-    """A list after a broken watch does not tell in which order pods were bound and deleted."""
+def test_what_differs_around_a_list_is_not_compared():
+    """A list after a broken watch does not tell in which order pods were bound and deleted, and nodes changed."""
     shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    shadow.take(*waits_then("before", "n2"), now=0.5, settled=False)
     shadow.lost_order(1.0)
     assert shadow.take(*waits_then("a", "n2")) == ({}, {})
-    assert list(shadow.agreement.uncompared.values()) == [1]
+    assert list(shadow.agreement.uncompared.values()) == [2]
     assert shadow.take(*waits_then("b", "n2"), now=60.0) == ({"different": 1}, {})
 
 
@@ -188,3 +189,12 @@ def test_a_node_that_is_best_of_a_sample_agrees():
 def test_reasons_are_split_at_their_counts():
     text = "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 a reason, with a comma. preemption: 0/3 x."
     assert reasons_in(text) == ["0/3 nodes are available", "1 node(s) had untolerated taint(s)", "2 a reason, with a comma"]
+
+
+@pytest.mark.slow
+def test_the_differences_that_wait_are_limited():
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    shadow.take(Seen(a_pod("large", "1500m", node="n2")), now=-20.0, settled=False)
+    for number in range(210):
+        shadow.take(*waits_then(f"p{number}", "n2", cpu="1m"), settled=False)
+    assert shadow.agreement.bindings == {"different": 10}

@@ -7,8 +7,9 @@ The cluster's scheduler decides on what it knows: it has counted pods whose bind
 last deletions and changes of nodes; and it writes what it decided later, in the order of its decisions. So if the decisions
 differ, the pods that were bound or deleted before, and the nodes that changed, are put back: first as far as for the decision
 before this one, then more and less. What happens right after is counted too, until the decisions agree or nothing is left.
-A list of pods after a broken watch does not tell in which order they changed; what differs then counts as not compared. So
-does what differs before a watch that was interrupted tells of a change with a lower resource version than the decision.
+A list of pods or nodes after a broken watch does not tell in which order they changed; what differs around it counts as not
+compared. So does what differs before a watch that was interrupted tells of a change with a lower resource version than the
+decision.
 """
 
 from __future__ import annotations
@@ -135,8 +136,10 @@ class Agreement:
 #: How long bindings and deletions may be seen in another order than the scheduler knew of them, before and after a decision.
 _LATE_S: Final = 10.0
 _SOON_S: Final = 1.0
-#: How long a difference waits for changes of before the decision, of which an interrupted watch tells late.
-_INTERRUPTED_S: Final = 30.0
+#: How long a difference waits for changes of before the decision, of which an interrupted watch tells late: it is begun again
+#: after a minute at most. And how many differences wait.
+_INTERRUPTED_S: Final = 90.0
+_WAITING: Final = 200
 _UNORDERED: Final = "the order of changes before it is not known: a watch was interrupted"
 #: How many are kept, and how many states of the cluster are tried for a decision.
 _SHADOW_KEPT: Final = 500
@@ -205,8 +208,11 @@ class Shadow:
         return (message for message in self._waiting.values() if message)
 
     def lost_order(self, now: float) -> None:
-        """Note that the next fact of a pod comes from a list: what happened before it is known, but not in which order."""
+        """Note that the next fact comes from a list: what happened before it is known, but not in which order."""
         self._unordered_at = now
+        if self._open:
+            self.agreement.uncompared[_UNORDERED] += len(self._open)
+            self._open.clear()
 
     def observe(self, fact: Seen | Gone, now: float, at: int, *, compares: bool = True) -> None:
         """Compare a decision that a fact tells of, then apply the fact. ``at``: the time of the log before it."""
@@ -268,6 +274,8 @@ class Shadow:
                 return
             if earlier is None:
                 self._open.append(_Open(found, waited, _version(pod), at, now + _SOON_S, now + _INTERRUPTED_S, ()))
+                if len(self._open) > _WAITING:
+                    self._different(self._open.pop(0))
                 return
             found = earlier
         self.agreement.count(found, at)
@@ -347,8 +355,11 @@ class Shadow:
         """Count the differences that nothing has explained in time."""
         due, self._open = [one for one in self._open if one.until < now], [one for one in self._open if one.until >= now]
         for case in due:
-            self.agreement.count(case.found, case.at)
-            self.on_difference(case.found, case.at)
+            self._different(case)
+
+    def _different(self, case: _Open) -> None:
+        self.agreement.count(case.found, case.at)
+        self.on_difference(case.found, case.at)
 
 
 def _version(obj: Pod | Node) -> int:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.api.core import Pod
+from moorage.api.core import Node, Pod
 from moorage.basis.printable import counted
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.core.engine.facts import Fact, Gone, Seen
@@ -69,7 +69,9 @@ class Watching:
             )
             for resource in watched(shadow.scheduler.gates)
         ]
-        self._pods = next(source for source in self.inbox.sources if source.name == "pods")
+        named = {source.name: source for source in self.inbox.sources}
+        #: By type, the sources whose lists lose an order that decisions depend on.
+        self._ordered: dict[type, FactSource] = {Pod: named["pods"], Node: named["nodes"]}
         self._flushed = self._said = self._empty_at = clock()
         #: The number of facts that were taken.
         self.facts = 0
@@ -135,7 +137,8 @@ class Watching:
         elif isinstance(fact, Seen | Gone):
             self.facts += 1
             compares = self.recorder.has_started and not self.is_behind
-            if isinstance(fact.obj, Pod) and self._pods.is_listing:
+            ordered = self._ordered.get(type(fact.obj))
+            if ordered is not None and ordered.is_listing:
                 self.shadow.lost_order(now)
             self.shadow.observe(fact, now, self.recorder.writer.last_at, compares=compares)
             self.recorder.observe(fact)

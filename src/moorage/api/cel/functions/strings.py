@@ -52,7 +52,8 @@ def formatted(text: str, args: Sequence[Value]) -> str:
             raise EvalError(f'could not parse formatting clause: unrecognized formatting clause "{clause[2]}"')
         if used >= len(args):
             raise EvalError(f"index {used} out of range")
-        check_work(nested_parts([args[used]]))
+        if clause[2] == "s":  # the others refuse lists
+            check_work(nested_parts([args[used]]))
         made.append(_VERBS[clause[2]](args[used], _PRECISION if clause[1] is None else int(clause[1])))
         length += len(made[-1])
         check_text(length)

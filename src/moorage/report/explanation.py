@@ -408,7 +408,10 @@ def _certainty(explanation: ExplanationValues) -> str:
     proof = explanation.proof
     if explanation.scores is not None:
         return "Scores are those of the decision itself; flips are computed from them."
-    if explanation.not_created is not None:
+    refused = explanation.not_created
+    if refused is not None and refused.by.endswith("AdmissionPolicy"):
+        return "Admission policies in the input apply to objects without a creation time, and to pods that workloads lack."
+    if refused is not None:
         return "Quotas and limit ranges are enforced as kube-apiserver does, for pods in the order of their creation."
     if not explanation.groups and not proof.runs:
         return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."

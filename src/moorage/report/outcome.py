@@ -77,11 +77,11 @@ class QuotaAmount:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPods:
-    """Pods of one workload that were not created because of a quota or a limit range; or one pod without a workload.
+    """Pods of one workload that were not created because of a quota, a limit range or a policy; or one pod without a workload.
 
     ``names``    the names that the pods would have
     ``wanted``   how many pods the workload is to have
-    ``by``       ``ResourceQuota`` or ``LimitRange``
+    ``by``       ``ResourceQuota``, ``LimitRange``, ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``
     ``quota``    the quota's name; ``amounts``: the resources that it lacks for the first pod
     ``message``  the API server's message for the first pod
     ``labels``   the labels of the first pod

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -43,7 +43,7 @@ from moorage.errors import InputError
 
 __all__ = [
     "DUMP_RECORD", "SLOTS", "ClusterInput", "CustomReader", "DumpRecord", "InputReport", "ReadObject", "UnreadKind",
-    "Unused", "read_record",
+    "Unused", "WrittenKey", "WrittenObjects", "read_record",
 ]  # fmt: skip
 
 
@@ -84,11 +84,32 @@ class InputReport:
         return [*map(str, self.unused), *self.notes]
 
 
+#: An object: the field of ``ClusterInput`` that holds it, its namespace, and its name.
+WrittenKey: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenObjects:
+    """Objects as they were written, as JSON: what admission policies read of them is more than what scheduling reads.
+
+    ``policies``    the admission policies and their bindings, each with its place in the input
+    ``parameters``  objects that can be parameters of policies, and the definitions of custom kinds
+    ``objects``     workloads, and all objects without a creation time
+    ``replaced``    of those, the earlier form of objects that a change replaces
+    """
+
+    policies: Mapping[WrittenKey, tuple[str, bytes]] = field(default_factory=dict)
+    parameters: Mapping[WrittenKey, tuple[str, bytes]] = field(default_factory=dict)
+    objects: Mapping[WrittenKey, bytes] = field(default_factory=dict)
+    replaced: Mapping[WrittenKey, bytes] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
     """Every object that simulations read, each kind in the order it was given.
 
-    ``others`` are objects of kinds without a field here, ``custom`` objects of kinds that plugins name.
+    ``others`` are objects of kinds without a field here, ``custom`` objects of kinds that plugins name. ``written`` is for
+    admission policies, None if there are none.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -121,11 +142,12 @@ class ClusterInput:
     device_classes: tuple[DeviceClass, ...] = ()
     others: tuple[Object, ...] = ()
     custom: tuple[CustomObject, ...] = ()
+    written: WrittenObjects | None = None
     report: InputReport = InputReport()
 
 
 #: The fields that hold the objects of one kind: ``Kind.slot``.
-SLOTS: Final = frozenset(field.name for field in fields(ClusterInput)) - {"custom", "others", "report"}
+SLOTS: Final = frozenset(field.name for field in fields(ClusterInput)) - {"custom", "others", "report", "written"}
 
 
 # -- dump record -------------------------------------------------------------------------------------------------------

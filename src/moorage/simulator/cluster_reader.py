@@ -51,6 +51,8 @@ from moorage.simulator.cluster_input import (
     InputReport,
     ReadObject,
     Unused,
+    WrittenKey,
+    WrittenObjects,
     read_record,
 )
 from moorage.simulator.unknown_fields import FieldCheck, Validation
@@ -145,10 +147,12 @@ class ReadRules:
 
     ``validation``  how to handle fields that a kind does not have
     ``treat_as``    pairs of ``plural.group`` and the workload kind that its objects are read as
+    ``for_policies``  keep what admission policies read of objects, even if this input has no policies
     """
 
     validation: Validation = Validation.STRICT
     treat_as: tuple[tuple[str, Kind], ...] = ()
+    for_policies: bool = False
 
     def translated(self, found: FoundObject) -> FoundObject | None:
         """Return an object as the workload that its kind is to be treated as; None if there is no such rule."""
@@ -206,6 +210,10 @@ def _resource(found: FoundObject) -> str:
 MAX_FAULTS: Final = 20
 #: After how many objects ``on_read`` is called.
 _OFTEN: Final = 100
+#: Admission policies and their bindings, and kinds that are often their parameters; custom kinds can be, too.
+_POLICY_GROUP: Final = "admissionregistration.k8s.io/"
+_POLICY_KINDS: Final = ("AdmissionPolicy", "AdmissionPolicyBinding")
+_PARAMETERS: Final = frozenset({"ConfigMap", "CustomResourceDefinition"})
 OnRead: TypeAlias = Callable[[InputFile, int], None]
 #: The maximum length of a line in a message.
 _MAX_LINE = 400
@@ -318,6 +326,9 @@ class _Reader:
         self.records: list[DumpRecord] = []
         self.server_version = ""
         self.faults: list[str] = []
+        self.policies: dict[WrittenKey, tuple[str, bytes]] = {}
+        self.parameters: dict[WrittenKey, tuple[str, bytes]] = {}
+        self.written: dict[WrittenKey, bytes] = {}
 
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         if found.kind == SERVER_VERSION:
@@ -338,7 +349,7 @@ class _Reader:
                 return
             if translated is None and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
-            self._keep(kind, self._decode(found.payload, kind, found.where), found.where)
+            self._note_written(kind, self._keep(kind, self._decode(found.payload, kind, found.where), found.where), found)
         except InputError as error:
             self._note_fault(error)
 
@@ -377,13 +388,40 @@ class _Reader:
         if len(self.faults) >= MAX_FAULTS:
             raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
+    def _note_written(self, kind: Kind, known: Any, found: FoundObject) -> None:
+        metadata: ObjectMeta = known.metadata
+        if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
+            self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
+
+    def _takes_policy(self, found: FoundObject) -> bool:
+        """Keep an admission policy, or an object that can be a parameter of policies; return False for all but policies."""
+        is_policy = found.api_version.startswith(_POLICY_GROUP) and found.kind.endswith(_POLICY_KINDS)
+        if not is_policy and why_unused(found.api_version, found.kind) != UNKNOWN_KIND and found.kind not in _PARAMETERS:
+            return False
+        document = plain_object(found)
+        metadata = document.get("metadata")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            if is_policy:
+                self._note_fault(InputError(f"{found.where}: {found.kind}: metadata.name: Required value: name is required"))
+            return is_policy
+        key = (f"{found.api_version}/{found.kind}", str(metadata.get("namespace") or ""), metadata["name"])
+        if is_policy:
+            document = {**document, "apiVersion": f"{_POLICY_GROUP}v1"}
+            self.policies[key] = (f"{found.where}: {found.kind} {metadata['name']}", msgspec.json.encode(document))
+        else:
+            self.parameters[key] = (found.where, _text(found.payload))
+        return is_policy
+
     def _count_unused(self, found: FoundObject) -> None:
+        if self._takes_policy(found):
+            return
         key = (found.kind, found.api_version)
         if key not in self.unused:
             self.hints[key] = template_hint(found)
         self.unused[key] = self.unused.get(key, 0) + 1
 
-    def _keep(self, kind: Kind, given: Any, where: str) -> None:
+    def _keep(self, kind: Kind, given: Any, where: str) -> Any:
+        """Add an object, and return it with what the API server would add."""
         slot = kind.slot
         known = _identified(given, kind, where, len(self.objects[slot]))
         defaulting = self.pod_defaults if slot == "pods" else _DEFAULTING.get(slot)
@@ -397,6 +435,7 @@ class _Reader:
         if slot == "pods":
             self.copies.learn(known)
         self._hold(kind, known, where)
+        return known
 
     def _hold(self, kind: Kind, known: Any, where: str) -> None:
         slot = kind.slot
@@ -438,8 +477,12 @@ class _Reader:
         kept: dict[str, Any] = {slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in SLOTS}
         others = tuple(obj for slot, objects in self.objects.items() if slot not in SLOTS for obj in objects.values())
         custom = tuple(one.obj for one in self.custom_objects.values())
+        read += tuple(Counter(kind_name.rpartition("/")[2] for kind_name, _, _ in self.policies).items())
         report = InputReport(read, unused, tuple(notes), taken_at, version)
-        return ClusterInput(**kept, custom=custom, others=others, report=report)
+        written = None
+        if self.policies or self.rules.for_policies:
+            written = WrittenObjects(self.policies, self.parameters, self.written)
+        return ClusterInput(**kept, custom=custom, others=others, written=written, report=report)
 
     def _unused(self, name: str, version: str, count: int) -> Unused:
         why = self.custom.why_unused(version, name) or why_unused(version, name)
@@ -499,6 +542,10 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
 
 def _shortened(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
+
+
+def _text(payload: Payload) -> bytes:
+    return msgspec.json.encode(payload) if isinstance(payload, dict) else bytes(payload)
 
 
 def _title(kind: Kind, obj: Object) -> str:

@@ -297,7 +297,7 @@ def refused_outcomes(
     groups: dict[tuple[str, str, str, str], list[NotCreated]] = {}
     for one in refused:
         workload = workloads.get(one.pod.uid, "")
-        key = (one.pod.namespace, workload or f"Pod/{one.pod.name}", one.refused.by, one.refused.quota)
+        key = (one.pod.namespace, workload or f"Pod/{one.pod.name}", one.refused.by, one.refused.quota or one.refused.why)
         groups.setdefault(key, []).append(one)
     if not groups:
         return ()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from itertools import groupby
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,6 +25,9 @@ from moorage.simulator.lost_pods import LostPods, lose_pods
 from moorage.simulator.owners import controller_of
 from moorage.simulator.quotas import QuotaLedger, Refused, is_new, without_usage
 from moorage.simulator.workloads import expand
+
+if TYPE_CHECKING:
+    from moorage.simulator.admission_policies import PolicyAdmission
 
 __all__ = ["CreatedPods", "NotCreated", "PodCreation", "create_missing_pods", "create_pods"]
 
@@ -43,7 +46,7 @@ class NotCreated:
 class CreatedPods:
     """A cluster with all its pods; ``lost`` are those whose node is not in the input, ``refused`` those not created.
 
-    ``creation`` creates refused pods during the run, when a quota has room; None if quotas are not enforced.
+    ``creation`` creates refused pods during the run, when a quota has room; None if no pod can be refused.
     """
 
     cluster: ClusterInput
@@ -55,17 +58,32 @@ class CreatedPods:
 def create_pods(given: ClusterInput, *, quota: bool = True) -> CreatedPods:
     """Return a cluster with the pods that its controllers and its users create, after admission.
 
-    ``quota``: enforce resource quotas and limit ranges. Pods on nodes that are not in the input are lost.
+    ``quota``: enforce resource quotas and limit ranges. Admission policies in the input apply to new objects. Pods on nodes
+    that are not in the input are lost.
     Raises  InputError for a workload that cannot be read
     """
-    kept, lost = lose_pods(given)
+    policies = None if given.written is None else _policies(given)
+    kept, lost = lose_pods(given if policies is None else policies.objects(given))
     present = without_usage(kept, lost.pods)
-    if not quota:
-        cluster = admit(expand(present))
-        return CreatedPods(cluster, lost.with_replacements(kept, cluster), ())
-    creation = PodCreation(present, admit_strictly(expand(present)))
-    cluster = creation.run()
+    admitted = admit_strictly(expand(present), bounds=quota)
+    denied: list[NotCreated] = []
+    if policies is not None:
+        cluster, refused = policies.pods(admitted.cluster)
+        admitted = with_fields(admitted, cluster=cluster)
+        denied = [NotCreated(*one) for one in refused]
+    if not (quota or denied):
+        return CreatedPods(admitted.cluster, lost.with_replacements(kept, admitted.cluster), ())
+    creation = PodCreation(present, admitted)
+    creation.refused += denied
+    cluster = creation.run() if quota else admitted.cluster
     return CreatedPods(cluster, lost.with_replacements(kept, cluster), tuple(creation.refused), creation)
+
+
+def _policies(given: ClusterInput) -> PolicyAdmission | None:
+    """Return the admission policies of an input; the modules that apply them are loaded for an input that may have some."""
+    from moorage.simulator.admission_policies import PolicyAdmission
+
+    return PolicyAdmission.of(given)
 
 
 def create_missing_pods(given: ClusterInput, *, quota: bool = True) -> tuple[ClusterInput, tuple[NotCreated, ...]]:

@@ -57,7 +57,7 @@ class QuotaShortage(Struct, frozen=True):
 class Refused(Struct, frozen=True):
     """The reason why the API server would not create an object; ``why`` is its text.
 
-    ``by``     ``ResourceQuota`` or ``LimitRange``
+    ``by``     ``ResourceQuota``, ``LimitRange``, ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``
     ``quota``  the name of the quota that refuses it
     """
 
@@ -67,11 +67,12 @@ class Refused(Struct, frozen=True):
     by: str = "ResourceQuota"
     quota: str = ""
     shortages: tuple[QuotaShortage, ...] = ()
+    group: str = ""
 
     @property
     def message(self) -> str:
         """The API server's message: ``pods "web-0" is forbidden: exceeded quota: compute, requested: …``."""
-        return str(forbidden(self.resource, "", self.name, self.why))
+        return str(forbidden(self.resource, self.group, self.name, self.why))
 
 
 class QuotaRoom(Struct, frozen=True):

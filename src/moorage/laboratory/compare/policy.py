@@ -33,6 +33,7 @@ from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
 from moorage.report.gates import MeasuredRun, UnplacedPod, evaluate, parse_gate
+from moorage.report.outcome import RefusedPods
 from moorage.report.policy_report import PolicyReport, RuleResult, policy_summary
 from moorage.report.survival_report import Survival
 from moorage.simulator.cluster_input import ClusterInput
@@ -169,6 +170,7 @@ class _Side:
     given: ClusterInput
     options: Options
     survivals: dict[str, Survival] = field(default_factory=dict)
+    refused: tuple[RefusedPods, ...] = ()
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -176,7 +178,16 @@ class _Side:
 
     @cached_property
     def measured(self) -> MeasuredRun:
-        return measure_run(input_of_runs(Cluster(self.given, self.options)), self.options)
+        cluster = Cluster(self.given, self.options)
+        self.refused = cluster.refused
+        return measure_run(input_of_runs(cluster), self.options)
+
+    @cached_property
+    def pending(self) -> tuple[UnplacedPod, ...]:
+        """The pods that stay pending, and those that the API server does not create."""
+        pending = self.measured.pending
+        missing = [UnplacedPod(key, one.workload, one.message) for one in self.refused for key in one.keys]
+        return (*pending, *missing)
 
     def survival(self, over: str, request: AnswerRequest, budget: TimeBudget) -> Survival:
         if over not in self.survivals:
@@ -206,8 +217,8 @@ def check_policy(
         results.append(RuleResult(name, _camel(rule.kind), holds, text, tuple(findings), rule.level))
     rules = tuple(results)
     stopped = next((one.stopped for one in now.survivals.values() if one.stopped is not None), None)
-    pending = now.measured.pending
-    new = new_pending(earlier.measured.pending, pending)
+    pending = now.pending
+    new = new_pending(earlier.pending, pending)
     return PolicyReport(
         request=request, summary=policy_summary(rules), rules=rules, policy=where, stopped=stopped, pending=pending,
         new_pending=tuple(new),
@@ -241,9 +252,9 @@ class _Checks:
 
     def no_pending(self, asked: NoPendingRule) -> tuple[bool | None, str, Sequence[str]]:
         """Check that no pod stays pending."""
-        found = list(self.now.measured.pending)
+        found = list(self.now.pending)
         if asked.new_only:
-            found = new_pending(self.earlier.measured.pending, found)
+            found = new_pending(self.earlier.pending, found)
         if asked.selector:
             selector = parse_selector(asked.selector)
             found = [one for one in found if self._matches(one, selector)]
@@ -257,7 +268,8 @@ class _Checks:
     def _matches(self, one: UnplacedPod, selector: Selector) -> bool:
         namespace, _, name = one.pod.partition("/")
         pods = (pod for pod in self._pods if (pod.namespace, pod.name) == (namespace, name))
-        return any(selector.matches(pod.labels) for pod in pods)
+        missing = (refused.labels for refused in self.now.refused if one.pod in refused.keys)
+        return any(map(selector.matches, (*(pod.labels for pod in pods), *missing)))
 
     @cached_property
     def _pods(self) -> list[Any]:

@@ -56,7 +56,7 @@ from moorage.laboratory.present import (
 )
 from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit
-from moorage.simulator.cluster_input import SLOTS, ClusterInput
+from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenObjects
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.owners import Claimed, controller_of
 from moorage.simulator.pod_creation import create_missing_pods
@@ -81,11 +81,24 @@ def replaced(before: ClusterInput, later: ClusterInput) -> ClusterInput:
     fields["custom"] = _merged(before.custom, later.custom)
     notes = (*before.report.notes, *later.report.notes)
     report = with_fields(before.report, unused=(*before.report.unused, *later.report.unused), notes=tuple(dict.fromkeys(notes)))
-    after = with_fields(before, **fields, report=report)
+    after = with_fields(before, **fields, written=_joined(before, later), report=report)
     for slot in ("deployments", "stateful_sets", "daemon_sets", "replica_sets", "replication_controllers"):
         for old, new in _pairs(getattr(before, slot), getattr(later, slot)):
             after = _followed(after, old, new)
     return after
+
+
+def _joined(before: ClusterInput, later: ClusterInput) -> WrittenObjects | None:
+    """Return what admission policies read of two inputs, of which the later one replaces objects of the earlier one."""
+    first, second = before.written or WrittenObjects(), later.written or WrittenObjects()
+    policies = {**first.policies, **second.policies}
+    if not policies:
+        return None
+    known = {(slot, *obj.key.rpartition("/")[::2]): obj for slot in _READ_SLOTS for obj in getattr(before, slot)}
+    earlier = {key: first.objects.get(key) or msgspec.json.encode(known[key]) for key in second.objects if key in known}
+    return WrittenObjects(
+        policies, {**first.parameters, **second.parameters}, {**first.objects, **second.objects}, {**first.replaced, **earlier}
+    )
 
 
 def _name(obj: Object) -> tuple[object, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def _changed(asked: Asked, given: dict[str, Any], paths: tuple[str, ...], progre
     if not paths:
         return asked.changed_input
     custom = kinds_named(asked.options)
-    return replaced(asked.changed_input, read_cluster(paths, given["recursive"], custom, rules_of(given), progress))
+    rules = replace(rules_of(given), for_policies=True)
+    return replaced(asked.changed_input, read_cluster(paths, given["recursive"], custom, rules, progress))
 
 
 def _gates(found: PolicyReport, given: dict[str, Any], paths: tuple[str, ...]) -> GateReport:

@@ -44,6 +44,7 @@ class Server:
         self.pods = [a_pod(name) for name in names]
         self.version, self.events, self.uid, self.silent, self.refused = version, events, uid, silent, refused
         self.listed = 0
+        self.since: str | None = None
 
     async def send(self, method, path, *, params=None):
         assert method == "GET"
@@ -67,7 +68,8 @@ class Server:
     async def watch(self, path, params, idle_s):
         if "watch" in self.refused:
             raise ClusterError("no", 403, "Forbidden")
-        assert (path, params["watch"], params["resourceVersion"]) == (PODS, "1", "10")
+        assert (path, params["watch"]) == (PODS, "1")
+        self.since = params["resourceVersion"]
 
         async def lines():
             yield list(self.events)
@@ -127,7 +129,18 @@ FOLLOWED = {  # the server → what the second command sees; nothing is listed
 def test_changes_since_then_are_watched(kept, server, seen):
     assert names_read(server, kept) == seen
     assert server.listed == 0
-    assert names_read(Server(version=server.version), kept) == seen  # the third starts from the second's version
+    assert server.since in {"10", None}
+    assert names_read(Server(version=server.version), kept) == seen  # the third has what the second saw
+
+
+def test_what_a_server_sends_late_is_not_lost(kept):
+    assert names_read(Server(version="30"), kept) == [("b", ""), ("w", "")]  # it was silent, though something changed
+    late = Server(version="30", events=[event("DELETED", "b", "20"), event("BOOKMARK", "", "30")])
+    assert names_read(late, kept) == [("w", "")]
+    assert late.since == "10"
+    again = Server(version="30")
+    assert names_read(again, kept) == [("w", "")]
+    assert again.since is None
 
 
 EXPIRED = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}).encode()

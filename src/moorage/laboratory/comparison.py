@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -45,8 +45,10 @@ from moorage.report.comparison import (
     comparison_text,
 )
 from moorage.report.gates import MeasuredRun, MetricComparison, evaluate, parse_gate
-from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.simulate import Options, load_options
+
+if TYPE_CHECKING:
+    from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
 
 __all__ = ["CompareSetting", "Comparison", "compare", "load_side", "release_changes"]
 

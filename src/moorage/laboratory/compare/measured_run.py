@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import replace as with_fields
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
@@ -19,7 +19,6 @@ from moorage.api.meta import Object
 from moorage.core.cycle.decision import Decision
 from moorage.framework.changes import Change
 from moorage.framework.dropped_fields import ignored_fields_note
-from moorage.laboratory.compare.queue_runs import measure_queued
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import PodShape
 from moorage.laboratory.edit.changes import reconfigure
@@ -31,11 +30,13 @@ from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.report.gates import MeasuredRun
 from moorage.report.obstacles import NodeScoring, ScoreLog
 from moorage.report.outcome import InputNote
-from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
 
 __all__ = ["RunInput", "RunSeries", "frames_of_run", "measure_run"]
 
@@ -99,6 +100,8 @@ class RunSeries:
     def measure(self, seed: int) -> MeasuredRun:
         """Run the cluster to its end and return the measurements."""
         if self.given.queues is not None:
+            from moorage.laboratory.compare.queue_runs import measure_queued
+
             return measure_queued(self.given.queues, with_fields(self.options, seed=seed), self.given.setting)
         simulation, self._simulation = self._simulation or self._loaded(), None
         simulation.scheduler.cycle.seed = seed

@@ -153,6 +153,11 @@ class LiveCache:
                 os.replace(beside, self._path)
             except OSError:
                 os.unlink(beside)
+
+    def touch(self) -> None:
+        """Note that the file was used, and remove files that were not used for long."""
+        with suppress(OSError):
+            os.utime(self._path)
             for one in self._path.parent.iterdir():
                 if one.stat().st_mtime < time.time() - _FORGOTTEN_S:
                     one.unlink()
@@ -169,6 +174,8 @@ class CachedGet:
         self._cluster = ""
         self._kept: dict[str, _Collection] = {}
         self._pages: dict[str, list[bytes]] = {}
+        #: The resource version of each collection in the file.
+        self._loaded: dict[str, str] = {}
 
     async def open(self) -> None:
         """Bring what is kept up to date."""
@@ -177,6 +184,7 @@ class CachedGet:
         if not self._cluster:
             return
         kept = self._cache.load(self._cluster)
+        self._loaded = {path: one.version for path, one in kept.items()}
         are_current = await asyncio.gather(*(self._follow(path, one) for path, one in kept.items()))
         self._kept = {path: one for (path, one), is_current in zip(kept.items(), are_current, strict=True) if is_current}
 
@@ -199,25 +207,33 @@ class CachedGet:
         """Keep all large collections for the next command."""
         if not self._cluster:
             return
+        is_changed = any(one.version != self._loaded.get(path) for path, one in self._kept.items())
         for path, pages in self._pages.items():
             if sum(map(len, pages)) >= _LARGE and (version := _name_of(pages[0]).metadata.resource_version):
                 self._kept[path] = made = _Collection(version)
                 for item in _cleaned(path, pages):
                     made.put(item)
-        self._cache.save(self._cluster, self._kept)
+                is_changed = True
+        if is_changed or len(self._kept) < len(self._loaded):
+            self._cache.save(self._cluster, self._kept)
+        self._cache.touch()
 
     async def _follow(self, path: str, kept: _Collection) -> bool:
         """Apply the changes since a collection was kept; return False if it must be listed."""
         try:
             until = _name_of(await self._rest.send("GET", path, params={"limit": "1"})).metadata.resource_version
             if until != kept.version:
-                await self._watch(path, kept, until)
+                kept.version = await self._watch(path, kept, until)
         except (MoorageError, msgspec.MsgspecError, TimeoutError, StopAsyncIteration):
             return False
-        kept.version = until
         return True
 
-    async def _watch(self, path: str, kept: _Collection, until: str) -> None:
+    async def _watch(self, path: str, kept: _Collection, until: str) -> str:
+        """Apply changes until the end of the watch. Return the version from which the next watch continues.
+
+        After a silence, that is the version of the last event: what the server sends late is not lost to the next command.
+        """
+        version = kept.version
         asked = {"watch": "1", "resourceVersion": kept.version, "allowWatchBookmarks": "true", "timeoutSeconds": "60"}
         began = time.monotonic()
         async with self._rest.watch(path, asked, _LONGEST_S) as lines:
@@ -226,27 +242,35 @@ class CachedGet:
                 try:
                     some = await asyncio.wait_for(anext(lines), silence_s)
                 except TimeoutError:
-                    return
-                seen = [_applied(kept, path, line) for line in some]
-                if any(_reaches(until, version) for version in seen):
-                    return
+                    return version
+                version = _applied(kept, path, some) or version
+                if _reaches(until, version):
+                    return version
 
 
-def _applied(kept: _Collection, path: str, line: bytes) -> str:
-    """Apply a line of a watch; return the resource version of its object.
+def _applied(kept: _Collection, path: str, lines: Iterable[bytes]) -> str:
+    """Apply lines of a watch, in order; return the resource version of the last object.
 
     Raises  ClusterError for an error, such as that of an expired version; MsgspecError for what is no event
     """
-    event = _event_of(line)
-    if event.type == "ERROR":
-        raise ClusterError(f"watch {path}: {bytes(event.object)!r}")
-    found = _name_of(event.object).metadata
-    if event.type == "DELETED":
-        kept.items.pop((found.namespace, found.name), None)
-    elif event.type != "BOOKMARK":
-        for item in _cleaned(path, [bytes(event.object)]):
+    version = ""
+    changed: dict[tuple[str, str], bytes] = {}
+    for line in lines:
+        event = _event_of(line)
+        if event.type == "ERROR":
+            raise ClusterError(f"watch {path}: {bytes(event.object)!r}")
+        found = _name_of(event.object).metadata
+        version = found.resource_version
+        changed.pop((found.namespace, found.name), None)
+        if event.type == "DELETED":
+            kept.items.pop((found.namespace, found.name), None)
+        elif event.type != "BOOKMARK":
+            changed[found.namespace, found.name] = bytes(event.object)
+    if changed:
+        page = b'{"apiVersion":"v1","kind":"List","items":[%b]}' % b",".join(changed.values())
+        for item in _cleaned(path, [page]):
             kept.put(item)
-    return found.resource_version
+    return version
 
 
 def _reaches(until: str, version: str) -> bool:

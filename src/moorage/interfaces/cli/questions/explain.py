@@ -24,7 +24,6 @@ from moorage.interfaces.cli.terminal import Progress, say
 from moorage.laboratory.change.least_change import OWNERS
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
-from moorage.laboratory.explain.explain_workload import explain_workload, names_work
 from moorage.laboratory.explain.explained_changes import ChangeLimits
 from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.recording.replay import history_of
@@ -32,8 +31,6 @@ from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
 from moorage.report.workload_explanation import WorkloadExplanation
-from moorage.simulator.kueue.batch_jobs import KINDS, has_queues, queued_cluster, read_queues
-from moorage.simulator.kueue.integrations import PLACES
 from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["explain", "print_explanations"]
@@ -43,14 +40,18 @@ __all__ = ["explain", "print_explanations"]
 # ``moorage explain workload/NAME``: why a job waits in Kueue's queues, and what would start it.
 
 _WORKLOADS: Final = frozenset({"workload", "wl"})
-#: Kinds of which queues admit objects as a whole, in lower case and singular.
-_JOBS: Final = frozenset({*_WORKLOADS, "job", "podgroup", *(name.partition(".")[0].removesuffix("s") for name in PLACES)})
 
 
 def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     """Return the kinds to read because of the names of jobs; none if another object is named."""
-    kinds = {name.partition("/")[0].lower() for name in names}
-    return KINDS if kinds and kinds <= _JOBS else ()
+    kinds = {name.partition("/")[0].lower() for name in names if "/" in name}
+    if not kinds or not all("/" in name for name in names):
+        return ()
+    from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
+    from moorage.simulator.kueue.integrations import PLACES
+
+    of_queues = {*_WORKLOADS, "job", "podgroup", *(name.partition(".")[0].removesuffix("s") for name in PLACES)}
+    return KINDS if kinds <= of_queues else ()
 
 
 def explain_jobs(given: Mapping[str, Any], asked: Asked) -> list[WorkloadExplanation] | None:
@@ -58,6 +59,9 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> list[WorkloadExplana
 
     Raises  InputError for a workload that is not there
     """
+    from moorage.laboratory.explain.explain_workload import explain_workload, names_work
+    from moorage.simulator.kueue.batch_jobs import has_queues, queued_cluster, read_queues
+
     cluster, names = asked.changed_input, given["pods"]
     documents = read_queues(cluster, None)
     if not has_queues(documents):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
 from moorage.report.explanation import AutoscalerAnswer
-from moorage.simulator.autoscalers.instance_types import read_price_list
-from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
-from moorage.simulator.autoscalers.karpenter.scene import KINDS
+
+if TYPE_CHECKING:
+    from moorage.simulator.autoscalers.karpenter.judgement import Karpenter  # loaded only for a question about it
 
 __all__ = ["autoscaler_answers", "kinds_of_autoscaler", "names_nodes"]
 
@@ -35,7 +35,11 @@ def names_nodes(given: Mapping[str, Any]) -> bool:
 
 def kinds_of_autoscaler(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the kinds to read because of Karpenter."""
-    return KINDS if given["instance_types"] else ()
+    if not given["instance_types"]:
+        return ()
+    from moorage.simulator.autoscalers.karpenter.scene import KINDS
+
+    return KINDS
 
 
 def _is_node(name: str) -> bool:
@@ -49,6 +53,9 @@ def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[Autos
     """
     if not given["instance_types"]:
         return
+    from moorage.simulator.autoscalers.instance_types import read_price_list
+    from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
+
     karpenter = Karpenter(asked.changed_input, read_price_list(given["instance_types"]))
     request = asked.request({"instanceTypes": given["instance_types"]})
     if names_nodes(given):

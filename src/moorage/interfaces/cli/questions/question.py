@@ -46,7 +46,7 @@ from moorage.interfaces.cli.cluster_files import (
 )
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
 from moorage.interfaces.cli.questions.question_options import question_options
-from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, output_style, print_styled
+from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.run_inputs import input_digest
@@ -182,6 +182,7 @@ def open_question(given: Mapping[str, Any], progress: Progress, kinds: tuple[str
     """
     began_s = time.monotonic()
     collect_seldom()
+    leave_memory_at_exit()
     options = simulation_options(given)
     with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
         progress.say("reading the input …")

@@ -81,7 +81,7 @@ def test_the_context_gives_cluster_and_namespace(asked, tmp_path):
     ]  # fmt: skip
     assert named[6] == ["shop/api"]
     assert [status for status, _, _ in found] == [2] * 7 + [1, 0, 1]
-    assert found[7][2] == "error: no pod or workload api among 1 pod\n"
+    assert found[7][2] == "error: no pod or workload api among 1 pod of namespace default\n"
     assert found[9][2] == f"error: {config}: context 'none' does not exist; there are: moorage\n"
 
 

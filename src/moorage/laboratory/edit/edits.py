@@ -218,7 +218,7 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
             f"{asked} is in {counted(len(spaces), 'namespace')} ({some(spaces)}); give NAMESPACE/POD or --namespace"
         )
     if not found:
-        raise InputError(_not_found(asked, among, workloads))
+        raise InputError(_not_found(asked, among, workloads, namespace))
     return found
 
 
@@ -231,11 +231,12 @@ def _owned(kind: str, name: str, pods: Iterable[Pod], workloads: Mapping[str, st
             yield pod
 
 
-def _not_found(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]) -> str:
+def _not_found(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str], namespace: str) -> str:
     known = {pod.name: None for pod in pods} | {pod.key: None for pod in pods} | dict.fromkeys(workloads.values())
     close = get_close_matches(asked, list(known), 3)
     hint = f"; close: {', '.join(close)}" if close else ""
-    return f"no pod or workload {asked} among {counted(len(pods), 'pod')}{hint}"
+    where = f" of namespace {namespace}" if namespace else ""
+    return f"no pod or workload {asked} among {counted(len(pods), 'pod')}{where}{hint}"
 
 
 # -- node names --------------------------------------------------------------------------------------------------------

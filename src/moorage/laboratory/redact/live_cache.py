@@ -179,9 +179,14 @@ class CachedGet:
 
     async def open(self) -> None:
         """Bring what is kept up to date."""
-        with suppress(ClusterError):  # without its identity, nothing is kept
+        try:
             self._cluster = _name_of(await self._rest.send("GET", _NAMESPACE)).metadata.uid
-        if not self._cluster:
+        except msgspec.MsgspecError:
+            return
+        except ClusterError as error:
+            if not error.status:  # it did not answer
+                raise
+        if not self._cluster:  # without its identity, nothing is kept
             return
         kept = self._cache.load(self._cluster)
         self._loaded = {path: one.version for path, one in kept.items()}

@@ -248,7 +248,10 @@ async def _all_pages(get: Get, path: str) -> list[InputFile]:
     while True:
         body = await get(path, {"limit": _PAGE, **({"continue": token} if token else {})})
         pages.append(InputFile(path, body))
-        token = _next_page(body).metadata.continue_
+        try:
+            token = _next_page(body).metadata.continue_
+        except msgspec.MsgspecError as error:
+            raise ClusterError(f"GET {path}: the answer is not a list: {error}") from None
         if not token:
             return pages
 

@@ -565,4 +565,6 @@ def _connect_error(error: OSError) -> str:
 
 
 def _error_text(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer within the time limit"
     return str(error) or type(error).__name__

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from moorage.errors import InputError
+from moorage.interfaces.cli.main import main
 from moorage.interfaces.mcp.answers import AgentAnswers, as_data, clipped
 from moorage.interfaces.web.question_arguments import Answering
 from tests.interfaces.cli.conftest import ROOT, environment
@@ -74,6 +75,48 @@ def test_an_agent_finds_the_cause_and_tries_the_change():
     assert "'../../etc/passwd' is not KIND/NAME" in wrong[1][1]
     assert document["answer"]["pod"] == "default/search-2"
     assert '"nodeSelector": {' in pod
+
+
+WRONG = {  # a tool and its arguments → what the error says
+    "no such tool": ("look", {}, "Unknown tool: look"),
+    "no such argument": ("explain", {"pod": "search-2"}, "explain has no argument pod; it has pods, changes, owners"),
+    "one text in place of several": ("explain", {"pods": "search-2"}, "pods"),
+    "a number": ("explain", {"pods": [1]}, "pods.0"),
+    "no such value": ("find", {"kind": "secrets"}, "'pods' or 'nodes'"),
+    "a change of a wrong value": ("overview", {"changes": ["node/general-c2 unschedulable=maybe"]}, "is true or false"),
+    "nothing to count": ("capacity", {}, "give workload or manifest"),
+    "no nodes": ("drain", {"nodes": []}, "give nodes"),
+    "no node to cordon": ("cordon", {"nodes": []}, "give nodes"),
+    "a node that is not there": ("drain", {"nodes": ["nope"]}, "no node has the name 'nope'"),
+    "nothing lost": ("fail", {}, "give nodes or zone"),
+    "nothing to compare": ("compare", {}, "give a release or a configuration of A or B"),
+    "a text that is too long": ("explain", {"pods": ["a" * 5000]}, "at most 4096 characters"),
+}
+
+
+@pytest.mark.slow
+def test_wrong_arguments_are_one_error_and_change_nothing():
+    async def conversation(client):
+        before = await said_by(client, "overview")
+        found = [await said_by(client, name, **arguments) for name, arguments, _ in WRONG.values()]
+        return before, found, await said_by(client, "overview")
+
+    before, found, after = talk(conversation, "-f", "examples/demo")
+    assert [is_error for is_error, _ in found] == [True] * len(WRONG)
+    assert [text for (_, text), (*_, says) in zip(found, WRONG.values(), strict=True) if says not in text] == []
+    assert not before[0]
+    assert before[1].startswith("<cluster-data>\n2 pods are pending")
+    assert before[1].partition("In detail")[0] == after[1].partition("In detail")[0]
+
+
+def test_a_context_that_does_not_exist_is_an_error_at_once(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "config"
+    path.write_text("apiVersion: v1\nkind: Config\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["mcp", "--live", "--kubeconfig", str(path), "--context", "nowhere"])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    assert "context 'nowhere' does not exist" in said.err
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.questions.report_serving import inheriting, input_words
 from moorage.interfaces.cli.terminal import Progress, say, unguard
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.redact.live_dump import endpoint_of
 
 __all__ = ["mcp"]
 
@@ -58,6 +59,8 @@ def mcp(**given: Any) -> None:
             return asked.cluster
 
     live = given["live"]
+    if live:
+        endpoint_of(given["kubeconfig"], given["context"])  # a context that does not exist is an error at once
     with ExitStack() as block:
         folder = Path(block.enter_context(TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)))
         if not live:

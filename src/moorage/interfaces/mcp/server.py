@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from typing import Annotated, Any, Final, Literal
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp.types import ToolAnnotations
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
 from moorage import __version__
-from moorage.errors import MoorageError
+from moorage.basis.printable import some
+from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli.help import help_pages
 from moorage.interfaces.mcp.answers import AgentAnswers, as_data
 from moorage.interfaces.mcp.cluster_view import ClusterView
@@ -63,7 +64,7 @@ class Tools:
         )  # fmt: skip
 
     async def _ask(self, question: Mapping[str, Any], changes: Sequence[str]) -> str:
-        given = {name: value for name, value in question.items() if value}
+        given = {name: value for name, value in question.items() if value or value == {}}
         found = await self._answers.ask(given, changes)
         where = f"moorage://answers/{found.number}"
         rest = "" if found.is_whole else f"This is the first part; all of it: {where}/text\n"
@@ -94,6 +95,7 @@ class Tools:
         changes: Changes = (),
     ) -> str:
         """How many more copies of a pod fit, and what stops the next one."""
+        _need("workload or manifest", workload or manifest)
         return await self._ask({"capacity": [workload] if workload else None, "template": manifest}, changes)
 
     async def plan(
@@ -123,6 +125,7 @@ class Tools:
         find_order: Annotated[bool, Field(description="Look for an order of the nodes that disturbs less")] = False,
     ) -> str:
         """What kubectl drain would do: which evictions a budget blocks, where the pods go, which stay pending."""
+        _need("nodes", nodes)
         question = {
             "drain": list(nodes), "ignore_daemonsets": ignore_daemonsets, "delete_emptydir_data": delete_emptydir_data,
             "force": force, "find_order": find_order,
@@ -131,6 +134,7 @@ class Tools:
 
     async def cordon(self, nodes: Nodes, changes: Changes = ()) -> str:
         """What cordoning nodes would change: room that is lost, pods that would no longer fit."""
+        _need("nodes", nodes)
         return await self._ask({"cordon": list(nodes)}, changes)
 
     async def fail(
@@ -140,6 +144,7 @@ class Tools:
         zone: Annotated[str, Field(description="Or a zone that is lost")] = "",
     ) -> str:
         """What happens when nodes or a zone are lost: which pods find a new node, which stay pending."""
+        _need("nodes or zone", nodes or zone)
         return await self._ask({"fail": list(nodes) or [zone], "zone": zone}, changes)
 
     async def survive(
@@ -162,6 +167,7 @@ class Tools:
     ) -> str:
         """Which pods move or stay pending with another scheduler configuration or Kubernetes release."""
         sides = {"a": a_configuration, "b": b_configuration, "aRelease": a_release, "bRelease": b_release}
+        _need("a release or a configuration of A or B", any(sides.values()))
         return await self._ask({"compare": {name: value for name, value in sides.items() if value}}, changes)
 
     async def find(
@@ -181,14 +187,33 @@ class Tools:
         )
 
 
+def _need(what: str, given: object) -> None:
+    """Raise InputError if an argument that a question needs is empty."""
+    if not given:
+        raise InputError(f"give {what}")
+
+
 # -- server ------------------------------------------------------------------------------------------------------------
 
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
+class _Server(MCPServer[None]):
+    """A server that refuses arguments that a tool does not have: without them, another question would be answered."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        known = {tool.name: tool.input_schema.get("properties", {}) for tool in await self.list_tools()}
+        wrong = sorted(arguments.keys() - known.get(name, arguments).keys())
+        if wrong:
+            raise ToolError(f"{name} has no argument {some(wrong)}; it has {', '.join(known[name])}")
+        return await super().call_tool(name, arguments, context)
+
+
 def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
     """Return a server with all tools, and the resources that their answers name."""
-    server: MCPServer[None] = MCPServer("moorage", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
+    server = _Server("moorage", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     for tool in Tools(answers, view).all():
         server.add_tool(_with_clear_errors(tool), annotations=_READS, structured_output=False)
 

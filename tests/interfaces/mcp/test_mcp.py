@@ -90,6 +90,7 @@ WRONG = {  # a tool and its arguments → what the error says
     "a node that is not there": ("drain", {"nodes": ["nope"]}, "no node has the name 'nope'"),
     "nothing lost": ("fail", {}, "give nodes or zone"),
     "nothing to compare": ("compare", {}, "give a release or a configuration of A or B"),
+    "a file of the server": ("overview", {"changes": ["/etc/hostname"]}, "is not a change; write KIND/NAME FIELD=VALUE"),
     "a text that is too long": ("explain", {"pods": ["a" * 5000]}, "at most 4096 characters"),
 }
 

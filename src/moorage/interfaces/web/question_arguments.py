@@ -44,6 +44,8 @@ _MOST_FILE: Final = 512 << 10
 _REFERENCE: Final = re.compile(r"[a-zA-Z0-9-]+(/[a-z0-9][a-z0-9.-]*){1,2}")
 #: Commands that have a time limit.
 _SEARCHING: Final = frozenset({"explain", "capacity", "plan", "drain", "survive", "compare", "report"})
+#: How edits begin: KIND/NAME or config, and what to change. A path does not.
+_EDIT: Final = re.compile(r"(?:config|[A-Za-z]+/\S+)\s+\S")
 _ADDED: Final = re.compile(r"add ([0-9]{1,6}) nodes? like (\S+)")
 
 
@@ -166,6 +168,8 @@ def _change(change: Any) -> str:
     for words, option in (("cordon ", "cordon"), ("remove nodes ", "remove-nodes"), ("scale ", "scale")):
         if text.startswith(words):
             return f"--{option}={text.removeprefix(words)}"
+    if not _EDIT.match(text) and not text.startswith("{"):  # a command would read a file of this name
+        raise bad_request(f"changes: {text[:100]!r} is not a change; write KIND/NAME FIELD=VALUE, such as pod/web cpu=500m")
     return f"--edit={text}"
 
 

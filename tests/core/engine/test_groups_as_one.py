@@ -58,7 +58,8 @@ def condition(run):
 def test_a_gang_is_bound_without_waiting_at_permit():
     run = driven()
     run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
-    assert sorted(where or "" for _, where in run.steps()) == ["", "n", "n"]
+    # c is tried again at once: the group has what it needs, so it may preempt for the rest
+    assert sorted(where or "" for _, where in run.steps()) == ["", "", "n", "n"]
     assert len(run.work(Phase.BIND)) == 2
     assert list(run.engine.waiting()) == []
 
@@ -89,7 +90,7 @@ def test_a_group_is_refused_as_soon_as_too_few_pods_can_fit(free, running, waiti
 def test_a_basic_group_places_what_fits_and_is_refused_if_nothing_does():
     run = driven()
     run.see(node(cpu="1"), gang(least=None), member("a"), member("b"))
-    assert sorted(where or "" for _, where in run.steps()) == ["", "n"]
+    assert {run.step(), run.step()} in ({("a", "n"), ("b", None)}, {("b", "n"), ("a", None)})
     assert condition(run)[:2] == ("PodGroupInitiallyScheduled", "Scheduled")
     run = driven()
     run.see(node(cpu="0"), gang(least=None), member("a"))
@@ -227,7 +228,8 @@ def test_a_group_waits_for_victims_that_terminate_on_its_nodes():
     work = run.work()
     assert not [one for one in work if one.phase is Phase.PREEMPT]
     (told,) = [one.effects[0].condition.message for one in work if one.phase is Phase.GROUP_STATUS]
-    assert told.endswith("pod group preemption: not eligible due to a terminating pod on the nominated node.")
+    assert told.endswith("pod group preemption: ongoing preemption on nominated nodes")
+    assert run.engine.queue.nomination(high("a").metadata.uid) == "n"
 
 
 def replace_nomination(one, where):
@@ -239,6 +241,44 @@ def test_a_single_pod_says_where_preemption_makes_room_and_of_how_many():
     run.see(*full("x"), pod("p", priority=10))
     found = "preemption: found a potential placement for pod on node n-x, preempting 1 victims"
     assert messages(run) == {"p": f"{FULL.format(1, 1)} {found}"}
+
+
+#: What stands on the nodes; groups → who goes for a single pod of high rank that needs one CPU.
+FOR_ONE_POD = {
+    "a group as a whole, on both nodes": (
+        [*holding("v-1", "high-x"), *holding("v-2", "high-y", on="m")], [ranked("v", 1, 5, ALL)], ["v-1", "v-2"],
+    ),
+    "one pod of a group that may lose it": (
+        [*holding("v-1", "high-x"), *holding("high-y", on="m")], [ranked("v", 1, 5, SINGLE)], ["v-1"],
+    ),
+    "a single pod of the same rank": ([*holding("v-1", "v-2", "mid-x")], [ranked("v", 1, 5, ALL)], ["mid-x"]),
+    "a pod of lower rank elsewhere": (
+        [*holding("v-1", "v-2"), *holding("low-x", on="m")], [ranked("v", 1, 5, ALL)], ["low-x"],
+    ),
+    "not a group of equal rank": ([*holding("v-1")], [ranked("v", 1, 10, ALL)], []),
+    "a group that does not exist is pods": ([*holding("v-1", "v-2")], [], ["v-1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("there", "groups", "gone"), FOR_ONE_POD.values(), ids=FOR_ONE_POD)
+def test_a_group_is_evicted_as_a_whole_for_a_single_pod(there, groups, gone):
+    run = driven()
+    run.see(*there, *groups, pod("p", priority=10))
+    (told,) = messages(run).values()
+    assert sorted(victims(run)) == gone
+    assert told.endswith(f"preempting {len(gone)} victims" if gone else "No preemption victims found for incoming pod.")
+
+
+def test_pods_of_a_victim_elsewhere_do_not_repel_the_preemptor_any_more():
+    """The group's pod on the other node refuses the preemptor in the whole zone; it goes with the group."""
+    terms = [{"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": "zone"}]
+    refusing = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    run = driven()
+    run.see(node("n", "1", labels={"zone": "z"}), node("m", "1", labels={"zone": "z"}), ranked("v", 1, 5, ALL))
+    run.see(member("v-1", group="v", on="n", priority=5), member("v-2", group="v", on="m", priority=5, affinity=refusing))
+    run.see(pod("p", labels={"app": "p"}, priority=10))
+    messages(run)
+    assert sorted(victims(run)) == ["v-1", "v-2"]
 
 
 # -- placements -------------------------------------------------------------------------------------------------------------

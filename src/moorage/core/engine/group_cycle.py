@@ -98,6 +98,7 @@ class GroupOutcome(Struct, eq=False):
     ``victims``    pods to evict for the group as a whole
     ``nominated``  UID → the node that a pod gets once they are gone
     ``untried``    the status of pods that were not tried: that of the group, since 1.37 before preemption
+    ``tried_as``   the code of ``status`` before preemption
     """
 
     tried: tuple[MemberAttempt, ...]
@@ -107,6 +108,7 @@ class GroupOutcome(Struct, eq=False):
     victims: tuple[PodInfo, ...] = ()
     nominated: dict[str, str] = {}
     untried: Status = UNSCHEDULABLE
+    tried_as: Code = Code.UNSCHEDULABLE
 
     @property
     def done_without(self) -> tuple[PluginError, ...]:

@@ -86,7 +86,10 @@ class GroupScheduler:
         others = [] if known is None else [pod for pod in known.unscheduled if pod.uid != first.pod.uid]
         pods = [first, *(queued for pod in others if (queued := state.queue.pop_this(pod, state.now)) is not None)]
         pods.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt or 0.0, queued.initial_order))
-        return [queued for queued in pods if not skip(queued)]
+        pods = [queued for queued in pods if not skip(queued)]
+        if not pods:
+            state.queue.end_group(group_key(first.pod) or "", Code.SUCCESS, state.now)
+        return pods
 
     def attempt_for(self, pods: list[QueuedPod]) -> GroupAttempt:
         """Return the attempt for pods of one group. Pods that name different schedulers fail together."""
@@ -112,12 +115,13 @@ class GroupAttempt:
         return self._group.info.key
 
     def run(self) -> Asking[None]:
-        if self._refusal:
+        if self._refusal and not self._state.gates.emulated.groups_as_one:
             self._fail_all(self._refusal)
             return
         if self._state.gates.emulated.groups_as_one and (why := self._disagreement()):
             self._fail_all(why)
             self._set_condition(Status(Code.ERROR, "", (why,)))
+            self._end(Code.ERROR)
             return
         outcome = yield from self._decide()
         for error in outcome.done_without:
@@ -130,11 +134,17 @@ class GroupAttempt:
     def abort(self, fault: PluginError) -> None:
         for queued in () if self._settled else self._group.pods:
             let_go(queued, fault, self._state, self._groups.failure_handler)
+        self._end(Code.ERROR)
 
     def cancel(self, why: str) -> None:
         for queued in self._group.pods:
             if self._state.queue.get(queued.pod.uid) is queued:
                 self._groups.failure_handler.requeue(queued, Decision(queued.pod, error=AttemptError("", why)), "")
+        self._end(Code.ERROR)
+
+    def _end(self, code: Code) -> None:
+        """Let the pods that failed wait together again, if their group is queued as one."""
+        self._state.queue.end_group(self.key, code, self._state.now)
 
     def _fail_all(self, why: str) -> None:
         for queued in self._group.pods:
@@ -179,6 +189,7 @@ class GroupAttempt:
         outcome = yield from cycle.run()
         outcome.preempting = tuple(cycle.preempting)
         before_preemption = outcome.status
+        outcome.tried_as = before_preemption.code
         if state.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
             yield from self._preempt_for_group(cycle, outcome)
         outcome.untried = before_preemption if state.gates.emulated.groups_as_one else outcome.status
@@ -198,6 +209,9 @@ class GroupAttempt:
             outcome.status = found
         else:
             outcome.status = _with_reason(outcome.status, found.message)
+            if found.code is Code.SUCCESS:  # victims of an earlier attempt still terminate
+                outcome.waiting = True
+                outcome.nominated = {pod.uid: pod.status.nominated_node_name for pod in self._group.info.pods}
 
     def _victims(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[tuple[PodInfo, ...] | Status]:
         group, snapshot = self._group, self._state.cluster.snapshot
@@ -246,6 +260,7 @@ class GroupAttempt:
         )
         decisions = [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
         self._settled = True
+        self._end(outcome.tried_as)
         groups.binding_cycle.settle_waits()
         for decision in decisions:
             held = self._state.bindings.held.get(decision.pod.uid)
@@ -257,7 +272,7 @@ class GroupAttempt:
     def _settle_pod(self, tried: MemberAttempt, outcome: GroupOutcome) -> Decision:
         """Start the binding cycle of a pod, or requeue it. Returns the decision that was reported."""
         status, decision = outcome.status, tried.decision
-        nominated = outcome.nominated.get(tried.queued.pod.uid) if outcome.victims else None
+        nominated = outcome.nominated.get(tried.queued.pod.uid) if outcome.waiting else None
         if status.code is Code.ERROR:
             if decision.code is not Code.ERROR or decision.group is not None:
                 decision = Decision(tried.queued.pod, error=AttemptError("", status.message))
@@ -266,7 +281,7 @@ class GroupAttempt:
             if status.code is Code.SUCCESS:
                 return self._groups.binding_cycle.begin(tried.queued, self._group.profile, decision, publish=False)
             if outcome.waiting:
-                on = nominated or ("" if outcome.nominated else tried.node)
+                on = nominated if self._state.gates.emulated.groups_as_one else tried.node
                 return self._requeue(tried.queued, replace(decision, node=None, group=status), on)
         if tried.fits or (tried.preempts and not outcome.waiting):
             why = refused(status) if self._state.gates.emulated.groups_as_one else _refusal(tried.permit)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import NOBODY_LESSER, EvictionAnswers, Victims, select_victims, select_victims_everywhere
 from moorage.core.preemption.row_importance import Ranking, earliest_start
+from moorage.core.preemption.victim_units import Units, select_units
 from moorage.framework.points import Attempt
 from moorage.framework.verdicts import Code, Status, Verdicts
 
@@ -57,12 +58,14 @@ class PreemptionSearch:
     fitting: list[int]
 
 
-def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> PreemptionSearch:
+def find_candidates(
+    attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking, units: Units | None = None
+) -> PreemptionSearch:
     """Try the nodes that Filter refused for reasons that eviction might resolve, until there are enough candidates.
 
     Enough are ``percentage`` percent of those nodes and at least ``absolute``, one of which violates no budget. kube-scheduler
     starts at a random node. This search starts with the oldest node, or, if there are more nodes than candidates wanted, at an
-    offset that depends only on the pod's UID.
+    offset that depends only on the pod's UID. With ``units``, groups are victims as a whole.
     """
     rows = attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
     rows = rows[np.argsort(attempt.snapshot.table.arrival.view[rows], kind="stable")]
@@ -74,7 +77,7 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
     verdicts = Verdicts(len(attempt.verdicts))
     verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
     missing = lambda: wanted - len(within) - len(beyond)  # noqa: E731
-    for batch in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, budgets, ranking):
+    for batch in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, budgets, ranking, units):
         if batch.refuses_all(verdicts):
             continue
         rows_of: dict[int, tuple[Status, list[int]]] = {}
@@ -162,7 +165,9 @@ class _Batch:
             yield row, known[row] if row in known else self._alone(row)
 
 
-def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking) -> Iterator[_Batch]:
+def _tried(
+    attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking, units: Units | None
+) -> Iterator[_Batch]:
     """Yield the rows in batches, in order.
 
     Rows of a batch are tried together where possible: first as many rows as candidates are ``missing``, then twice as many as
@@ -176,7 +181,9 @@ def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: B
         start += size
         least, factor = (least if factor == 1 else 4 * least), 2
         lesser = ranking.have_lesser(attempt.snapshot.table, chunk, attempt.pod.priority)
-        together = chunk[lesser]
+        grouped = np.array([units is not None and units.grouped(row) for row in chunk.tolist()], dtype=bool)
+        lesser |= grouped
+        together = chunk[lesser & ~grouped]
         if len(together) > 1:
             together = together[attempt.ignored(together)]
         many = attempt.what_ifs(together) if len(together) > 1 else None
@@ -185,11 +192,13 @@ def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: B
             ranked = ranking.of(attempt.snapshot.table, together)
             with many as nodes:
                 answers = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
-        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets))
+        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets, units))
 
 
-def _on_one_node(attempt: Attempt, row: int, budgets: Budgets) -> Victims | Status:
+def _on_one_node(attempt: Attempt, row: int, budgets: Budgets, units: Units | None) -> Victims | Status:
     with attempt.what_if(row) as node:
+        if units is not None and units.grouped(row):
+            return select_units(attempt.pod, row, node, units.on(row), budgets)
         return select_victims(attempt.pod, node, budgets)
 
 

@@ -6,7 +6,8 @@ violations. Budgets never forbid preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
@@ -18,10 +19,12 @@ __all__ = ["Budgets"]
 class Budgets:
     """The budgets of a cluster, by namespace. A budget whose selector is empty, absent or malformed matches no pod.
 
+    ``first_only``: a pod that violates a budget takes nothing from the others of its budgets, as since 1.37.
     Each search for victims reads few namespaces of a cluster, so selectors are compiled when a namespace is first read.
     """
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+    def __init__(self, budgets: Iterable[PodDisruptionBudget], *, first_only: bool = False) -> None:
+        self._first_only = first_only
         self._given: dict[str, list[PodDisruptionBudget]] = {}
         for budget in budgets:
             self._given.setdefault(budget.metadata.namespace, []).append(budget)
@@ -47,35 +50,33 @@ class Budgets:
         """Split pods into those that would violate a budget, if evicted one by one in this order, and the others.
 
         A pod that its budget already lists as disrupted does not count. A pod without labels has no budget.
-        Source  plugins/defaultpreemption/default_preemption.go, filterPodsWithPDBViolation
+        Source  plugins/defaultpreemption/default_preemption.go, filterPodsWithPDBViolation; framework/preemption/util.go (1.37)
         """
         left: dict[int, int] = {}
         exceeding: list[PodInfo] = []
         others: list[PodInfo] = []
         for pod in pods:
-            (exceeding if self._spend(pod, left) else others).append(pod)
+            (exceeding if self._spend(pod, left, first_only=self._first_only) else others).append(pod)
         return exceeding, others
 
-    def exceeding(self, units: Sequence[Sequence[PodInfo]]) -> list[bool]:
-        """Return for each set of pods whether one of its pods would violate a budget, if evicted one by one.
+    def violating(self, units: Iterable[Iterable[PodInfo]], *, first_only: bool = False) -> list[list[PodInfo]]:
+        """Return for each set of pods those that would violate a budget, if all are evicted one by one; or only the first.
 
-        Counting stops at the first violation of a set, and at the first violated budget of a pod.
-        Source  framework/preemption/preemption.go, filterVictimsWithPDBViolation
+        Counting stops at the first violated budget of a pod, and with ``first_only`` at the first violation of a set.
+        Source  framework/preemption, filterVictimsWithPDBViolation (``first_only`` in 1.36)
         """
         left: dict[int, int] = {}
-        return [any(self._spends_too_much(pod, left) for pod in pods) for pods in units]
+        found = []
+        for pods in units:
+            over = (pod for pod in pods if self._spend(pod, left, first_only=True))
+            found.append(list(islice(over, 1) if first_only else over))
+        return found
 
-    def _spends_too_much(self, pod: PodInfo, left: dict[int, int]) -> bool:
-        for selector, budget in self._of(pod.namespace) if pod.labels else ():
-            if pod.name in budget.status.disrupted_pods or not selector.matches(pod.labels):
-                continue
-            remaining = left[id(budget)] = left.get(id(budget), budget.status.disruptions_allowed) - 1
-            if remaining < 0:
-                return True
-        return False
+    def _spend(self, pod: PodInfo, left: dict[int, int], *, first_only: bool) -> bool:
+        """Take one disruption from each budget of the pod, or from those up to the first that it violates.
 
-    def _spend(self, pod: PodInfo, left: dict[int, int]) -> bool:
-        """Take one disruption from each budget of the pod; ``left`` holds the remaining disruptions by the budget's id()."""
+        ``left`` holds the remaining disruptions by the budget's id(). Returns whether the pod violates one.
+        """
         exceeds = False
         for selector, budget in self._of(pod.namespace) if pod.labels else ():
             if pod.name in budget.status.disrupted_pods or not selector.matches(pod.labels):
@@ -83,6 +84,8 @@ class Budgets:
             remaining = left.get(id(budget), budget.status.disruptions_allowed) - 1
             left[id(budget)] = remaining
             exceeds |= remaining < 0
+            if exceeds and first_only:
+                break
         return exceeds
 
 

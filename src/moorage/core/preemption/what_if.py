@@ -110,6 +110,16 @@ class OneNode:
         self._snapshot.table.remove_pod(self._row, pod)
         self._found = shifted(self._profile, self._found, self._pod, [("remove_pod", pod)], self.node)
 
+    def miss(self, row: int, pod: PodInfo, *, back: bool = False) -> None:
+        """Tell the plugins whose state depends on pods of other nodes that a pod of another row is gone, or is ``back``.
+
+        The other row does not change.
+        """
+        if self._ignored is None or not self._ignored(pod):
+            self._fitted = False
+            change = "add_pod" if back else "remove_pod"
+            self._found = shifted(self._profile, self._found, self._pod, [(change, pod)], NodeInfo(self._snapshot.table, row))
+
     def refused_by(self) -> Status | None:
         """Filter the node as it is now, first with its contending nominated pods, then without. Return None if the pod fits."""
         status = self._crowded(OneNode.refused_by) or self._judge()

@@ -13,7 +13,7 @@ Source  kube-scheduler, backend/queue/backoff_queue.go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import floor
+from math import floor, sqrt
 from typing import Any
 
 from moorage.core.queue.heap import LazyHeap
@@ -139,20 +139,23 @@ class BackoffQueue:
         yield from self._rejected
         yield from self._errored
 
-    def delay_s(self, failures: int) -> float:
-        """Return how long a pod waits after that many failures."""
+    def delay_s(self, failures: int, pods: int = 1) -> float:
+        """Return how long a pod, or a group of ``pods``, waits after that many failures; a large group may wait longer."""
         if failures <= 0:
             return 0.0
-        return min(self._initial_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self._max_s)
+        return min(self._initial_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self._max_s * sqrt(pods))
+
+    def ends(self, start: float, failures: int, pods: int = 1) -> float:
+        """Return when a backoff that begins at ``start`` ends; minus infinity if there is none."""
+        if self._max_s == 0 or failures == 0:
+            return float("-inf")
+        ends = start + self.delay_s(failures, pods)
+        return floor(ends) if self._pop_early else ends
 
     def until(self, queued: QueuedPod) -> float:
         """Return when the pod's backoff ends; minus infinity if it has no backoff."""
-        failures = queued.consecutive_errors or queued.unschedulable_count
-        if self._max_s == 0 or failures == 0:
-            return float("-inf")
         if queued.backoff_until is None:
-            ends = queued.timestamp + self.delay_s(failures)
-            queued.backoff_until = floor(ends) if self._pop_early else ends
+            queued.backoff_until = self.ends(queued.timestamp, queued.consecutive_errors or queued.unschedulable_count)
         return queued.backoff_until
 
     def holds(self, queued: QueuedPod, now: float) -> bool:

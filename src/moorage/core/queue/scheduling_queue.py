@@ -23,11 +23,13 @@ from typing import Any, Final
 
 from moorage.core.queue.backoff import ActiveQueue, BackoffQueue, SleepingMembers, SortKey
 from moorage.core.queue.cluster_events import ASSIGNED_POD_DELETE, is_repeat, own_changes
-from moorage.core.queue.hints import HintOutcome, Hints, HintTimer, is_for_everyone
+from moorage.core.queue.hints import HintOutcome, Hints, is_for_everyone
 from moorage.core.queue.in_flight import Happening, InFlight
+from moorage.core.queue.inspection import QueueInspection
 from moorage.core.queue.nominator import Nominator
 from moorage.core.queue.pre_enqueue import Gates, QueueProfile
-from moorage.core.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
+from moorage.core.queue.queued_groups import GroupsOfPods
+from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.core.queue.unschedulable_pods import Unschedulable
 from moorage.errors import PluginError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
@@ -46,12 +48,11 @@ _POD_UPDATED: Final = str(ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_O
 _ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 _BACKOFF_COMPLETE: Final = "BackoffComplete"
 _POPPED_EARLY: Final = "PopFromBackoffQ"
-_POD_POPPED: Final = "PodPopped"
 
 _DEFAULT_GATES: Final = FeatureGates()
 
 
-class SchedulingQueue:
+class SchedulingQueue(QueueInspection, GroupsOfPods):
     """See the module's docstring.
 
     ``sort_key``   the QueueSort plugin's; all profiles share one
@@ -77,6 +78,7 @@ class SchedulingQueue:
         self._features = gates
         self._pop_from_backoff = gates["SchedulerPopFromBackoffQ"]
         self._grouping = gates["GenericWorkload"]
+        self._groups = {} if self._grouping and gates.emulated.groups_as_one else None
         self._pods: dict[str, QueuedPod] = {}
         self._active = ActiveQueue(sort_key)
         self._backoff = BackoffQueue(sort_key, initial_backoff_s, max_backoff_s, self._pop_from_backoff)
@@ -128,8 +130,9 @@ class SchedulingQueue:
         """Undo the removal of a pod that was active, untried and not nominated. It must not be in the queue."""
         queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order(), initial_attempt=now)
         queued.initial_order = self._next_order()
-        self._active.push(queued)
-        self.incoming["active", _POD_ADDED] += 1
+        if self._join(queued, _POD_ADDED, now) is None:
+            self._active.push(queued)
+            self.incoming["active", _POD_ADDED] += 1
 
     def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
         """Apply an update of a pod that is not assumed. Add the pod if it is not in the queue.
@@ -163,6 +166,7 @@ class SchedulingQueue:
         elif queued is not None:
             self._take_out(queued)
             del self._pods[pod.uid]
+            self._leave_group(queued, _POD_ADDED, now)
         if kept_room or (pod.status.nominated_node_name and not bound):
             self._wake_for_freed_room(pod, now)
         return queued
@@ -265,6 +269,7 @@ class SchedulingQueue:
 
     def _begin_attempt(self, queued: QueuedPod) -> None:
         self._asleep.discard(queued.pod.uid)
+        self._begin_group(queued)
         queued.attempts += 1
         queued.place = QueuePlace.IN_FLIGHT
         self._nominator.touch(queued.pod.uid)
@@ -313,6 +318,10 @@ class SchedulingQueue:
         outcome = HintOutcome.SKIP if waits and missed is None else self._outcome_of_attempt(queued, missed)
         self._in_flight.end(uid)
         self._pods[uid] = queued
+        group = self._group_of(queued)
+        if group is not None and group.trying:
+            group.returned[uid] = queued
+            return queued.place
         return self._move(queued, outcome, _ATTEMPT_FAILED, now)
 
     def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> HintOutcome:
@@ -417,7 +426,9 @@ class SchedulingQueue:
         retried = False
         while (queued := self._parked.oldest()) is not None and queued.waiting_since < scan - self._max_unschedulable_s:
             self._parked.discard(queued)
-            queued.flushed_at = scan
+            group = self._group_of(queued)
+            for one in (queued,) if group is None else group.members.values():
+                one.flushed_at = scan
             self._move(queued, HintOutcome.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
             queued.was_flushed = not queued.parked
             retried = True
@@ -460,60 +471,6 @@ class SchedulingQueue:
         """Node name → pods nominated to it, by descending priority, then in the order of their nomination."""
         return self._nominator.lists
 
-    # -- inspection ---------------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """Count the pods in all places, including those in flight."""
-        return len(self._pods)
-
-    def get(self, uid: str) -> QueuedPod | None:
-        return self._pods.get(uid)
-
-    def counts(self) -> dict[QueuePlace, int]:
-        """Return how many pods are in each place."""
-        parked, gated = len(self._parked), self._parked.gated
-        return {
-            QueuePlace.ACTIVE: len(self._active),
-            QueuePlace.BACKOFF: len(self._backoff),
-            QueuePlace.UNSCHEDULABLE: parked - gated,
-            QueuePlace.GATED: gated,
-            QueuePlace.IN_FLIGHT: len(self._in_flight),
-        }
-
-    @property
-    def logged_events(self) -> int:
-        """Number of events logged for pods in flight; none are logged while no pod is in flight."""
-        return self._in_flight.logged
-
-    def logged_labels(self) -> Mapping[str, int]:
-        """Return how many events of each kind are logged, and under ``PodPopped`` how many pods are in flight."""
-        counts = Counter(str(happening.event) for happening in self._in_flight)
-        counts[_POD_POPPED] = len(self._in_flight)
-        return counts
-
-    def rejections(self) -> Mapping[tuple[str, str], int]:
-        """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods."""
-        waiting = (queued for queued in self._pods.values() if queued.place is not QueuePlace.IN_FLIGHT)
-        return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters if plugin)
-
-    def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:
-        """Measure every queueing hint from now on: call ``timer(plugin, event, answer, seconds)``."""
-        self._hints = self._hints.timed(clock, timer)
-
-    def pending(self) -> tuple[PendingPod, ...]:
-        """Return every pod with its place and the reason: active ones in the order they would be popped, then the others."""
-        flying = (queued for queued in self._pods.values() if queued.place is QueuePlace.IN_FLIGHT and not queued.deleted)
-        return tuple(self._line(queued) for queued in (*self._active, *self._backoff, *self._parked, *flying))
-
-    def ranked(self) -> list[QueuedPod]:
-        """Return the waiting pods that no plugin gates, in the order they would be popped if all were active."""
-        waiting = (q for q in self._pods.values() if q.place not in {QueuePlace.GATED, QueuePlace.IN_FLIGHT})
-        return sorted(waiting, key=lambda queued: (self._active.rank(queued), queued.order))
-
-    def _line(self, queued: QueuedPod) -> PendingPod:
-        until = self._backoff.until(queued) if queued.place is QueuePlace.BACKOFF else None
-        return PendingPod.of(queued, until)
-
     # -- undo ----------------------------------------------------------------------------------------------------------
 
     def save(self) -> Callable[[], None]:
@@ -521,7 +478,7 @@ class SchedulingQueue:
         pods, incoming = self._pods.copy(), self.incoming.copy()
         numbers = self._order, self._no_early_pop_in, self._next_scan
         places: tuple[Any, ...] = (self._active, self._backoff, self._parked, self._in_flight, self._nominator, self._asleep)
-        saved = [*(queued.save() for queued in pods.values()), *(place.save() for place in places)]
+        saved = [*(queued.save() for queued in pods.values()), *(place.save() for place in places), self._save_groups()]
 
         def restore() -> None:
             self._pods.clear()
@@ -557,16 +514,30 @@ class SchedulingQueue:
 
     def _move(self, queued: QueuedPod, outcome: HintOutcome, label: str, now: float) -> QueuePlace:
         """Put a pod that is in no place into the one that ``outcome`` names."""
+        place = self._join(queued, label, now)
+        if place is not None:
+            return place
         if outcome is HintOutcome.SKIP:
             return self._park(queued, label)
         if outcome is HintOutcome.AFTER_BACKOFF and self._backoff.holds(queued, now):
-            return self._to_backoff(queued, label)
+            return self._to_backoff(queued, label, now)
         return self._to_active(queued, label, now)
 
     def _to_active(self, queued: QueuedPod, label: str, now: float, *, from_backoff: bool = False) -> QueuePlace:
         """Make a pod active, unless PreEnqueue gates it. PreEnqueue has run already for pods that come from backoff."""
-        if not (from_backoff and self._pop_from_backoff) and self._gates.hold(queued):
+        place = self._join(queued, label, now)
+        if place is not None:
+            return place
+        checked = from_backoff and self._pop_from_backoff
+        if (group := self._group_of(queued)) is not None:
+            self._take_all_out(group, queued)
+            self._move_group(group, label, now, active=True, checked=checked)
+            return queued.place
+        if not checked and self._gates.hold(queued):
             return self._park(queued, label)
+        return self._make_active(queued, label, now)
+
+    def _make_active(self, queued: QueuedPod, label: str, now: float) -> QueuePlace:
         if queued.initial_attempt is None:
             queued.initial_attempt, queued.initial_order = now, self._next_order()
         queued.place = QueuePlace.ACTIVE
@@ -578,9 +549,16 @@ class SchedulingQueue:
             self._nominator.nominate(pod, None)
         return QueuePlace.ACTIVE
 
-    def _to_backoff(self, queued: QueuedPod, label: str) -> QueuePlace:
+    def _to_backoff(self, queued: QueuedPod, label: str, now: float) -> QueuePlace:
+        if (group := self._group_of(queued)) is not None:
+            self._take_all_out(group, queued)
+            self._move_group(group, label, now, active=False, checked=not self._pop_from_backoff)
+            return queued.place
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)
+        return self._begin_backoff(queued, label)
+
+    def _begin_backoff(self, queued: QueuedPod, label: str) -> QueuePlace:
         queued.place = QueuePlace.BACKOFF
         self._asleep.add(queued)
         self._no_early_pop_in = -1

@@ -381,7 +381,7 @@ class RecordedQueue(SchedulingQueue):
         yield from ([*self._active], [*self._backoff], [*self._parked])
         yield [self._pods[uid] for uid in sorted(self._pods)]
         yield {node: self._nominator.on(node) for node in self._nominator.nodes()}
-        yield self._order, self._next_scan
+        yield self._order, self._next_scan, self._groups
 
     def _touch(self) -> None:
         if self.log.is_new(self):

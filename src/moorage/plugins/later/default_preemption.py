@@ -1,4 +1,4 @@
-"""DefaultPreemption of 1.37: texts say what was found, and a group waits for the victims on its nominated nodes.
+"""DefaultPreemption of 1.37: groups are victims as a whole, texts say what was found, and a group waits for its victims.
 
 Source    kube-scheduler 1.37, plugins/defaultpreemption/default_preemption.go; framework/preemption/podgrouppreemption.go
 """
@@ -10,12 +10,15 @@ from dataclasses import replace
 from typing import Final
 
 from moorage.api.pod_groups import PodGroup
-from moorage.core.cycle.group_preemption import Fits
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.core.cycle.group_preemption import Fits, group_victims
 from moorage.core.extenders.consultation import Asking
-from moorage.core.preemption.candidates import Candidate
+from moorage.core.preemption.candidates import Candidate, PreemptionSearch, find_candidates
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.victim_units import Units
 from moorage.framework.points import Attempt, PostFilterResult
-from moorage.framework.verdicts import Code, Status
-from moorage.plugins.default_preemption import VICTIMS_TERMINATING, DefaultPreemption
+from moorage.framework.verdicts import Code, Status, Verdicts
+from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
@@ -25,6 +28,7 @@ __all__ = ["DefaultPreemptionV137"]
 # kube-scheduler's own texts, kept word for word.
 FOUND: Final = "preemption: found a potential placement for pod on node {}, preempting {} victims"
 FOR_GROUP: Final = "pod group preemption: "
+UNDER_WAY: Final = "ongoing preemption on nominated nodes"
 
 
 class DefaultPreemptionV137(DefaultPreemption):
@@ -39,12 +43,24 @@ class DefaultPreemptionV137(DefaultPreemption):
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits
     ) -> Asking[tuple[PodInfo, ...] | Status]:
-        if self._victims_leave(group, pods, snapshot):
-            return Status(Code.UNSCHEDULABLE, "", (f"{FOR_GROUP}{VICTIMS_TERMINATING}",))
-        found = yield from super().pod_group_post_filter(group, pods, snapshot, fits)
+        if all(pod.spec.preemption_policy != "Never" for pod in pods) and self._victims_leave(group, pods, snapshot):
+            return Status(Code.SUCCESS, "", (f"{FOR_GROUP}{UNDER_WAY}",))
+        budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
+        found = yield from group_victims(group, pods, snapshot, budgets, fits, earliest=True)
         if not isinstance(found, Status):
             return found
         return Status(found.code, found.plugin, (f"{FOR_GROUP}{found.message}",))
+
+    def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
+        budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values(), first_only=True)
+        units = Units(attempt.snapshot, earliest=True) if self._for_groups and attempt.snapshot.objects(PodGroup) else None
+        return find_candidates(attempt, budgets, percentage, absolute, self._ranking, units)
+
+    def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        return super().has_lesser(pod, snapshot) or bool(self._for_groups and snapshot.objects(PodGroup))
+
+    def may_help(self, pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> bool:
+        return super().may_help(pod, verdicts, snapshot) or bool(self._for_groups and snapshot.objects(PodGroup))
 
     def _victims_leave(self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot) -> bool:
         """Return whether a victim of an earlier attempt still terminates on a node to which a pod of the group is nominated."""

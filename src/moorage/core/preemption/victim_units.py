@@ -1,0 +1,146 @@
+"""What preemption evicts as one: a pod, or all placed pods of a group that may only be disrupted as a whole.
+
+The priority of a group is that of its pods, too. ``Units`` knows the units of a cluster; ``select_units`` chooses those that
+make room for a single pod on a node, since 1.37: a group goes or stays with all its pods, on whichever nodes they are.
+
+Source  kube-scheduler 1.36 and 1.37, framework/preemption/types.go, util.go; plugins/defaultpreemption/default_preemption.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from moorage.api.pod_groups import PodGroup
+from moorage.core.preemption.disruption_budgets import Budgets
+from moorage.core.preemption.reprieve import NOBODY_LESSER, Victims
+from moorage.core.preemption.row_importance import started
+from moorage.framework.post_filter import WhatIf
+from moorage.framework.verdicts import Status
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_groups import group_key
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Unit", "Units", "select_units"]
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Pods that are evicted or reprieved together, each with its row. ``earliest``: see ``Units``."""
+
+    priority: int
+    pods: list[tuple[int, PodInfo]] = field(default_factory=list)
+    earliest: bool = False
+
+    def __iter__(self) -> Iterator[PodInfo]:
+        return (pod for _, pod in self.pods)
+
+    @property
+    def importance(self) -> tuple[int, bool, int, int]:
+        """Sort key, the most important first: higher priority, groups before pods, larger groups, earlier start.
+
+        A group starts with its first pod, in 1.36 the first in node order. A pod of a group that may be disrupted pod by pod
+        ranks as a group of one.
+        """
+        first = self.pods[0][1]
+        grouped = first.spec.scheduling_group is not None
+        start = min(map(started, self)) if self.earliest else started(first)
+        return -self.priority, not grouped, -len(self.pods) if grouped else 0, start
+
+
+class Units:
+    """The units of a cluster. ``earliest``: a group starts with the pod of it that started first, as since 1.37."""
+
+    def __init__(self, snapshot: Snapshot, *, earliest: bool) -> None:
+        self._table = snapshot.table
+        self._groups: Mapping[str, PodGroup] = snapshot.objects(PodGroup)
+        self._snapshot = snapshot
+        self._earliest = earliest
+
+    def _group_of(self, pod: PodInfo) -> PodGroup | None:
+        return self._groups.get(group_key(pod) or "")
+
+    def grouped(self, row: int) -> bool:
+        """Return whether a pod of a known group is on the row."""
+        return any(pod.spec.scheduling_group and self._group_of(pod) for pod in self._table.pods[row].values())
+
+    def priority(self, pod: PodInfo) -> int:
+        """Return the priority that a pod has as a victim: that of its group, if it is known."""
+        group = self._group_of(pod)
+        return pod.priority if group is None else group.priority
+
+    def all(self) -> list[Unit]:
+        """Return all placed pods and groups as units, in the order of the nodes and of the pods on them."""
+        units: dict[str, Unit] = {}
+        for row in self._table.rows_in_turn().tolist():
+            for pod in self._table.pods[row].values():
+                group = self._group_of(pod)
+                if group is not None and group.disrupted_as_one:
+                    unit = units.setdefault(f"group {group.key}", Unit(group.priority, earliest=self._earliest))
+                else:
+                    unit = units[f"pod {pod.uid}"] = Unit(self.priority(pod) if self._earliest else pod.priority)
+                unit.pods.append((row, pod))
+        return list(units.values())
+
+    def on(self, row: int) -> list[Unit]:
+        """Return the units with a pod on the row, in the order of its pods, each with its pods on all rows."""
+        units: dict[str, Unit] = {}
+        for pod in self._table.pods[row].values():
+            group = self._group_of(pod)
+            if group is None or not group.disrupted_as_one:
+                units[f"pod {pod.uid}"] = Unit(self.priority(pod), [(row, pod)])
+            elif f"group {group.key}" not in units:
+                units[f"group {group.key}"] = Unit(group.priority, list(self._placed(group.key)), self._earliest)
+        return list(units.values())
+
+    def _placed(self, key: str) -> Iterator[tuple[int, PodInfo]]:
+        known = self._snapshot.group(key)
+        for uid, node in () if known is None else known.nodes.items():
+            row, pod = self._table.row_of.get(node), None if known is None else known.pod(uid)
+            if row is not None and pod is not None:
+                yield row, self._table.pods[row].get(uid, pod)
+
+
+def select_units(pod: PodInfo, row: int, node: WhatIf, units: Iterable[Unit], budgets: Budgets) -> Victims | Status:
+    """Return the victims for ``pod`` on a node, whose ``units`` these are, or why evicting them does not help.
+
+    On return the what-if has the victims removed.
+    """
+    lesser = sorted((unit for unit in units if unit.priority < pod.priority), key=lambda unit: unit.importance)
+    if not lesser:
+        return NOBODY_LESSER
+    for unit in lesser:
+        _remove(unit, row, node)
+    refused = node.refused_by()
+    if refused is not None:
+        return refused
+    violating = budgets.violating(lesser)
+    costly = _not_spared(node, row, [unit for unit, over in zip(lesser, violating, strict=True) if over])
+    gone = [*costly, *_not_spared(node, row, [unit for unit, over in zip(lesser, violating, strict=True) if not over])]
+    gone.sort(key=lambda unit: unit.importance)
+    exceeding = [over for unit, over in zip(lesser, violating, strict=True) if unit in costly]
+    return Victims(tuple(one for unit in gone for one in unit), tuple(chain.from_iterable(exceeding)))
+
+
+def _remove(unit: Unit, row: int, node: WhatIf) -> None:
+    for at, pod in unit.pods:
+        if at == row:
+            node.remove(pod)
+        else:
+            node.miss(at, pod)
+
+
+def _not_spared(node: WhatIf, row: int, units: Sequence[Unit]) -> list[Unit]:
+    """Put the units back in turn. If the preemptor no longer fits beside one, remove that one again; return those removed."""
+    left_off: list[Unit] = []
+    for unit in units:
+        for at, pod in unit.pods:
+            if at == row:
+                node.add(pod)
+            else:
+                node.miss(at, pod, back=True)
+        if not node.fits():
+            _remove(unit, row, node)
+            left_off.append(unit)
+    return left_off

@@ -1,0 +1,79 @@
+"""What a scheduling queue tells of itself: its pods with their places, and the numbers that metrics show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from moorage.core.queue.backoff import ActiveQueue, BackoffQueue
+from moorage.core.queue.hints import Hints, HintTimer
+from moorage.core.queue.in_flight import InFlight
+from moorage.core.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
+from moorage.core.queue.unschedulable_pods import Unschedulable
+
+__all__ = ["QueueInspection"]
+
+_POD_POPPED = "PodPopped"
+
+
+class QueueInspection:
+    """The part of a scheduling queue that changes nothing."""
+
+    _pods: dict[str, QueuedPod]
+    _active: ActiveQueue
+    _backoff: BackoffQueue
+    _parked: Unschedulable
+    _in_flight: InFlight
+    _hints: Hints
+
+    def __len__(self) -> int:
+        """Count the pods in all places, including those in flight."""
+        return len(self._pods)
+
+    def get(self, uid: str) -> QueuedPod | None:
+        return self._pods.get(uid)
+
+    def counts(self) -> dict[QueuePlace, int]:
+        """Return how many pods are in each place."""
+        parked, gated = len(self._parked), self._parked.gated
+        return {
+            QueuePlace.ACTIVE: len(self._active),
+            QueuePlace.BACKOFF: len(self._backoff),
+            QueuePlace.UNSCHEDULABLE: parked - gated,
+            QueuePlace.GATED: gated,
+            QueuePlace.IN_FLIGHT: len(self._in_flight),
+        }
+
+    @property
+    def logged_events(self) -> int:
+        """Number of events logged for pods in flight; none are logged while no pod is in flight."""
+        return self._in_flight.logged
+
+    def logged_labels(self) -> Mapping[str, int]:
+        """Return how many events of each kind are logged, and under ``PodPopped`` how many pods are in flight."""
+        counts = Counter(str(happening.event) for happening in self._in_flight)
+        counts[_POD_POPPED] = len(self._in_flight)
+        return counts
+
+    def rejections(self) -> Mapping[tuple[str, str], int]:
+        """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods."""
+        waiting = (queued for queued in self._pods.values() if queued.place is not QueuePlace.IN_FLIGHT)
+        return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters if plugin)
+
+    def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:
+        """Measure every queueing hint from now on: call ``timer(plugin, event, answer, seconds)``."""
+        self._hints = self._hints.timed(clock, timer)
+
+    def pending(self) -> tuple[PendingPod, ...]:
+        """Return every pod with its place and the reason: active ones in the order they would be popped, then the others."""
+        flying = (queued for queued in self._pods.values() if queued.place is QueuePlace.IN_FLIGHT and not queued.deleted)
+        return tuple(self._line(queued) for queued in (*self._active, *self._backoff, *self._parked, *flying))
+
+    def ranked(self) -> list[QueuedPod]:
+        """Return the waiting pods that no plugin gates, in the order they would be popped if all were active."""
+        waiting = (q for q in self._pods.values() if q.place not in {QueuePlace.GATED, QueuePlace.IN_FLIGHT})
+        return sorted(waiting, key=lambda queued: (self._active.rank(queued), queued.order))
+
+    def _line(self, queued: QueuedPod) -> PendingPod:
+        until = self._backoff.until(queued) if queued.place is QueuePlace.BACKOFF else None
+        return PendingPod.of(queued, until)

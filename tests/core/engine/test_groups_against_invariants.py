@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import PodSchedulingGroup
 from moorage.api.pod_groups import PodGroup
+from moorage.api.releases import find_release
 from moorage.core.engine.facts import Gone, Phase, Seen
 from moorage.core.queue import QueuePlace
 from moorage.state.pod_groups import group_key
@@ -96,8 +97,29 @@ class PreemptingWorld(GroupedWorld):
         self.engine.observe(type(fact)(replace(fact.obj, spec=spec)), self.now)
 
 
+class WorldOfGroupsAsOne(PreemptingWorld):
+    """The same as 1.37 does it: each group waits in the queue as one, and is tried and preempts as one."""
+
+    release = find_release("1.37").name
+    gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+
+    @invariant()
+    def a_group_waits_in_one_place(self):
+        if not hasattr(self, "engine"):
+            return
+        places = {}
+        for line in self.engine.queue.pending():
+            if line.pod.spec.scheduling_group is not None and line.place is not QueuePlace.IN_FLIGHT:
+                places.setdefault(group_key(line.pod), set()).add(line.place)
+        assert all(len(place) == 1 for place in places.values())
+        groups = self.engine.queue._groups
+        assert groups.keys() == places.keys()
+        assert not any(group.trying or group.returned for group in groups.values())
+
+
 TestGroups = pytest.mark.slow(GroupedWorld.TestCase)
 TestPreemption = pytest.mark.slow(PreemptingWorld.TestCase)
-TestGroups.settings = TestPreemption.settings = settings(
+TestGroupsAsOne = pytest.mark.slow(WorldOfGroupsAsOne.TestCase)
+TestGroups.settings = TestPreemption.settings = TestGroupsAsOne.settings = settings(
     max_examples=16, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

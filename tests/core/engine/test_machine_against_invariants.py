@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from moorage.api.releases import TODAY
 from moorage.core.building.builder import build_profiles
 from moorage.core.building.loading import registry_with
 from moorage.core.config.scheduler_document import load
@@ -108,12 +109,13 @@ class World(RuleBasedStateMachine):
     """See the module's text. ``pods`` is what the API holds by name; ``told`` what the engine has seen of it, by UID."""
 
     gates = ""
+    release = TODAY
 
     @initialize(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 3), max_size=3), pods=st.integers(0, 6))
     def begin(self, seed, sizes, pods):
         self.moods = Moods(seed)
-        gates = FeatureGates.parse(self.gates)
-        registry = registry_with([plugin("First", self.moods), plugin("Second", self.moods)])
+        gates = FeatureGates.parse(self.gates, self.release)
+        registry = registry_with([plugin("First", self.moods), plugin("Second", self.moods)], release=self.release)
         configuration = load(CONFIG, "test", registry, gates)
         self.engine = Scheduler(
             Cycle(seed=seed), gates, lambda handle: build_profiles(configuration, registry, gates, handle).profiles

@@ -78,6 +78,17 @@ def test_a_pod_that_joins_waits_for_the_backoff_of_its_group():
     run.see(member("b"))
     assert places(run) == {"a": BACKOFF, "b": BACKOFF}
     assert sorted(run.steps(3.0)) == [("a", None), ("b", None)]
+    run.now += 20.0
+    run.see(member("c"))  # the backoff is over, and no attempt was made since
+    assert places(run) == {"a": ACTIVE, "b": ACTIVE, "c": ACTIVE}
+
+
+@pytest.mark.parametrize(("release", "place"), [("1.36", "n"), ("1.37", None)])
+def test_a_gated_pod_keeps_the_room_that_it_is_nominated_to(release, place):
+    run = driven("", release)
+    held = pod("held", nominated="n", priority=10, schedulingGates=[{"name": "example.com/later"}])
+    run.see(node(cpu="1"), held, pod("low"))
+    assert run.steps() == [("low", place)]
 
 
 def test_pods_left_over_by_a_success_are_tried_at_once_and_keep_their_turn():

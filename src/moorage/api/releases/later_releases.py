@@ -97,6 +97,7 @@ _1_37_1: Final = replace(
     variants=dict.fromkeys(("DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality"), "1.37"),
     lacks_points={"GangScheduling": "permit"},
     groups_as_one=True,
+    nominates_gated_pods=True,
     removed_plugins=(),
     compared=False,
 )

@@ -162,6 +162,8 @@ class Release:
     #: A pod group is tried, refused and preempts as one: its pods must agree, do not preempt by themselves, and none of them
     #: waits at Permit for others.
     groups_as_one: bool = False
+    #: A pod that PreEnqueue gates keeps the room on the node that its status nominates it to.
+    nominates_gated_pods: bool = False
     #: A configuration has the extension points of placements.
     has_placement_points: bool = True
 

@@ -96,10 +96,13 @@ class GroupsOfPods:
         elif self._gates.hold(queued):
             self._take_all_out(group, queued)
             self._gate_with(group, group.members.values(), label)
-        elif place is QueuePlace.BACKOFF and self._backoff.holds(queued, now):
-            self._begin_backoff(queued, label)
-        else:
+        elif place is not QueuePlace.BACKOFF:
             self._make_active(queued, label, now)
+        elif self._backoff.holds(queued, now):
+            self._begin_backoff(queued, label)
+        else:  # the group's backoff is over, and it was not moved yet
+            self._take_all_out(group, queued)
+            self._move_group(group, label, now, active=True)
         return queued.place
 
     def _move_group(self, group: GroupEntry, label: str, now: float, *, active: bool, checked: bool = False) -> None:

@@ -496,6 +496,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         if not self._gates.serve(pod.spec.scheduler_name):
             raise StateError(f"pod {pod.key} names scheduler {pod.spec.scheduler_name}, which no profile has")
         queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order())
+        if pod.status.nominated_node_name and self._features.emulated.nominates_gated_pods:
+            self._nominator.nominate(pod, None)
         return queued
 
     def _next_order(self) -> int:

@@ -64,7 +64,7 @@ hostile: $(VENV)/.ready-to-test  ## call every function and macro of expressions
 least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and preemption with brute force; CLUSTERS=2000 random clusters, FIRST=0 the first seed
 	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q --timeout 0 tests/laboratory/test_least_change_oracle.py \
 	    tests/laboratory/test_remedies.py tests/laboratory/test_conflicts.py \
-	    tests/laboratory/test_explanations.py
+	    tests/laboratory/test_explanations.py tests/laboratory/test_pending_sets.py
 
 .PHONY: conflicts
 conflicts: $(VENV)/.ready-to-test  ## compare conflicts alone with brute force; CLUSTERS and FIRST as for least-change, which includes it

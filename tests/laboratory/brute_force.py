@@ -15,8 +15,9 @@ from moorage.framework.changes import Change, port_text, taint_text, term_text
 from moorage.laboratory.change.change_sets import covers
 from moorage.laboratory.change.least_change import ChangeSearch
 from moorage.laboratory.edit.pod_changes import request_of
-from moorage.laboratory.trial.trials import FreshTrials, Trial
+from moorage.laboratory.trial.trials import Trial
 from moorage.testing.builders import a_node, a_pod
+from tests.laboratory.fresh_trials import FreshTrials
 
 NEW = "default/new"
 MOST_ATOMS = 10
@@ -91,11 +92,11 @@ def budgets(draw: random.Random) -> list[dict[str, object]]:
 # -- every change, without plugins --------------------------------------------------------------------------------------
 
 
-def every_change(objects: list[Node | Pod], owners: list[str]) -> list[list[Change]]:
+def every_change(objects: list[Node | Pod], owners: list[str], key: str = NEW) -> list[list[Change]]:
     """Changes by field; those of one field exclude each other."""
     nodes = [one for one in objects if isinstance(one, Node)]
     placed = [one for one in objects if isinstance(one, Pod) and one.spec.node_name]
-    pod = next(one for one in objects if isinstance(one, Pod) and one.key == NEW)
+    pod = next(one for one in objects if isinstance(one, Pod) and one.key == key)
     fields = []
     if "node" in owners:
         fields += [field for node in nodes for field in node_changes(node, placed, pod, owners)]
@@ -146,7 +147,7 @@ def evicted_sums(node: Node, placed: list[Pod], owners: list[str]) -> set[int]:
 
 
 def pod_changes(nodes: list[Node], placed: list[Pod], pod: Pod, owners: list[str]) -> list[list[Change]]:
-    target = f"pod/{NEW}"
+    target = f"pod/{pod.key}"
     wants = request_of(pod, "cpu")
     sizes = sorted(
         {max(0, _milli(node) - cpu_on(node, placed) + gone) for node in nodes for gone in evicted_sums(node, placed, owners)}

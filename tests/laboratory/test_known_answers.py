@@ -111,7 +111,7 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
     "a volume in a zone without nodes": (
         [node("n1", zone="a"), *volume("data", "c"), pod("new", **DATA)],
         ["claim data: volume pv (class none) requires topology.kubernetes.io/zone=c: no node"],
-        [],
+        [("cluster", 8.666667, "add a node like n1-in-c")],
     ),
     "a volume in a zone that is full": (
         [node("n1", zone="a"), node("n2", "500m", zone="b"), *volume("data", "b"), pod("new", **DATA)],
@@ -122,7 +122,7 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
         [node("n1", taints=[GPU]), node("n2", labels={"disk": "hdd"}), node("n3", taints=[GPU], labels={"disk": "ssd"}),
          pod("new", nodeSelector={"disk": "ssd"})],
         ["no eligible node matches its nodeSelector disk=ssd."],
-        [("pod", 2, "tolerate gpu=yes:NoSchedule"), ("node", 10, "kubectl label node n2 disk=ssd --overwrite")],
+        [("pod", 2, "tolerate gpu=yes:NoSchedule"), ("pod", 10, "drop nodeSelector disk")],
     ),
     "a host port on every node": (
         [node("n1"), node("n2"), pod("a", on="n1", ports=[80]), pod("b", on="n2", ports=[80]), pod("new", ports=[80])],

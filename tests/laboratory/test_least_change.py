@@ -9,8 +9,8 @@ from moorage.laboratory.change.change_sets import combined, covers, weakened
 from moorage.laboratory.change.least_change import find_least_change
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.edits import parse_edit
-from moorage.laboratory.trial.trials import FreshTrials
 from moorage.testing.builders import a_node, a_pod
+from tests.laboratory.fresh_trials import FreshTrials
 
 AMOUNTS = {"cpu": "2", "memory": "4Gi", "pods": 10}
 HOST = "kubernetes.io/hostname"
@@ -39,9 +39,9 @@ def test_the_demo_has_one_answer_for_each_owner():
     assert [(one.kind, one.owner, one.cost, " and ".join(one.texts), one.nodes) for one in found] == [
         ("repair", "node", 2, "kubectl uncordon general-c2", ("general-c2",)),
         ("grow", "cluster", 8.122232, "add a node like general-a1", ("general-a1-new",)),
-        ("loosen", "node", 10, "kubectl label node general-a2 disk=ssd", ("general-a2",)),
         ("loosen", "pod", 10, "drop nodeSelector disk", ("general-a2", "general-b2")),
         ("loosen", "pod", 10, "anti-affinity required → preferred", ("general-a1", "general-b1")),
+        ("loosen", "node", 10.5, "kubectl label node general-a2 disk=ssd", ("general-a2",)),
     ]
     assert all(one.minimal for one in found)
     every = cluster.least_change("search-2", all_changes=True)

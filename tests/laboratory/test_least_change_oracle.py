@@ -19,10 +19,10 @@ from moorage.laboratory.change.least_change import ChangeSearch, find_least_chan
 from moorage.laboratory.change.offers import refusals_of
 from moorage.laboratory.edit.changes import apply_all
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.trials import FreshTrials
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node
 from tests.laboratory.brute_force import NEW, compare, random_cluster
+from tests.laboratory.fresh_trials import FreshTrials
 
 CLUSTERS = int(os.environ.get("CLUSTERS", "9"))
 FIRST = int(os.environ.get("FIRST", "0"))

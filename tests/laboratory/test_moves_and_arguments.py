@@ -14,11 +14,12 @@ from moorage.errors import InputError
 from moorage.laboratory.change.least_change import find_least_change
 from moorage.laboratory.edit.changes import apply_all
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.trials import FreshTrials, PodMoves, off_its_node, unplaced
+from moorage.laboratory.trial.trials import PodMoves, off_its_node, unplaced
 from moorage.plugins.shared.evictions import evict
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 from tests.laboratory.brute_force import NEW, random_cluster
+from tests.laboratory.fresh_trials import FreshTrials
 from tests.laboratory.random_world import World
 
 HOST = "kubernetes.io/hostname"

@@ -41,10 +41,15 @@ def round_amount(resource: str, count: int, *, up: bool = False) -> int:
 
 
 def people_quantity(resource: str, count: int, *, up: bool = False) -> str:
-    """Return an amount as people write it: ``144.38``, ``750m``, ``1.9Ti``, ``80Gi``. Bytes are rounded down, or ``up``."""
+    """Return an amount as people write it: ``144.38``, ``750m``, ``1.5Gi``, ``1700Mi``. Bytes are rounded down, or ``up``.
+
+    Bytes that are a whole number of Mi and no tenth of a larger unit stay in Mi.
+    """
     if resource == "cpu":
         return f"{count}m" if count < 1000 else f"{count / 1000:.2f}".rstrip("0").rstrip(".")
-    return shown_amount(resource, count, up=up)
+    some, other = (shown_amount(resource, count, up=way) for way in (False, True))
+    exact = quantity_of(resource, count)
+    return exact if some != other and exact.endswith("Mi") else other if up else some
 
 
 def with_amount(amounts: ResourceList, resource: str, count: int) -> ResourceList:

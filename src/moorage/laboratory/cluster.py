@@ -494,9 +494,11 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     def trials_of(self, pod: str, costs: Costs | None, *, with_queue: bool = False) -> tuple[ClusterTrials, Costs]:
         """Return trials of a pod, ``namespace/name``, with the nodes that can be bought, and the costs of these nodes."""
-        costs = (costs or Costs()).with_nodes(self.present())
-        self.patterns = costs.patterns or self.patterns
-        return ClusterTrials(self, pod, with_queue, self.patterns), costs
+        around = self.present()
+        costs = (costs or Costs()).with_nodes(around).with_zones(self.pod(pod), around)
+        known = {node.name for node in costs.patterns}
+        self.patterns = (*costs.patterns, *(node for node in self.patterns if node.name not in known))
+        return ClusterTrials(self, pod, with_queue, costs.patterns), costs
 
     def present(self) -> PresentObjects:
         """Return a view of the cluster's objects that always shows the current ones, to look up by kind and name."""

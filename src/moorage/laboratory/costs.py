@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_costs
+from math import log2
 from operator import truediv
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node
+from moorage.api.core import Node, Pod
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.corrections import closest
-from moorage.laboratory.plan.node_types import NodeType, nodes_to_buy
+from moorage.laboratory.plan.node_types import NodeType, nodes_by_volumes, nodes_to_buy
 from moorage.laboratory.present import Surroundings
 from moorage.state.pod_requests import amount
 
@@ -29,7 +30,7 @@ __all__ = ["BASE_COSTS", "UNDONE", "Costs", "costs_of", "read_costs"]
 _EFFORTS: Final[Mapping[str, Mapping[str, float]]] = {
     "command": {
         "wait": 1, "wait-open": 3, "create": 1, "volume": 2, "label": 2, "uncordon": 1, "repair": 2,
-        "evict": 1, "move": 1, "surge": 2.5, "scale": 2, "relabel": 9, "untaint": 10, "untaint-condition": 11,
+        "evict": 1, "move": 1, "surge": 2.5, "scale": 2, "relabel": 9.5, "untaint": 10, "untaint-condition": 11,
         "quota": 7, "allocatable": 11, "pods": 11,
     },
     "rollout": {
@@ -54,6 +55,8 @@ BASE_COSTS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 #: How many changes keep their cost.
 _REMEMBERED: Final = 8192
+#: A quarter of a request is this many steps; each half of that is only a quarter of a step more.
+_FAR: Final = 3.0
 #: Changes after which one pod is elsewhere.
 _MOVING: Final = frozenset(["evict", "move", "scale"])
 #: Taints that the node lifecycle controller, the kubelet or a cloud provider sets for as long as a condition lasts.
@@ -97,6 +100,16 @@ class Costs:
         sizes = {node.metadata.name: _sizes(node) for node in nodes}
         most = [max(some) or 1 for some in zip(*sizes.values(), strict=True)] if sizes else []
         return replace_costs(self, shares={name: sum(map(truediv, size, most)) / len(most) for name, size in sizes.items()})
+
+    def with_zones(self, pod: Pod, around: Surroundings) -> Costs:
+        """Return costs with one more pattern for each group and each zone in which a volume of the pod is and no node."""
+        if self.types:
+            return self
+        made = nodes_by_volumes(pod, around)
+        if not made:
+            return self
+        shares = {node.name: self.shares.get(like, 0.0) for like, node in made}
+        return replace_costs(self, shares={**self.shares, **shares}, patterns=tuple(node for _, node in made))
 
     def price(self, change: Change) -> Change:
         """Return the change with its cost set, and without the constraint for which a plugin offered it."""
@@ -153,8 +166,9 @@ class Costs:
         if not isinstance(old, int) or not isinstance(new, int) or (name := f"steps.{change.verb}") not in self.table:
             return {}
         match change.verb:
-            case "request":  # half of it is reasonable, a tenth is not
+            case "request":  # half of it is reasonable; below a quarter, the request was a mistake
                 steps = old / new - 1 if new else float(old)
+                steps = steps if steps <= _FAR else _FAR + log2((steps + 1) / (_FAR + 1)) / 4
             case "allocatable":
                 steps = (new - old) / old if old else 1.0
             case _:

@@ -3,32 +3,41 @@
 A way is what places the first pod of a group, made for all its pods: the same correction of each pod, or further nodes, moves
 and repairs of the same kind until no more pods get a node. Changes that turn out not to be needed are dropped again. Groups are
 treated one after another, each with the way that was chosen for the earlier ones.
+
+In a small cluster, a second search tries sets for all pods in the order of their cost, as the search for one pod does. What it
+finds costs less than the chosen ways, or proves that no set of the known changes does.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
-from typing import Final
+from itertools import count
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from moorage.errors import MoorageError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.change.change_sets import field_of
+from moorage.laboratory.change.advice import Advice
+from moorage.laboratory.change.change_sets import field_of, sort_key
 from moorage.laboratory.change.change_text import command_of, describe
-from moorage.laboratory.change.effects import effects_of
-from moorage.laboratory.change.least_change import Remedy, find_least_change
+from moorage.laboratory.change.effects import effects_of, who_makes
+from moorage.laboratory.change.least_change import ChangeSearch, Remedy, find_least_change
+from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.pod_changes import request_of
 from moorage.laboratory.explain.explained_changes import ChangeLimits
-from moorage.laboratory.trial.trials import Trial, Trials
+from moorage.laboratory.trial.cluster_trials import ClusterTrials
+from moorage.laboratory.trial.trials import Trial, in_order, of_daemon_set
+from moorage.report.answer import Proof
 from moorage.report.explanation import Explanation
 from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
 
-__all__ = ["PendingSearch", "grouped"]
+__all__ = ["PendingSearch", "SmallestSet", "grouped"]
 
 #: How many ways are tried for a group.
 _WAYS: Final = 3
@@ -36,6 +45,11 @@ _WAYS: Final = 3
 _SEARCHED: Final = 0.6
 #: With more changes, none is dropped again: that takes a run of the whole group for each.
 _MOST_DROPPED: Final = 12
+#: The largest problem for which the smallest set is searched, and how many sets are tried.
+_MOST_PODS: Final = 12
+_MOST_SETS: Final = 300
+#: More than the rounding of a sum of costs.
+_ROUNDING: Final = 0.001
 
 
 def grouped(found: Iterable[Explanation]) -> list[tuple[str, list[Explanation]]]:
@@ -61,6 +75,8 @@ class PendingSearch:
         self._costs = (limits.costs or Costs()).with_nodes(cluster.present())
         self._limits = replace(limits, costs=self._costs)
         self._is_cut = False  # the time was over before the latest search had ended
+        #: What the dearest pod costs alone: a set for all pods costs no less.
+        self.least = 0.0
         self.placed = 0
         self.runs = 0
 
@@ -96,12 +112,14 @@ class PendingSearch:
         )  # fmt: skip
         self.runs += found.runs
         self._is_cut = budget.is_over()
+        if found.proof == "exhaustive" and found.remedies:
+            self.least = max(self.least, found.remedies[0].cost)
         first: dict[str, Remedy] = {}
         for one in found.remedies:
             first.setdefault(one.kind, one)
         return list(first.values())[:_WAYS]
 
-    def _trials(self, key: str) -> Trials:
+    def _trials(self, key: str) -> ClusterTrials:
         return self._cluster.trials_of(key, self._costs)[0]
 
     def _spread(self, remedy: Remedy, pods: Sequence[str], budget: TimeBudget) -> tuple[list[Change], list[str]]:
@@ -182,8 +200,8 @@ class PendingSearch:
         return [key for key in pods if self._is_placed(key)]
 
     def _is_placed(self, key: str) -> bool:
-        if self._cluster.pod(key).spec.node_name:
-            return True
+        if (held := self._cluster.simulation.pod_named(key)) is None or held.spec.node_name:
+            return held is not None  # another pod of these may have preempted it
         (first,) = self._cluster.schedule([key])
         if first.node is None and first.nominated and first.victims:
             self._cluster.apply(*(Change("cluster", "evict", f"pod/{victim}") for victim in first.victims))
@@ -193,10 +211,118 @@ class PendingSearch:
     def _way(self, remedy: Remedy, made: Sequence[Change], placed: int) -> PendingWay:
         priced = [self._costs.price(change) for change in made]
         around = self._cluster.present()
-        atoms = tuple(
-            AtomReport(one.owner, one.verb, one.target, describe(one), one.cost, one.path, one.old, one.new) for one in priced
-        )
         commands = tuple(dict.fromkeys(text for one in made if (text := command_of(one, around))))
         cost = round(sum(one.cost for one in priced), 6)
         effects = tuple(effects_of(made, Trial(), around, self._costs.prices))
-        return PendingWay(remedy.kind, cost, remedy.who, atoms, commands, placed, effects=effects)
+        return PendingWay(remedy.kind, cost, remedy.who, tuple(map(_atom, priced)), commands, placed, effects=effects)
+
+    def is_small(self, pods: Sequence[str]) -> bool:
+        """Return whether the smallest set for these pods can be searched for."""
+        return len(pods) <= _MOST_PODS and len(self._cluster.snapshot.table) <= FEW_NODES
+
+    def together(
+        self, groups: Sequence[PendingGroup], pods: Sequence[str], budget: TimeBudget
+    ) -> tuple[list[PendingGroup], list[PendingWay], Proof]:
+        """Return the groups with their chosen ways, what places all pods, and the proof that nothing cheaper does.
+
+        In a small cluster, what ``group`` made has been rolled back.
+        """
+        chosen = [way for one in groups for way in one.ways if way.chosen]
+        if not chosen:
+            return list(groups), [], Proof("run", runs=self.runs)
+        cost = round(sum(way.cost for way in chosen), 6)
+        most = cost if self.placed == sum(len(one.pods) for one in groups) else float("inf")
+        found = self.smallest(pods, most, budget.part(0.5)) if self.is_small(pods) else SmallestSet(None, self.least, ())
+        if found.changes is None:
+            kind = "exhaustive" if found.cost == cost else "bounded"
+            return list(groups), chosen, Proof(kind, runs=self.runs, lower_bound=found.cost)
+        self.placed = len(pods)
+        texts = {atom.text for _, atom in found.atoms}
+        marked = [
+            replace(one, ways=tuple(replace(way, chosen=texts.issuperset(a.text for a in way.atoms)) for way in one.ways))
+            for one in groups
+        ]
+        by_who: dict[str, list[AtomReport]] = {}
+        for who, atom in found.atoms:
+            by_who.setdefault(who, []).append(atom)
+        effects = tuple(effects_of(list(found.changes), Trial(), self._cluster.present(), self._costs.prices))
+        ways = [
+            PendingWay("", round(sum(a.cost for a in some), 6), who, tuple(some), (), len(pods), chosen=True, effects=effects)
+            for who, some in by_who.items()
+        ]
+        return marked, ways, Proof("exhaustive", runs=self.runs, lower_bound=found.cost)
+
+    def smallest(self, pods: Sequence[str], most: float, budget: TimeBudget) -> SmallestSet:
+        """Return the cheapest set that places all pods, if it costs less than ``most``; nothing of it is made."""
+        heap: list[tuple[float, object, int, ChangeSet]] = [(0.0, 0, 0, frozenset())]
+        seen, serial = {frozenset[Change]()}, count(1)
+        for _ in range(_MOST_SETS):
+            if not heap or heap[0][0] >= most - _ROUNDING:
+                return SmallestSet(None, most, ())
+            if budget.is_over():
+                budget.leave("a cheaper set for all pods")
+                break
+            cost, _, _, changes = heapq.heappop(heap)
+            found = self._tried(changes, pods)
+            if found is not None and not found:
+                priced = sorted(map(self._costs.price, changes), key=lambda one: (one.owner, describe(one)))
+                around = self._cluster.present()
+                by = tuple(who_makes(one, around) for one in priced)
+                return SmallestSet(changes, cost, tuple(zip(by, map(_atom, priced), strict=True)))
+            for search, offers in found or ():
+                for more in search.following(changes, offers, self._limits.may, most):
+                    if more not in seen and not search.broken_by(more):
+                        seen.add(more)
+                        heapq.heappush(heap, (search.cost_of(more), sort_key(more), next(serial), more))
+        return SmallestSet(None, max(self.least, heap[0][0] if heap else 0.0), ())
+
+    def _tried(self, changes: ChangeSet, pods: Sequence[str]) -> list[tuple[ChangeSearch, Offers]] | None:
+        """Try all pods after some changes. Return what else would help: nothing if all have a node; None if it cannot be.
+
+        Every set that places all places the first pod that is left: it is looked at alone, and after all others. Pods that
+        replace evicted ones have to find a node as well.
+        """
+        self.runs += 1
+        with self._cluster.transaction():
+            simulation = self._cluster.simulation
+            before = simulation.arrivals
+            try:
+                self._cluster.apply(*in_order(changes))
+            except MoorageError:
+                return None
+            fresh = [one for one in simulation.arrived_after(before) if not one.spec.node_name]
+            self._cluster.schedule([one.uid for one in fresh if of_daemon_set(one)])
+            with self._cluster.transaction():
+                left = [key for key in pods if not self._is_placed(key)]
+                if any(simulation.pod_named(key) is None for key in pods):
+                    return None
+                if not left:
+                    arrived = [one.uid for one in simulation.arrived_after(before) if not one.spec.node_name]
+                    return [] if all(one.node for one in self._cluster.schedule(arrived)) else None
+                after = self._look(left[0])
+            return [one for one in (self._look(left[0]), after) if one is not None]
+
+    def _look(self, key: str) -> tuple[ChangeSearch, Offers] | None:
+        """Return what would help a pod now, with the search that knows its advice; None if it has a node or finds one."""
+        pod = self._cluster.simulation.pod_named(key)
+        if pod is None or pod.spec.node_name:
+            return None
+        trials, around = self._trials(key), self._cluster.present()
+        offers = trials.attempt(()).offers
+        if offers is None:
+            return None
+        search = ChangeSearch.over(trials, around, probes=self._limits.probes, costs=self._costs)
+        search.advice = Advice(around, key, self._costs, everything=self._limits.all_changes)
+        return search, offers
+
+
+class SmallestSet(NamedTuple):
+    """The answer for all pods: the changes, with who makes each; None if none was found. No set costs less than ``cost``."""
+
+    changes: ChangeSet | None
+    cost: float
+    atoms: tuple[tuple[str, AtomReport], ...]
+
+
+def _atom(one: Change) -> AtomReport:
+    return AtomReport(one.owner, one.verb, one.target, describe(one), one.cost, one.path, one.old, one.new)

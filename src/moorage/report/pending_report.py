@@ -52,11 +52,12 @@ class PendingGroup(Struct, frozen=True, rename="camel"):
 
 
 class PendingReport(Answer, frozen=True, kw_only=True):
-    """The answer of ``moorage explain --pending``. ``placed`` pods get a node with all changes that are chosen."""
+    """The answer of ``moorage explain --pending``. ``placed`` pods get a node with what ``together`` does, by who does it."""
 
     KIND: ClassVar[str] = "PendingReport"
 
     groups: tuple[PendingGroup, ...] = ()
+    together: tuple[PendingWay, ...] = ()
     nodes: tuple[str, ...] = ()
     pending: int = 0
     placed: int = 0
@@ -73,23 +74,30 @@ class PendingReport(Answer, frozen=True, kw_only=True):
         return {"explain": "pending", **self.request.question}
 
     def _answer(self) -> dict[str, Any]:
-        return {"groups": msgspec.to_builtins(self.groups), "pending": self.pending, "placed": self.placed}
+        parts = {"groups": self.groups, "together": self.together}
+        return {**msgspec.to_builtins(parts), "pending": self.pending, "placed": self.placed}
 
     def _text(self, *, wide: bool) -> str:
         blocks = ["\n".join(_group_lines(one, wide=wide)) for one in self.groups]
-        chosen = [way for group in self.groups for way in group.ways if way.chosen]
-        if chosen:
-            blocks.append("\n".join(_all_lines(chosen, self.placed, self.pending)))
-        tried = any(one.ways and one.created for one in self.groups)
-        last = (
-            "Every way was run by the engine, for the groups one after another with what was chosen before. " if tried else ""
-        )
+        if self.together:
+            blocks.append("\n".join(_all_lines(self.together, self.placed, self.pending)))
+        last = self._certain() if any(one.ways and one.created for one in self.groups) else ""
         if not all(one.searched for one in self.groups):
             last = f"More time for the others: --time-limit SECONDS, or 0 for no limit. {last}"
         if not all(one.created for one in self.groups):
             last += "Quotas are enforced as kube-apiserver does; what makes room in them was not run. "
         more = "" if wide else "More: -o wide"
         return "\n\n".join([paragraph(one_line(self.summary)), *blocks, paragraph(f"{last}{more}".rstrip())]) + "\n"
+
+    def _certain(self) -> str:
+        """Return how certain it is that nothing cheaper places the pods."""
+        cost, least = round(sum(way.cost for way in self.together), 2), self.proof.lower_bound
+        run = "Every way was run by the engine, for the groups one after another with what was chosen before. "
+        if self.proof.kind == "exhaustive":
+            return f"{run}No set of the known changes that places all costs less than these: {cost:g}. "
+        return (
+            run if not least else f"{run}Together they cost {cost:g}; no set costs less than {least:g}, and one may cost less. "
+        )
 
 
 def _group_lines(group: PendingGroup, *, wide: bool) -> Iterator[str]:
@@ -117,8 +125,14 @@ def _group_lines(group: PendingGroup, *, wide: bool) -> Iterator[str]:
 
 
 def _words(atoms: Sequence[AtomReport]) -> str:
-    """Return changes in words: equal ones once, with their number."""
-    texts = [f"{text} ×{count}" if count > 1 else text for text, count in Counter(one.text for one in atoms).items()]  # noqa: RUF001
+    """Return changes in words: equal ones once, with their number. Different ones of several pods have their names."""
+    pods = {one.target for one in atoms if one.owner == "pod"}
+    same = len({one.text for one in atoms if one.owner == "pod"}) * len(pods) == sum(one.owner == "pod" for one in atoms)
+    named = len(pods) > 1 and not same
+    said = Counter(
+        f"{one.target.rpartition('/')[2]}: {one.text}" if named and one.target in pods else one.text for one in atoms
+    )
+    texts = [f"{text} ×{count}" if count > 1 else text for text, count in said.items()]  # noqa: RUF001
     more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return " + ".join(texts[:_SHOWN]) + more
 
@@ -134,10 +148,10 @@ def _all_lines(chosen: Sequence[PendingWay], placed: int, pending: int) -> Itera
         yield paragraph(one_line(f"{who}: {_words(atoms)}"), indent="    ", hanging="      ")
 
 
-def summary_of(groups: Sequence[PendingGroup], placed: int) -> str:
+def summary_of(groups: Sequence[PendingGroup], together: Sequence[PendingWay], placed: int) -> str:
     """Return the first line."""
     pending, causes = sum(len(one.pods) for one in groups), len(groups)
-    changes = sum(len(way.atoms) for one in groups for way in one.ways if way.chosen)
+    changes = sum(len(way.atoms) for way in together)
     if not pending:
         return "No pod is pending."
     head = f"{counted(pending, 'pod')} {'is' if pending == 1 else 'are'} pending, for {counted(causes, 'cause')}"

@@ -161,7 +161,7 @@ def test_yaml_and_json_documents_agree(explained):
 def test_the_least_changes_are_listed_as_commands(explained):
     _, out, _ = explained("search-2", "-f", DEMO)
     assert "    1 repair  kubectl uncordon general-c2\n              by the node team\n              → general-c2\n" in out
-    assert "    3 loosen  kubectl label node general-a2 disk=ssd" in out
+    assert "    3 loosen  drop nodeSelector disk" in out
     assert "      2 more changes: -o wide" in out
     _, wide, _ = explained("search-2", "-f", DEMO, "-o", "wide")
     assert "rolls out all 3 pods of statefulset/search" in wide

@@ -23,7 +23,7 @@ from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.edit.changes import GOING, STARTING, is_transient
+from moorage.laboratory.edit.changes import AT_FIRST, GOING, is_of_start, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
 from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
@@ -65,13 +65,12 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "used": "the pods of the workload use more than that",
     "nothing": "the pod asks for a resource because it needs some of it",
     "lost": "no controller creates the pod again",
+    "pinned": "a DaemonSet has one pod for each node, and this one is for its node",
     "stranded": "the pod that replaces an evicted one would stay pending",
     "budget": "a disruption budget does not allow the eviction",
     "returns": "the preempted pod belongs to the same workload or to a DaemonSet, and comes back",
     "system": "only pods of the system have a priority this high",
 }
-#: Conditions that every node has at first.
-_FIRST_CONDITIONS: Final = frozenset(["not-ready", "network-unavailable"])
 #: A node that is not ready counts as starting for this long.
 _STARTS_WITHIN_S: Final = 900
 #: Verbs that are always left out, and why.
@@ -117,6 +116,11 @@ class Advice:
     @cached_property
     def _pod(self) -> Pod:
         return self._pods.get(self._key) or Pod()
+
+    @cached_property
+    def _is_of_daemon_set(self) -> bool:
+        owner = controller_of(self._pod.metadata)
+        return owner is not None and owner.kind == "DaemonSet"
 
     @cached_property
     def _corrections(self) -> Corrections:
@@ -198,7 +202,7 @@ class Advice:
         reason = self._reason(change, node)
         if reason:
             self.left_out.setdefault(reason, set()).add((change.verb, change.target, change.path))
-        is_kept = self.everything or not any(one.verb in _REPLACING for one in instead)
+        is_kept = self.everything or not any(one.verb in _REPLACING or change.verb == "volume" for one in instead)
         if (is_kept and not reason) or (self.everything and change.verb != "label") or (reason and self.everything):
             instead.append(change)
         return instead
@@ -217,6 +221,10 @@ class Advice:
                 yield replace(change, verb="relabel")
             case "evict":
                 yield from self._leaving(change)
+            case "allocatable" if node is not None and change.old == 0 and (name := change.path.partition(".")[2]) in {
+                *node.status.capacity, *node.status.allocatable
+            }:  # fmt: skip
+                yield Change("node", "repair", change.target, change.path, f"no {name}", change.new)
 
     def _reason(self, change: Change, node: Node | None) -> str:
         """Return why a change is left out; "" if it is not."""
@@ -238,7 +246,8 @@ class Advice:
                 return "nothing" if change.new == 0 else "used" if is_less else ""
             case "priority":
                 return "system" if isinstance(change.new, int) and change.new > _HIGHEST else ""
-        return _NEVER.get(change.verb, "")
+        is_pinned = change.verb == "drop-expression" and "metadata.name" in str(change.old) and self._is_of_daemon_set
+        return "pinned" if is_pinned else _NEVER.get(change.verb, "")
 
     def _is_a_pool(self, change: Change) -> bool:
         """Return whether a label tells nodes apart."""
@@ -266,6 +275,8 @@ class Advice:
         key = parse_taint(taint).key
         if is_transient(key):
             return False
+        if self._is_of_daemon_set:
+            return True
         every = self._nodes.values()
         wanted = (label for label in required_labels(self._pod.spec) if node.labels.get(label[0]) == label[1])
         if any(any(one.labels.get(name) != value for one in every) for name, value in wanted):
@@ -279,13 +290,12 @@ class Advice:
         key = parse_taint(str(change.old)).key
         if not is_transient(key) or key.startswith(GOING):
             return
-        words = key.rpartition("/")[2]
         age = self._newest_s - _seconds(node.metadata.creation_timestamp)
-        is_new = words in _FIRST_CONDITIONS and node.metadata.creation_timestamp and age < _STARTS_WITHIN_S
-        if _is_starting(key) or is_new:
-            yield Change("cluster", "wait", change.target, "conditions", words)
+        is_new = bool(node.metadata.creation_timestamp) and age < _STARTS_WITHIN_S
+        if is_of_start(key) and (is_new or key not in AT_FIRST):
+            yield Change("cluster", "wait", change.target, "conditions", "start")
         else:
-            yield Change("node", "repair", change.target, "conditions", words)
+            yield Change("node", "repair", change.target, "conditions", key.rpartition("/")[2])
 
     def _leaving(self, change: Change) -> Iterator[Change]:
         """Yield how a pod leaves without an eviction: it ends by itself, or its rollout removes it first."""
@@ -372,10 +382,6 @@ def _workload(change: Change) -> tuple[str, str]:
 
 def _is_kept(key: str, effect: str) -> bool:
     return effect != "PreferNoSchedule" and not is_transient(key)
-
-
-def _is_starting(key: str) -> bool:
-    return any(part in key for part in STARTING)
 
 
 def _seconds(time: str | None) -> float:

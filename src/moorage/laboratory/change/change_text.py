@@ -63,6 +63,9 @@ def _corrected(change: Change) -> str:
     """Return a correction; of two terms, only the words that differ."""
     old, new = str(change.old), str(change.new)
     if change.path.startswith("affinity."):
+        spaces = [json.loads(text).get("namespaces", ()) for text in (old, new)]
+        if spaces[0] != spaces[1]:
+            return "podAffinity namespaces {} → {}".format(*(", ".join(some) or "(its own)" for some in spaces))
         some, others = (set(re.findall(r'"([^"]*)"', text)) for text in (old, new))
         gone, come = (" ".join(sorted(one)) for one in (some - others, others - some))
         return f"{change.path.split('.')[1].split('[')[0]} {gone} → {come}"
@@ -77,9 +80,7 @@ def _waiting(change: Change) -> str:
     """Return what is waited for."""
     kind, _, name = change.target.partition("/")
     if kind == "node":
-        return (
-            f"wait until {name} {'is back from its drain' if change.path == 'unschedulable' else f'has started ({change.old})'}"
-        )
+        return f"wait until {name} {'is back from its drain' if change.path == 'unschedulable' else 'has started'}"
     if change.path == "terminating":
         return f"wait until {name} is gone from {change.old}"
     what, _, until = change.path.partition(" until ")
@@ -163,18 +164,17 @@ def command_of(change: Change, around: Surroundings = NOTHING_AROUND) -> str:
 
 
 def node_command(change: Change) -> str:
-    """Return the kubectl command for a change of a node; "" if there is none."""
-    name = shlex.quote(_name(change))
+    """Return the kubectl command for a change of a node or a namespace; "" if there is none."""
+    name, kind = shlex.quote(_name(change)), change.target.partition("/")[0]
     match change.verb:
         case "uncordon" | "cordon":
             return f"kubectl {change.verb} {name}"
         case "label" | "relabel":
             key = change.path.removeprefix("labels.")
             if change.new is None:
-                return f"kubectl label node {name} {shlex.quote(f'{key}-')}"
-            return (
-                f"kubectl label node {name} {shlex.quote(f'{key}={change.new}')}{'' if change.old is None else ' --overwrite'}"
-            )
+                return f"kubectl label {kind} {name} {shlex.quote(f'{key}-')}"
+            over = "" if change.old is None else " --overwrite"
+            return f"kubectl label {kind} {name} {shlex.quote(f'{key}={change.new}')}{over}"
         case "untaint":
             return f"kubectl taint nodes {name} {shlex.quote(_without_value(str(change.old)))}-"
         case "taint":

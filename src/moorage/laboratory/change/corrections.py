@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
-from moorage.api.core import Node, NodeSelectorRequirement, Pod, PodAffinityTerm, PodSpec, Taint
+from moorage.api.core import Namespace, Node, NodeSelectorRequirement, Pod, PodAffinityTerm, PodSpec, Taint
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.selectors import compile_label_selector
@@ -43,7 +43,10 @@ CORRECTED: Final = frozenset([
 _FACTS: Final = {
     "arch": {"amd64", "arm64", "arm", "386", "ppc64le", "s390x", "riscv64"}, "os": {"linux", "windows"},
 }  # fmt: skip
+#: What else people call these values.
+_ALSO: Final = {"x86_64": "amd64", "x64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 _HASH: Final = "pod-template-hash"
+_NAME: Final = "kubernetes.io/metadata.name"
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
@@ -112,10 +115,9 @@ class Corrections:
     def _of_label(self, key: str, value: str) -> tuple[str, str] | None:
         """Return the label that is meant by one that no node has."""
         held = Counter(node.labels[key] for node in self._nodes if key in node.labels)
-        if value in held or value in _FACTS.get(key.rpartition("/")[2], ()):
-            return None
         if held:
-            found = closest(value, held)
+            is_right = value in held or value in _FACTS.get(key.rpartition("/")[2], ())
+            found = None if is_right else _ALSO[value] if _ALSO.get(value) in held else closest(value, held)
             return None if found is None else (key, found)
         meant = self._key(key)
         values = {node.labels[meant] for node in self._nodes if meant in node.labels} if meant is not None else set()
@@ -155,14 +157,54 @@ class Corrections:
             yield self._correct(change.path, str(change.old), term_text(replace(term, topology_key=meant)))
         if change.path != "affinity.podAffinity" or term.label_selector is None:
             return
-        spaces = term.namespaces or (self._pod.namespace,)
-        labels = [one.metadata.labels for one in self._pods if one.namespace in spaces and one.key != self._pod.key]
+        spaces = self._selected(term)
+        others = [one for one in self._pods if one.key != self._pod.key]
         selector = compile_label_selector(term.label_selector)
-        if any(map(selector.matches, labels)):
-            return
-        corrected = _corrected(term.label_selector, labels)
-        if corrected is not None:
+        found = {one.namespace for one in others if selector.matches(one.metadata.labels)}
+        if found and found.isdisjoint(spaces):
+            yield from self._space(change, term, found)
+        elif not found and (
+            corrected := _corrected(term.label_selector, [one.metadata.labels for one in others if one.namespace in spaces])
+        ):
             yield self._correct(change.path, str(change.old), term_text(replace(term, label_selector=corrected)))
+
+    @cached_property
+    def _spaces(self) -> dict[str, Mapping[str, str]]:
+        """Labels of the namespaces."""
+        return {one.metadata.name: one.metadata.labels for one in self._around.all_of(Namespace)}
+
+    def _selected(self, term: PodAffinityTerm) -> set[str]:
+        """Return the namespaces in which an affinity term selects pods."""
+        if term.namespace_selector is None:
+            return set(term.namespaces or (self._pod.namespace,))
+        selector = compile_label_selector(term.namespace_selector)
+        return {*term.namespaces, *(name for name, labels in self._spaces.items() if selector.matches(labels))}
+
+    def _space(self, change: Change, term: PodAffinityTerm, found: Collection[str]) -> Iterator[Change]:
+        """Yield how an affinity term comes to select the pods that it means, which are in other namespaces: ``found``."""
+        meant: PodAffinityTerm | None = None
+        only = next(iter(found)) if len(found) == 1 else None
+        wanted = term.namespace_selector
+        if wanted is not None:
+            # The name is a label of every namespace: it is meant only where the selector has it.
+            own = [dict(self._spaces[name]) for name in found if name in self._spaces]
+            for labels in own if _NAME not in wanted.match_labels else ():
+                labels.pop(_NAME, None)
+            fixed = _corrected(wanted, own)
+            meant = None if fixed is None else replace(term, namespace_selector=fixed)
+            if meant is None and only in self._spaces and not wanted.match_expressions:
+                has = self._spaces[only]
+                lacking = {key: value for key, value in wanted.match_labels.items() if has.get(key) != value}
+                if len(lacking) == 1:
+                    ((key, value),) = lacking.items()
+                    yield Change("cluster", "label", f"namespace/{only}", f"labels.{key}", has.get(key), value)
+        elif not term.namespaces:
+            meant = None if only is None else replace(term, namespaces=(only,))
+        else:
+            likely = [(name, closest(name, found)) for name in term.namespaces]
+            meant = next((replace(term, namespaces=(one,)) for _, one in likely if one is not None), None)
+        if meant is not None:
+            yield self._correct(change.path, str(change.old), term_text(meant))
 
     def _key(self, key: str) -> str | None:
         """Return the label that is meant by one that no node has: its own part is close, too."""

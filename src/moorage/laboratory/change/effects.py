@@ -56,6 +56,10 @@ def effects_of(
     if bought:
         yield f"price {sum(bought):g}"
     yield from _rollouts(changes, around)
+    if any(one.verb.startswith("drop-") and "kubernetes.io/arch" in f"{one.path} {one.old}" for one in changes):
+        yield "its images have to exist for the architecture of the node"
+    if any(one.verb == "ungate" and "kueue.x-k8s.io/" in one.path for one in changes):
+        yield "Kueue removes its gate when it admits the job: moorage explain workload/NAME says why it waits"
     gone = Counter(_subject(one.target, around) for one in changes if one.verb in {"evict", "move"})
     homes = some([*dict.fromkeys((*trial.homes, *(str(one.new) for one in changes if one.verb == "move")))])
     for name, count in gone.items():

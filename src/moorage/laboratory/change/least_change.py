@@ -49,6 +49,9 @@ _ROUNDING: Final = 0.001
 _DEARER: Final = 12.0
 #: How many sets of changes of several owners are tried in search of one that costs less than those of one owner.
 _MOST_JOINT: Final = 300
+#: Changes that a pod needs that is too large for an empty node, and how many runs are spent on them.
+_WITH_NODE: Final = frozenset(["add-node", "request"])
+_MOST_WITH_NODE: Final = 40
 _NONE: Final[ChangeSet] = frozenset()
 _verb_of = attrgetter("verb")
 #: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
@@ -376,10 +379,26 @@ def find_least_change(
     if len(may) > 1:
         joint.find(1, float("inf") if all_changes else _MOST_JOINT)
     chosen = _chosen([front.answers for front in fronts], joint.answers, alternatives)
+    if not all_changes and {"pod", "cluster"} <= set(may) and not any(kind_of(one.changes) == "grow" for one in chosen):
+        chosen += _with_node(search)
     remedies = tuple(_remedy(one, search) for one in chosen)
     proof = "exhaustive" if search.is_complete else "bounded"
     left_out = {} if all_changes else {reason: len(some) for reason, some in sorted(advice.left_out.items())}
     return ChangeAnswers(remedies, proof, search.runs, len(search.considered), left_out=left_out)
+
+
+def _with_node(search: ChangeSearch) -> list[_Found]:
+    """Return the cheapest answer that adds a node and asks for less: for pods that are too large even for an empty one."""
+    both = ChangeSearch(search.trials, search.costs, search.probes, search.around)
+    both.verbs, both.advice, both.budget = _WITH_NODE, search.advice, search.budget
+    both.known, both.runs = search.known, search.runs
+    front = SearchFront(both, ("pod", "cluster"))
+    found: list[_Found] = []
+    while not found and front.bound < float("inf") and both.runs < search.runs + _MOST_WITH_NODE:
+        front.step()
+        found = [one for one in front.answers if len({change.verb for change in one.changes}) > 1]
+    search.runs = both.runs
+    return found[:1]
 
 
 def _check(may: Collection[Owner], alternatives: int, probes: int) -> None:
@@ -414,7 +433,24 @@ def _order(one: _Found) -> tuple[float, int, tuple[int, tuple[tuple[str, int], .
     return one.cost, list(KINDS).index(kind_of(one.changes)), sort_key(one.changes)
 
 
+def _gentlest(one: _Found, search: ChangeSearch) -> _Found:
+    """Return the answer among equally dear ones that evicts the smallest pods."""
+    if not any(change.verb == "evict" for change in one.changes):
+        return one
+
+    def size(changes: ChangeSet) -> tuple[int, int]:
+        parts = (change.target.removeprefix("pod/").partition("/") for change in changes if change.verb == "evict")
+        found = (search.around.find(Pod, space, name) for space, _, name in parts)
+        asked = [PodInfo(pod).requests for pod in found if isinstance(pod, Pod)]
+        return sum(some.get("cpu", 0) for some in asked), sum(some.get("memory", 0) for some in asked)
+
+    best = min((one.changes, *one.alike), key=size)
+    others = [some for some in (one.changes, *one.alike) if some != best]
+    return one if best == one.changes else _Found(best, one.cost, search.attempt(best), one.minimal, others)
+
+
 def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
+    one = _gentlest(one, search)
     made, trial = _rounded(one, search)
     changes = sorted(map(search.costs.price, made), key=lambda change: (OWNERS.index(change.owner), describe(change)))
     owners = dict.fromkeys(change.owner for change in changes)

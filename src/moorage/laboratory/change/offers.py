@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import count, islice, product
 from math import prod
 from operator import is_
 from typing import Any, Final, NamedTuple
@@ -89,7 +89,7 @@ def _kind_of(node: Node) -> Any:
 
 
 class FurtherNodes:
-    """One more node like each of these and like each pattern, except where its name is in use.
+    """One more node like each of these and like each pattern, with names that are not in use.
 
     ``nodes``        the change that adds each node, and the node
     ``beside``       a cluster of these nodes, in order, without pods
@@ -104,12 +104,13 @@ class FurtherNodes:
         held = {name: table.nodes[table.row_of[name]] for name in like[:_MOST_GROUPS]}
         for name, pattern in ({one.name: one for one in patterns} | held).items():
             group = f"group {pool}" if (pool := pool_of(pattern)) else ""
-            change = Change("cluster", "add-node", f"node/{name}-new", group, None, f"like {name}")
-            if f"{name}-new" not in table.row_of:
-                *_, node = apply([pattern], change)
-                assert isinstance(node, Node)
-                self.nodes.append((change, node))
-                state.set_node(node)
+            names = (f"{name}-new{f'-{number}' if number > 1 else ''}" for number in count(1))
+            free = next(one for one in names if one not in table.row_of)
+            change = Change("cluster", "add-node", f"node/{free}", group, None, f"like {name}")
+            *_, node = apply([pattern], change)
+            assert isinstance(node, Node)
+            self.nodes.append((change, node))
+            state.set_node(node)
         self.beside = state.snapshot
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimSpec
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import (
@@ -38,7 +38,10 @@ from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.edit.pod_changes import POD_CHANGES, parse_taint
 from moorage.simulator.owners import controller_of, replacement
 
-__all__ = ["GOING", "STARTING", "apply", "apply_all", "is_transient", "reconfigure", "reconfigured_profile", "target_of"]
+__all__ = [
+    "AT_FIRST", "GOING", "apply", "apply_all", "is_of_start", "is_transient", "reconfigure", "reconfigured_profile",
+    "target_of",
+]  # fmt: skip
 
 
 #: The annotation of a claim whose binding is complete.
@@ -50,15 +53,17 @@ LEAVING: Final = frozenset(["evict", "wait", "surge", "scale"])
 CONDITIONS: Final = ("node.kubernetes.io/",)
 GOING: Final = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupt")
 TRANSIENT: Final = CONDITIONS + GOING
-#: Parts of the keys of taints that a node has while it starts.
+#: Parts of the keys of taints that a node has only while it starts, and conditions that every node has at first.
 STARTING: Final = ("uninitialized", "agent-not-ready", "unregistered", "startup")
+AT_FIRST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable")
+_KINDS: Final[Mapping[str, type[Pod] | type[Node] | type[Namespace]]] = {"pod": Pod, "namespace": Namespace}
 #: How many names an error lists.
 _SHOWN: Final = 5
 
 
-def target_of(obj: Pod | Node) -> str:
-    """Return the text by which changes name an object: ``pod/default/web``, ``node/general-c2``."""
-    return f"pod/{obj.key}" if isinstance(obj, Pod) else f"node/{obj.name}"
+def target_of(obj: Pod | Node | Namespace) -> str:
+    """Return the text by which changes name an object: ``pod/default/web``, ``node/general-c2``, ``namespace/shop``."""
+    return f"{type(obj).__name__.lower()}/{obj.key if isinstance(obj, Pod) else obj.name}"
 
 
 def apply_all(objects: Iterable[Object], changes: Iterable[Change]) -> list[Object]:
@@ -81,7 +86,7 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
         return _with_claim(held, change)
     if change.target.startswith("resourceclaim/"):
         return [_with_device_class(obj, change) if isinstance(obj, ResourceClaim) else obj for obj in held]
-    kind: type[Pod] | type[Node] = Pod if change.target.startswith("pod/") else Node
+    kind = _KINDS.get(change.target.partition("/")[0], Node)
     at = next((i for i, obj in enumerate(held) if isinstance(obj, kind) and target_of(obj) == change.target), None)
     if at is None:
         raise _missing(held, change)
@@ -162,11 +167,12 @@ def _cordon(node: Node, change: Change) -> Node:
     return replace(node, spec=replace(node.spec, unschedulable=True, taints=(*taints, parse_taint(f"{_CORDON}:NoSchedule"))))
 
 
-def _label(node: Node, change: Change) -> Node:
-    key = change.path.removeprefix("labels.")
-    if change.old is not None and node.labels.get(key) != change.old:
-        raise InputError(f"{change.target}: label {key} is {node.labels.get(key)!r}, not {change.old!r}")
-    labels = {name: value for name, value in node.labels.items() if name != key}
+def _label(node: Any, change: Change) -> Any:
+    """Label a node or a namespace."""
+    key, held = change.path.removeprefix("labels."), node.metadata.labels
+    if change.old is not None and held.get(key) != change.old:
+        raise InputError(f"{change.target}: label {key} is {held.get(key)!r}, not {change.old!r}")
+    labels = {name: value for name, value in held.items() if name != key}
     if change.new is not None:
         labels[key] = str(change.new)
     return replace(node, metadata=replace(node.metadata, labels=labels))
@@ -204,11 +210,16 @@ def _feature(node: Node, change: Change) -> Node:
 
 
 def _repair(node: Node, change: Change) -> Node:
-    """Remove the taints of conditions, which go when the node works again; ``wait`` for a cordon is for its end."""
+    """Remove the taint of a condition, which goes when the node works again; ``wait``: all those of a start, or the cordon."""
     if change.path == "unschedulable":
         return _uncordon(node, change)
-    word = str(change.old)
-    left = tuple(held for held in node.spec.taints if held.key.rpartition("/")[2] != word)
+    if change.path.startswith("allocatable."):
+        return _allocatable(node, change)
+    is_waiting = change.verb == "wait"
+    left = tuple(
+        held for held in node.spec.taints
+        if not (is_of_start(held.key) if is_waiting else held.key.rpartition("/")[2] == str(change.old))
+    )  # fmt: skip
     return replace(node, spec=replace(node.spec, taints=left))
 
 
@@ -270,6 +281,11 @@ def _only_on(node: str) -> VolumeNodeAffinity:
     field = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
     term = NodeSelectorTerm(match_fields=(field,))
     return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
+
+
+def is_of_start(key: str) -> bool:
+    """Return whether a taint goes when a starting node is ready."""
+    return key in AT_FIRST or any(part in key for part in STARTING)
 
 
 def is_transient(key: str) -> bool:

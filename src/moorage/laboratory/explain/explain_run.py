@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_options
 from typing import Any, Final
@@ -209,23 +210,27 @@ def explain_together(
     search = PendingSearch(at_rest, what.limits)
     groups: list[PendingGroup] = []
     causes = grouped(found)
-    for at, (cause, some) in enumerate(causes):
-        pods = [key for one in some for key in (one.not_created.keys if one.not_created is not None else [one.pod])]
-        if some[0].outcome not in CHANGEABLE or not what.limits.probes:
-            ways = tuple(PendingWay(one.kind, one.cost, one.who, one.atoms, one.commands, 0) for one in some[0].changes)
-            groups.append(PendingGroup(cause, tuple(pods), len(pods), ways, created=some[0].not_created is None))
-            continue
-        budget = what.limits.budget.part(max(_LEAST_PART, 1 / (len(causes) - at)))
-        groups.append(search.group(cause, pods, budget))
+    waiting = [one.pod for one in found if one.outcome in CHANGEABLE and what.limits.probes]
+    with at_rest.transaction() if search.is_small(waiting) else nullcontext():
+        for at, (cause, some) in enumerate(causes):
+            pods = [key for one in some for key in (one.not_created.keys if one.not_created is not None else [one.pod])]
+            if some[0].outcome not in CHANGEABLE or not what.limits.probes:
+                ways = tuple(PendingWay(one.kind, one.cost, one.who, one.atoms, one.commands, 0) for one in some[0].changes)
+                groups.append(PendingGroup(cause, tuple(pods), len(pods), ways, created=some[0].not_created is None))
+                continue
+            budget = what.limits.budget.part(max(_LEAST_PART, 1 / (len(causes) - at)))
+            groups.append(search.group(cause, pods, budget))
+    groups, together, proof = search.together(groups, waiting, what.limits.budget)
     asked = {**what.asked_of, "release": simulation.scheduler.gates.release, "seeds": (options.seed,)}
     return PendingReport(
         request=AnswerRequest(**asked),
-        summary=summary_of(groups, search.placed),
+        summary=summary_of(groups, together, search.placed),
         groups=tuple(groups),
+        together=tuple(together),
         nodes=tuple(node.metadata.name for node in simulation.scheduler.cluster.table.nodes),
         pending=sum(len(one.pods) for one in groups),
         placed=search.placed,
-        proof=Proof("run", runs=search.runs),
+        proof=proof,
         stopped=what.limits.budget.stopped,
     )
 
@@ -305,6 +310,7 @@ def _with_changes(
         return found
     at_rest = _at_rest(simulation, cluster, options)
     present = at_rest.present()
+    limits = replace(limits, costs=(limits.costs or Costs()).with_nodes(present))
     waiting = sum(one.outcome in CHANGEABLE for one in found)
     searched: list[Explanation] = []
     for one in found:
@@ -312,8 +318,7 @@ def _with_changes(
         share = max(_LEAST_SHARE, 1 / max(waiting, 1))
         waiting -= one.outcome in CHANGEABLE
         trials, costs = at_rest.trials_of(one.pod, limits.costs, with_queue=limits.with_queue)
-        limits = replace(limits, costs=costs)
-        searched.append(with_changes(one, trials, present, replace(limits, budget=limits.budget.part(share))))
+        searched.append(with_changes(one, trials, present, replace(limits, costs=costs, budget=limits.budget.part(share))))
     return searched
 
 

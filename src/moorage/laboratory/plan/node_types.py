@@ -12,20 +12,21 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
-from moorage.laboratory.present import ASIDE, ObjectLike, cluster_input, read_given, text_of
+from moorage.laboratory.present import ASIDE, ObjectLike, Surroundings, cluster_input, read_given, text_of
 from moorage.simulator.admission import admit
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
 
 __all__ = [
-    "NodeType", "Offer", "add_nodes", "admitted", "daemon_pods", "like_node", "nodes_to_buy", "offers_of_types",
-    "policies_of", "read_types",
+    "NodeType", "Offer", "add_nodes", "admitted", "daemon_pods", "like_node", "nodes_by_volumes", "nodes_to_buy",
+    "offers_of_types", "policies_of", "read_types",
 ]  # fmt: skip
 
 
@@ -225,6 +226,25 @@ def nodes_to_buy(types: Iterable[NodeType], nodes: Sequence[Node]) -> tuple[dict
             further.append(replace(pattern, metadata=replace(pattern.metadata, name=name, labels=labels)))
             prices[name] = one.price
     return prices, further
+
+
+def nodes_by_volumes(pod: Pod, around: Surroundings) -> list[tuple[str, Node]]:
+    """Return a node of each group in each zone in which a volume of a pod is and no node, after the name of its pattern."""
+    names = {one.persistent_volume_claim.claim_name for one in pod.spec.volumes if one.persistent_volume_claim is not None}
+    claims = [around.find(PersistentVolumeClaim, pod.namespace, name) for name in names]
+    held = [around.find(PersistentVolume, "", one.spec.volume_name) for one in claims if isinstance(one, PersistentVolumeClaim)]
+    rules = [one.spec.node_affinity.required for one in held if isinstance(one, PersistentVolume) and one.spec.node_affinity]
+    expressions = [one for rule in rules if rule for term in rule.node_selector_terms for one in term.match_expressions]
+    wanted = sorted({zone for one in expressions if one.key == ZONE and one.operator == "In" for zone in one.values})
+    if not wanted:
+        return []
+    nodes = [node for node in around.all_of(Node) if isinstance(node, Node)]
+    groups = {one.nodes[0].name: one.nodes[0] for one in group_nodes(nodes) if one.nodes[0].labels.get(ZONE)}
+    held_by = {node.labels.get(ZONE) for node in nodes}
+    return [
+        (name, replace(one, metadata=replace(one.metadata, name=f"{name}-in-{zone}", labels={**one.labels, ZONE: zone})))
+        for zone in wanted if zone not in held_by for name, one in groups.items()
+    ]  # fmt: skip
 
 
 def _members(one: NodeType, nodes: Sequence[Node]) -> Sequence[Node]:

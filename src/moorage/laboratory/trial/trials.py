@@ -1,7 +1,4 @@
-"""Trials: make some changes, and let the engine try a pod.
-
-``FreshTrials`` runs a new engine on changed input objects. It is slow and simple, and every answer can be checked with it.
-"""
+"""Trials: make some changes, and let the engine try a pod."""
 
 from __future__ import annotations
 
@@ -16,10 +13,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.basis.printable import one_line
-from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.column import close_refused
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import SearchScope, draw
@@ -28,14 +24,11 @@ from moorage.framework.changes import Change
 from moorage.framework.plugin_runner import run_pre_filter, run_score
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of
-from moorage.laboratory.edit.changes import apply, reconfigure
+from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
-from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.plan.plan_packing import NodeTrials, TrialCluster
 from moorage.laboratory.plan.plan_problem import PlanProblem
 from moorage.simulator.owners import controller_of
-from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
@@ -44,7 +37,7 @@ from moorage.state.table import NodeTable
 from moorage.state.view import FewRows
 
 __all__ = [
-    "FreshTrials", "PodMoves", "SpreadTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "kept",
+    "PodMoves", "SpreadTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "kept",
     "moved_in", "names_of", "of_daemon_set", "off_its_node", "unplaced", "unscheduled", "workers_of",
 ]  # fmt: skip
 
@@ -164,87 +157,6 @@ class Trials(Protocol):
         """Return changes in which each eviction of a pod that fits on another node is replaced by a move."""
 
 
-@dataclass
-class FreshTrials:
-    """Trials that each run a new engine. ``objects`` are the cluster at rest, ``key`` is the pod as ``namespace/name``."""
-
-    objects: Sequence[Object]
-    key: str
-    options: Options = field(default_factory=Options)
-
-    def __post_init__(self) -> None:
-        self.loaded = load_options(self.options)
-        self._known = {obj.uid for obj in self.objects if isinstance(obj, Pod)}
-
-    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
-        try:
-            return self._tried(*self._changed(changes), changes if look else None)
-        except InputError as error:
-            return Trial(fault=str(error))
-
-    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
-        objects, loaded = self._changed(changes)
-        simulation, _ = prepare(self.options, loaded=loaded)
-        simulation.load(objects)
-        pod = simulation.pod_named(self.key)
-        return () if pod is None else fits_of(simulation.scheduler.profiles[pod.spec.scheduler_name], pod, simulation)
-
-    def moved(self, changes: ChangeSet) -> ChangeSet:
-        simulation, _ = prepare(self.options, loaded=self.loaded)
-        simulation.load(self.objects)
-        return moved_in(simulation, self.key, changes, {})
-
-    def _changed(self, changes: Collection[Change]) -> tuple[list[Object], Loaded]:
-        objects, loaded = list(self.objects), self.loaded
-        for change in changes:
-            if change.owner == "config":
-                loaded = reconfigure(loaded, change)
-        known = {obj.uid for obj in objects if isinstance(obj, Node)}
-        for change in in_order(changes):
-            if change.verb == "move":
-                simulation, _ = prepare(self.options, loaded=self.loaded)
-                simulation.load([_unplaced_if(obj, change.target) for obj in objects])
-                check_move(change, simulation)
-            objects = apply(objects, change)
-        added = [obj for obj in objects if isinstance(obj, Node) and obj.uid not in known]
-        return [*objects, *(daemon_pods(added, policies_of(objects)) if added else ())], loaded
-
-    def _tried(self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] | None = None) -> Trial:
-        simulation, _ = prepare(self.options, loaded=loaded)
-        simulation.load(objects)
-        pod = simulation.pod_named(self.key)
-        if pod is None:
-            return Trial(fault=f"pod {self.key} is not there")
-        before = unscheduled(pod, simulation)
-        if before is not None:
-            return Trial(offers=before)
-        for one in [some for some in simulation.pods.values() if of_daemon_set(some) and some.uid not in self._known]:
-            simulation.attempt(one)
-        profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
-        offers = None if changes is None else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
-        simulation.attempt(pod)
-        now = simulation.pods[pod.uid]
-        if now.spec.node_name:
-            return Trial(now.spec.node_name, *self._replaced(simulation))
-        nominated = simulation.scheduler.queue.nomination(pod.uid)
-        victims = tuple(one.pod.key for one in simulation.victims.values())
-        if nominated and victims:
-            left = [obj for obj in objects if not (isinstance(obj, Pod) and obj.uid in simulation.victims)]
-            again = self._tried(left, loaded)
-            return Trial(again.node, victims) if again.node else Trial(offers=offers)
-        return Trial(offers=offers)
-
-    def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
-        fresh = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
-        waiting = [pod for pod in fresh if not of_daemon_set(pod)]
-        for pod in waiting:
-            simulation.attempt(pod)
-        nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}
-        placed = {key: str(node) for key, node in nodes.items() if node}
-        return tuple(placed), tuple(key for key, node in nodes.items() if not node), tuple(placed.values())
-
-
 def of_daemon_set(pod: Pod) -> bool:
     """Return whether a DaemonSet creates the pod."""
     owner = controller_of(pod.metadata)
@@ -272,10 +184,6 @@ def moved_in(simulation: SimulatedCluster, key: str, changes: ChangeSet, known: 
     pod = simulation.pod_named(key)
     profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
     return changes if profile is None else PodMoves(profile, simulation.scheduler.snapshot, known).instead_of(changes)
-
-
-def _unplaced_if(obj: Object, target: str) -> Object:
-    return unplaced(obj) if isinstance(obj, Pod) and f"pod/{obj.key}" == target else obj
 
 
 def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import Advice
 from moorage.laboratory.change.change_sets import field_of, sort_key
-from moorage.laboratory.change.change_text import command_of, describe
+from moorage.laboratory.change.change_text import command_of, describe, workload_of
 from moorage.laboratory.change.effects import effects_of, who_makes
 from moorage.laboratory.change.least_change import ChangeSearch, Remedy, find_least_change
 from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
@@ -36,6 +36,7 @@ from moorage.report.answer import Proof
 from moorage.report.explanation import Explanation
 from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
+from moorage.simulator.owners import controller_of
 
 __all__ = ["PendingSearch", "SmallestSet", "grouped"]
 
@@ -199,11 +200,13 @@ class PendingSearch:
         """Try pods in turn. Return those that get a node, some of them after a preemption."""
         return [key for key in pods if self._is_placed(key)]
 
-    def _is_placed(self, key: str) -> bool:
+    def _is_placed(self, key: str, *, keeps: bool = False) -> bool:
+        """Try a pod; ``keeps``: it preempts no pod that nothing creates again."""
         if (held := self._cluster.simulation.pod_named(key)) is None or held.spec.node_name:
             return held is not None  # another pod of these may have preempted it
         (first,) = self._cluster.schedule([key])
-        if first.node is None and first.nominated and first.victims:
+        pods = (self._cluster.pod(victim) for victim in first.victims if keeps)
+        if first.node is None and first.nominated and first.victims and all(controller_of(one.metadata) for one in pods):
             self._cluster.apply(*(Change("cluster", "evict", f"pod/{victim}") for victim in first.victims))
             (first,) = self._cluster.schedule([key])
         return first.node is not None
@@ -237,9 +240,9 @@ class PendingSearch:
             kind = "exhaustive" if found.cost == cost else "bounded"
             return list(groups), chosen, Proof(kind, runs=self.runs, lower_bound=found.cost)
         self.placed = len(pods)
-        texts = {atom.text for _, atom in found.atoms}
+        made = {(atom.target, atom.text) for _, atom in found.atoms}
         marked = [
-            replace(one, ways=tuple(replace(way, chosen=texts.issuperset(a.text for a in way.atoms)) for way in one.ways))
+            replace(one, ways=tuple(replace(way, chosen=made >= {(a.target, a.text) for a in way.atoms}) for way in one.ways))
             for one in groups
         ]
         by_who: dict[str, list[AtomReport]] = {}
@@ -270,11 +273,23 @@ class PendingSearch:
                 by = tuple(who_makes(one, around) for one in priced)
                 return SmallestSet(changes, cost, tuple(zip(by, map(_atom, priced), strict=True)))
             for search, offers in found or ():
-                for more in search.following(changes, offers, self._limits.may, most):
+                for one in search.following(changes, offers, self._limits.may, most):
+                    more = self._of_templates(one, pods)
                     if more not in seen and not search.broken_by(more):
                         seen.add(more)
                         heapq.heappush(heap, (search.cost_of(more), sort_key(more), next(serial), more))
         return SmallestSet(None, max(self.least, heap[0][0] if heap else 0.0), ())
+
+    def _of_templates(self, changes: ChangeSet, pods: Sequence[str]) -> ChangeSet:
+        """Return changes with those of a pod made for all waiting pods of its workload: they have one template."""
+        around = self._cluster.present()
+        owners = {key: (key.partition("/")[0], workload_of(self._cluster.pod(key), around)) for key in pods}
+        found = set(changes)
+        for one in changes:
+            key = one.target.removeprefix("pod/")
+            if one.owner == "pod" and one.verb not in {"surge", "ungate"} and owners.get(key, ("", None))[1] is not None:
+                found |= {self._for(one, other, ()) for other in pods if owners[other] == owners[key]}
+        return frozenset(found)
 
     def _tried(self, changes: ChangeSet, pods: Sequence[str]) -> list[tuple[ChangeSearch, Offers]] | None:
         """Try all pods after some changes. Return what else would help: nothing if all have a node; None if it cannot be.
@@ -293,7 +308,7 @@ class PendingSearch:
             fresh = [one for one in simulation.arrived_after(before) if not one.spec.node_name]
             self._cluster.schedule([one.uid for one in fresh if of_daemon_set(one)])
             with self._cluster.transaction():
-                left = [key for key in pods if not self._is_placed(key)]
+                left = [key for key in pods if not self._is_placed(key, keeps=True)]
                 if any(simulation.pod_named(key) is None for key in pods):
                     return None
                 if not left:

@@ -189,7 +189,8 @@ def test_pods_of_one_cause_get_one_answer(explained, tmp_path):
     def pod(name, cpu, pool="general"):
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
         spec = {"nodeSelector": {"pool": pool}, "containers": [container]}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name[:-2], "uid": name[:-2], "controller": True}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
 
     pods = [*(pod(f"web-{at}", "3") for at in range(4)), *(pod(f"typo-{at}", "100m", "genral") for at in range(2))]
     file = tmp_path / "cluster.json"
@@ -208,6 +209,10 @@ def test_pods_of_one_cause_get_one_answer(explained, tmp_path):
         "nodeSelector pool=genral → pool=general"
     ] * 2
     assert document["summary"] == "5 pods are pending, for 2 causes; 5 changes place all of them."
+    assert [(way["who"], len(way["atoms"])) for way in document["answer"]["together"]] == [
+        ("the cluster team", 3), ("the owner of replicaset/typo", 2),
+    ]  # fmt: skip
+    assert document["proof"]["kind"] == "exhaustive"
     _, text, _ = explained("--pending", "-f", str(file), "--time-limit", "0")
     assert "  ✗ default/web \N{MULTIPLICATION SIGN}3: " in text
     assert "add a node like n1 \N{MULTIPLICATION SIGN}3: places all" in text

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.basis.printable import MOST_BYTES, clip, escape_json, is_printable, one_line, some_lines
-from moorage.report.style import PrintableDumper
+from moorage.report.style import yaml_text
 
 ESCAPED = {  # what it is: text, as one line
     "plain text": ("web-0 é ü 名前 ✓", "web-0 é ü 名前 ✓"),
@@ -74,7 +74,7 @@ def test_a_text_is_left_alone_exactly_if_all_its_lines_are_printable(characters)
 @given(st.recursive(st.text() | st.integers(), lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside)))
 def test_documents_say_the_same_and_mislead_no_terminal(value):
     as_json = escape_json(json.dumps(value, ensure_ascii=False, indent=1))
-    as_yaml = yaml.dump(value, Dumper=PrintableDumper, allow_unicode=True)
+    as_yaml = yaml_text(value, sort_keys=False)
     assert json.loads(as_json) == value
     assert yaml.safe_load(as_yaml) == value
     assert is_printable((as_json + as_yaml).replace("\n", ""))

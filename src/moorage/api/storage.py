@@ -6,7 +6,7 @@ Field defaults are the API server's fixed ones.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import field
 
@@ -14,13 +14,16 @@ from moorage.api.core import NodeSelector
 from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
 __all__ = [
-    "CSIDriver", "CSIDriverSpec", "CSINode", "CSINodeDriver", "CSINodeSpec", "CSIPersistentVolumeSource", "CSIStorageCapacity",
-    "ObjectReference", "PersistentVolume", "PersistentVolumeClaim", "PersistentVolumeClaimSpec", "PersistentVolumeClaimStatus",
-    "PersistentVolumeClaimTemplate", "PersistentVolumeSpec", "PersistentVolumeStatus", "StorageClass",
-    "TopologySelectorLabelRequirement", "TopologySelectorTerm", "TypedReference", "VolumeAttachment", "VolumeAttachmentSource",
-    "VolumeAttachmentSpec", "VolumeAttachmentStatus", "VolumeAttributesClass", "VolumeNodeAffinity", "VolumeNodeResources",
-    "VolumeResourceRequirements",
+    "ATTRIBUTES_PROTECTION", "CSIDriver", "CSIDriverSpec", "CSINode", "CSINodeDriver", "CSINodeSpec",
+    "CSIPersistentVolumeSource", "CSIStorageCapacity", "ObjectReference", "PersistentVolume", "PersistentVolumeClaim",
+    "PersistentVolumeClaimSpec", "PersistentVolumeClaimStatus", "PersistentVolumeClaimTemplate", "PersistentVolumeSpec",
+    "PersistentVolumeStatus", "StorageClass", "TopologySelectorLabelRequirement", "TopologySelectorTerm",
+    "TypedReference", "VolumeAttachment", "VolumeAttachmentSource", "VolumeAttachmentSpec", "VolumeAttachmentStatus",
+    "VolumeAttributesClass", "VolumeNodeAffinity", "VolumeNodeResources", "VolumeResourceRequirements",
 ]  # fmt: skip
+
+#: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
+ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
 
 
 class ObjectReference(Value):

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from moorage.api.reading.manifests import read_documents
@@ -21,7 +20,7 @@ from moorage.report.claims_and_groups import claim_data, group_data
 from moorage.report.gates import MeasuredRun, RunMeasures, UnplacedPod, json_number
 from moorage.report.obstacles import EventLog, ScoreLog, obstacle_lines
 from moorage.report.outcome import PodOutcome, RefusedPods, Run
-from moorage.report.style import PLAIN, PrintableDumper, Style
+from moorage.report.style import PLAIN, Style, yaml_text
 
 __all__ = [
     "API_VERSION", "StoredReport", "as_data", "as_json", "as_yaml", "json_pieces", "moments", "read_stored",
@@ -260,20 +259,7 @@ def _indented(data: object) -> str:
 
 def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None) -> str:
     """Return the report as YAML. Every string is quoted, so that no YAML reader parses one as a number."""
-    return yaml.dump(
-        as_data(run, events, scores, listed=listed), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096
-    )
-
-
-class _Quoting(PrintableDumper):
-    """Writes strings in double quotes and keys plain."""
-
-
-def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
-
-
-_Quoting.add_representer(str, _quoted)
+    return yaml_text(as_data(run, events, scores, listed=listed), width=4096, quoted="all")
 
 
 # -- stored runs -------------------------------------------------------------------------------------------------------

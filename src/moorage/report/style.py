@@ -15,15 +15,14 @@ from operator import is_
 from textwrap import wrap
 from typing import Any, Final, TypeVar
 
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.basis.printable import is_printable, one_line
 
 __all__ = [
-    "COLOURS", "PLAIN", "WIDTH", "PrintableDumper", "Style", "cells", "columns", "fitted", "human", "lines_of", "paragraph",
-    "shared_end", "some_pods", "text_width", "together", "without_end", "without_own",
+    "COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "fitted", "human", "lines_of", "paragraph",
+    "shared_end", "some_pods", "text_width", "together", "without_end", "without_own", "yaml_text",
 ]  # fmt: skip
 
 
@@ -246,14 +245,32 @@ def human(resource: str, amount: int) -> str:
 # -- yaml writing ------------------------------------------------------------------------------------------------------
 # YAML output for people: characters of every script stay readable, and no text can control a terminal.
 
+_TEXT: Final = "tag:yaml.org,2002:str"
 
-class PrintableDumper(yaml.SafeDumper):
-    """A dumper, for ``allow_unicode=True``, that writes texts with misleading characters as escapes in double quotes."""
 
-    def analyze_scalar(self, scalar: str) -> Any:
-        # The emitter analyzes a scalar right before it writes it, and both steps read allow_unicode.
-        self.allow_unicode = is_printable(scalar.replace("\n", "").replace("\t", ""))
-        return super().analyze_scalar(scalar)
+def yaml_text(document: Any, *, sort_keys: bool = True, width: float = 100, quoted: str = "") -> str:
+    """Return a document as YAML; texts with misleading characters are written as escapes in double quotes.
+
+    ``quoted``: which other strings are: ``all``, so that no YAML reader parses one as a number, or ``go``, those that
+    kube-scheduler quotes.
+    """
+    import yaml  # takes a seventh of the time to start, and most commands write none
+
+    class Dumper(yaml.SafeDumper):
+        def analyze_scalar(self, scalar: str) -> Any:
+            # The emitter analyzes a scalar right before it writes it, and both steps read allow_unicode.
+            self.allow_unicode = is_printable(scalar.replace("\n", "").replace("\t", ""))
+            return super().analyze_scalar(scalar)
+
+    def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        plain = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        is_plain = quoted == "go" and (plain == _TEXT or text == "*")
+        return dumper.represent_scalar(_TEXT, text, style=None if is_plain else '"')
+
+    if quoted:
+        Dumper.add_representer(str, represent)
+    written: str = yaml.dump(document, Dumper=Dumper, sort_keys=sort_keys, allow_unicode=True, width=width)
+    return written
 
 
 # -- short names -------------------------------------------------------------------------------------------------------

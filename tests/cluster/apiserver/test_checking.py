@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from moorage.cluster.apiserver.admission.strategy import qos_class
+from moorage.cluster.apiserver.admission.quota_usage import qos_class
 from moorage.cluster.apiserver.admission.update_validation import change_faults, resize_faults
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.schema.request_bodies import Body, form_of_kind, normalized_body, object_of

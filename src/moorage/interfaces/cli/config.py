@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
-import yaml
 
 from moorage.basis.printable import escape_json
 from moorage.core.building.loading import ConfigSource, load_source
@@ -22,7 +21,7 @@ from moorage.interfaces.cli.main import CommandGroup
 from moorage.interfaces.cli.release_options import emulate_options
 from moorage.interfaces.cli.terminal import say
 from moorage.plugins import builtin_registry
-from moorage.report.style import PrintableDumper
+from moorage.report.style import yaml_text
 
 __all__ = ["config"]
 
@@ -113,7 +112,7 @@ def _print(document: dict[str, Any], output: str, heading: str) -> None:
         click.echo(escape_json(json.dumps(document, indent=2, ensure_ascii=False)))
     else:
         say(f"# {heading}")
-        click.echo(yaml.dump(document, Dumper=PrintableDumper, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yaml_text(document, sort_keys=False, width=80), nl=False)
 
 
 def _or_refuse(file: str | None, given: _Given) -> Loaded:

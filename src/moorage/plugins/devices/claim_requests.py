@@ -25,8 +25,7 @@ from moorage.api.devices import (
     ResourceClaimSpec,
 )
 from moorage.api.meta import Quantity
-from moorage.plugins.devices.device_selectors import RUNTIME_ERROR
-from moorage.plugins.devices.meter import CostlyError, Meter
+from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDevice
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from moorage.api.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
 from moorage.api.cel.bounds import CompileError
 from moorage.api.cel.values import Value
 from moorage.api.devices import Device, DeviceAttribute
-from moorage.plugins.devices.meter import CostlyError, Meter
+from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 
-__all__ = ["RUNTIME_ERROR", "Variables", "takes", "variables_of"]
+__all__ = ["Variables", "takes", "variables_of"]
 
-#: How the text about a selector that fails for a device starts.
-RUNTIME_ERROR: Final = "CEL runtime error"
 #: The variables of an expression, or the error in computing them.
 Variables = Mapping[str, Value] | CelError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from moorage.api.cel import CompiledSelector
 
-__all__ = ["ATTEMPT_COST", "FREE_CHARACTERS", "FREE_COST", "CostlyError", "Meter", "Selectors"]
+__all__ = ["ATTEMPT_COST", "FREE_CHARACTERS", "FREE_COST", "RUNTIME_ERROR", "CostlyError", "Meter", "Selectors"]
 
 #: The limit on the cost of all selectors of an attempt together, in CEL's units of one to three microseconds each.
 ATTEMPT_COST: Final = 20_000
@@ -24,8 +24,10 @@ FREE_CHARACTERS: Final = 256
 #: How many compiled expressions are cached.
 _CAPACITY: Final = 4096
 
+#: How the text about a selector that fails for a device starts.
+RUNTIME_ERROR: Final = "CEL runtime error"
 _TOO_COSTLY: Final = (
-    "CEL runtime error: operation cancelled: actual cost limit exceeded: "
+    f"{RUNTIME_ERROR}: operation cancelled: actual cost limit exceeded: "
     f"the selectors of a pod may cost {ATTEMPT_COST} in one attempt, beyond {FREE_COST} for each device"
 )
 

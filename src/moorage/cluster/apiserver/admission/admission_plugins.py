@@ -33,7 +33,7 @@ from moorage.api.core import LimitRange, Node, Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import milli_value, parse, value
-from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.storage import ATTRIBUTES_PROTECTION, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.cluster.apiserver.admission.defaulting import apply_changes
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
@@ -43,14 +43,12 @@ from moorage.framework.features import FeatureGates
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
 __all__ = [
-    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "SYSTEM_NAMESPACES", "admit", "admit_new", "admit_resize",
+    "GROUP_PROTECTION", "SYSTEM_NAMESPACES", "admit", "admit_new", "admit_resize",
     "admit_with_controllers", "check_change", "check_creatable", "check_deletable", "check_resize", "finalized",
     "finalizers_of", "keep_finalizers", "restore_admitted", "with_finalizer",
 ]  # fmt: skip
 
 
-#: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
-ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
 #: The finalizer of pod groups; a controller removes it when the group has no pods left.
 GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 #: Returns all objects of a type in a namespace ("" for cluster-scoped types).

@@ -20,14 +20,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.core import ENDED_PHASES, ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.api.meta import Quantity
 from moorage.api.names import is_extended_resource_name, is_native_resource
-from moorage.api.quantity import Exact, exact
-from moorage.cluster.apiserver.admission.strategy import qos_class
+from moorage.api.quantity import Exact, exact, parse
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
 __all__ = [
     "Facts", "QuotaEvaluator", "Usage", "add", "amounts", "charge_ends_at", "counted_usage", "evaluator_for",
-    "has_deadline", "is_in_scope",
+    "has_deadline", "is_in_scope", "qos_class",
 ]  # fmt: skip
 
 
@@ -180,6 +179,41 @@ def is_pod_scoped(requested: ScopedResourceSelectorRequirement, pod: Document) -
 def _is_best_effort(pod: Document) -> bool:
     reported = (pod.get("status") or {}).get("qosClass") or qos_class(pod.get("spec") or {})
     return bool(reported == "BestEffort")
+
+
+_QOS_RESOURCES: Final = ("cpu", "memory")
+
+
+def qos_class(spec: Mapping[str, Any]) -> str:
+    """Return a pod's QoS class from its pod-level resources or, without those, from its containers.
+
+    Source  kubernetes, pkg/apis/core/v1/helper/qos/qos.go
+    """
+    whole = spec.get("resources")
+    if isinstance(whole, dict):
+        asked, is_limited = [whole], not whole.get("limits") or len(_amounts(whole, "limits")) == len(_QOS_RESOURCES)
+    else:
+        containers = [one for part in ("initContainers", "containers") for one in spec.get(part) or () if isinstance(one, dict)]
+        asked = [one.get("resources") or {} for one in containers]
+        is_limited = all(len(_amounts(one, "limits")) == len(_QOS_RESOURCES) for one in asked)
+    requests, limits = (_total(asked, side) for side in ("requests", "limits"))
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if is_limited and requests == limits else "Burstable"
+
+
+def _amounts(resources: Mapping[str, Any], side: str) -> dict[str, int]:
+    """Return the positive CPU and memory amounts of ``requests`` or ``limits``, in nano-units."""
+    given = resources.get(side) or {}
+    return {name: amount for name in _QOS_RESOURCES if name in given and (amount := parse(given[name])) > 0}
+
+
+def _total(asked: Iterable[Mapping[str, Any]], side: str) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for resources in asked:
+        for name, amount in _amounts(resources, side).items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def _terms(spec: Document) -> Iterator[Document]:

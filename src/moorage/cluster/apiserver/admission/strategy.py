@@ -16,7 +16,6 @@ from typing import Any, Final
 from moorage.api.decode import decode
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
-from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
 from moorage.api.validation.faults import object_meta
 from moorage.cluster.apiserver.admission.admission_plugins import keep_finalizers, with_finalizer
@@ -30,6 +29,7 @@ from moorage.cluster.apiserver.admission.defaulting import drop_disabled_fields,
 from moorage.cluster.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.cluster.apiserver.admission.device_validation import selector_faults
 from moorage.cluster.apiserver.admission.plain_kind_validation import new_event_faults
+from moorage.cluster.apiserver.admission.quota_usage import qos_class
 from moorage.cluster.apiserver.admission.status_validation import status_faults
 from moorage.cluster.apiserver.admission.update_validation import change_faults, ephemeral_faults, resize_faults
 from moorage.cluster.apiserver.admission.validation import (
@@ -468,38 +468,3 @@ def _raise_if_any(kind: ServedKind, document: Document, faults: Iterator[Fault])
     if first is not None:
         group = "" if kind.kind == "Event" else kind.group  # faults of events name the core API, also for events.k8s.io
         raise invalid(kind.kind, group, document["metadata"]["name"], chain([first], faults))
-
-
-_QOS_RESOURCES: Final = ("cpu", "memory")
-
-
-def qos_class(spec: Mapping[str, Any]) -> str:
-    """Return a pod's QoS class from its pod-level resources or, without those, from its containers.
-
-    Source  kubernetes, pkg/apis/core/v1/helper/qos/qos.go
-    """
-    whole = spec.get("resources")
-    if isinstance(whole, dict):
-        asked, is_limited = [whole], not whole.get("limits") or len(_amounts(whole, "limits")) == len(_QOS_RESOURCES)
-    else:
-        containers = [one for part in ("initContainers", "containers") for one in spec.get(part) or () if isinstance(one, dict)]
-        asked = [one.get("resources") or {} for one in containers]
-        is_limited = all(len(_amounts(one, "limits")) == len(_QOS_RESOURCES) for one in asked)
-    requests, limits = (_total(asked, side) for side in ("requests", "limits"))
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if is_limited and requests == limits else "Burstable"
-
-
-def _amounts(resources: Mapping[str, Any], side: str) -> dict[str, int]:
-    """Return the positive CPU and memory amounts of ``requests`` or ``limits``, in nano-units."""
-    given = resources.get(side) or {}
-    return {name: amount for name in _QOS_RESOURCES if name in given and (amount := parse(given[name])) > 0}
-
-
-def _total(asked: Iterable[Mapping[str, Any]], side: str) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for resources in asked:
-        for name, amount in _amounts(resources, side).items():
-            total[name] = total.get(name, 0) + amount
-    return total

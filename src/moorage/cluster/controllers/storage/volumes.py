@@ -20,6 +20,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.storage import (
+    ATTRIBUTES_PROTECTION,
     CSINode,
     CSIPersistentVolumeSource,
     PersistentVolume,
@@ -29,7 +30,6 @@ from moorage.api.storage import (
     TopologySelectorTerm,
     VolumeNodeAffinity,
 )
-from moorage.cluster.apiserver.admission.admission_plugins import ATTRIBUTES_PROTECTION
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.controllers.machinery.object_fields import (
     ATTRIBUTES_CLASSES,

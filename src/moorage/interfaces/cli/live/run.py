@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import click
-import yaml
 from msgspec import structs
 
 from moorage import __version__
@@ -43,7 +42,7 @@ from moorage.live.client.rest import Rest, user_agent
 from moorage.live.runtime.leader_election import JITTER, Timing
 from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live import LeaderSettings
-from moorage.report.style import PrintableDumper
+from moorage.report.style import yaml_text
 
 __all__ = ["run"]
 
@@ -171,24 +170,10 @@ def _check_emulated(asked: Iterable[str]) -> None:
 # -- config writing ----------------------------------------------------------------------------------------------------
 # Write a configuration as YAML in kube-scheduler's format, replacing an existing file atomically.
 
-_TEXT: Final = "tag:yaml.org,2002:str"
 
-
-class _GoYaml(PrintableDumper):
-    """Format as kube-scheduler does, so that both files can be compared: a string that looks like a number is ``"123"``."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    plain_tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-    return dumper.represent_scalar(_TEXT, text, style=None if plain_tag == _TEXT or text == "*" else '"')
-
-
-_GoYaml.add_representer(str, _text)
-
-
-def as_yaml(document: Mapping[str, Any]) -> str:
-    """Return a document as YAML in the format that kube-scheduler writes."""
-    return yaml.dump(dict(document), Dumper=_GoYaml, allow_unicode=True, width=float("inf"))
+def _as_yaml(document: Mapping[str, Any]) -> str:
+    """Return a document in the format that kube-scheduler writes, so that both files can be compared."""
+    return yaml_text(dict(document), width=float("inf"), quoted="go")
 
 
 def write_config(path: Path, document: Mapping[str, Any]) -> None:
@@ -196,7 +181,7 @@ def write_config(path: Path, document: Mapping[str, Any]) -> None:
 
     Raises  InputError
     """
-    text = as_yaml(document)
+    text = _as_yaml(document)
     try:
         path = path.resolve()  # write the target of a symbolic link and keep the link
         if path.exists() and not path.is_file():
@@ -276,7 +261,7 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
             log.warning(line)
         return OK
     if log.shows(2):
-        log.info(2, "Using component config", config=as_yaml(with_hidden_passwords(document)))
+        log.info(2, "Using component config", config=_as_yaml(with_hidden_passwords(document)))
     process = Process(
         loaded=loaded,
         document=document,

@@ -28,7 +28,6 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import click
-import yaml
 from msgspec.structs import replace
 
 from moorage import __version__
@@ -56,7 +55,7 @@ from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_add
 from moorage.laboratory.redact.live_cache import LiveCache, cache_folder, keeping
 from moorage.laboratory.redact.live_dump import endpoint_of, take_dump, uncached
 from moorage.report.answer import Answer, AnswerRequest
-from moorage.report.style import PrintableDumper, paragraph
+from moorage.report.style import paragraph, yaml_text
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
@@ -281,7 +280,7 @@ def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = Fa
     if output == "json":
         sys.stdout.write(escape_json(json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:
-        sys.stdout.write(yaml.dump(whole, Dumper=PrintableDumper, sort_keys=True, allow_unicode=True, width=100))
+        sys.stdout.write(yaml_text(whole))
 
 
 def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:

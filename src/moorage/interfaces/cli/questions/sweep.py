@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from moorage.basis.printable import escape_json
 from moorage.errors import InputError
@@ -24,7 +23,7 @@ from moorage.laboratory.sweeps.jobs import dask_executor
 from moorage.laboratory.sweeps.results import SweepResult, baseline_of, sweep_document, sweep_text
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
-from moorage.report.style import PrintableDumper, Style
+from moorage.report.style import Style, yaml_text
 
 __all__ = ["sweep"]
 
@@ -145,4 +144,4 @@ def _print(result: SweepResult, given: dict[str, Any]) -> None:
     if given["output"] == "json":
         sys.stdout.write(escape_json(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:
-        sys.stdout.write(yaml.dump(document, Dumper=PrintableDumper, sort_keys=True, allow_unicode=True, width=100))
+        sys.stdout.write(yaml_text(document))

@@ -22,7 +22,7 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, RUNTIME_CONFIG, Review, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
@@ -121,7 +121,7 @@ class Ground:
 async def a_ground(seed: int) -> AsyncIterator[Ground]:
     """Serve a new cluster for one run of attacks."""
     gates = FeatureGates({"GenericWorkload": True})
-    store = open_store(clock=lambda: 1_790_000_000.0, seed=seed, gates=gates)
+    store = open_store(clock=lambda: 1_790_000_000.0, seed=seed, gates=gates, runtime_config=RUNTIME_CONFIG)
     try:
         _plant(store)
         accounts = AccountTokens(store, signing_key())
@@ -160,7 +160,7 @@ def _plant(store: Store) -> None:
     for namespace in (OPEN, CLOSED):
         _create(store, served("namespaces"), "", {"metadata": {"name": namespace}})
     for kind in KINDS:
-        if store.kinds.gates.issuperset({kind.gate} - {""}):
+        if kind.is_served(store.kinds.gates):
             _plant_kind(store, kind)
     _plant_custom_kind(store)
     _give(store)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.cluster.apiserver.schema.custom_kinds import custom_kinds
+from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import Review, ServedKind
 
@@ -102,6 +103,13 @@ ATTACKED: Final = custom_kinds({
 _OBJECTS: Final[Mapping[str, Document]] = {
     "configmaps": {"data": {"a": "b"}},
     "endpoints": {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]},
+    "evictions.lifecycle.k8s.io": {"spec": {"target": {"pod": {"name": "x", "uid": "3d0f8b1c-3b5e-4a54-9a4a-0f6d1a5fbb6c"}}}},
+    "evictionrequests.lifecycle.k8s.io": {
+        "spec": {
+            "requester": "example.com/drainer", "intent": "Eviction",
+            "target": {"pod": {"name": "x", "uid": "3d0f8b1c-3b5e-4a54-9a4a-0f6d1a5fbb6c"}},
+        }
+    },
     "limitranges": {"spec": {"limits": [{"type": "Container", "max": {"cpu": "64"}}]}},
     "nodes": {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
     "persistentvolumes": {
@@ -227,7 +235,11 @@ def valid_object(kind: ServedKind, namespace: str, name: str, mark: str = "") ->
     if namespace:
         metadata["namespace"] = namespace
     needs = copy.deepcopy(_OBJECTS.get(kind.qualified, {}))
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **needs, **_about(kind, namespace, name)}
+    stored = kind.storage
+    made = {"apiVersion": stored.api_version, "kind": kind.kind, "metadata": metadata, **needs, **_about(kind, namespace, name)}
+    if kind.custom is None and stored is not kind:
+        convert(kind, stored, made)
+    return made
 
 
 def _about(kind: ServedKind, namespace: str, name: str) -> Document:

@@ -9,7 +9,17 @@ from urllib.parse import quote
 from moorage.cluster.apiserver.http.server_documents import check_route
 from moorage.cluster.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
 from moorage.cluster.apiserver.vocabulary.http_messages import find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, KindTable, Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import (
+    ALL_GATES,
+    KINDS,
+    MEASURED,
+    REVIEWS,
+    RUNTIME_CONFIG,
+    VERSIONS,
+    KindTable,
+    Review,
+    ServedKind,
+)
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from tools.attacks.objects import ATTACKED, object_name
 
@@ -26,8 +36,8 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "GET": ("",), "HEAD": ("",), "POST": OBJECT_TYPES, "PUT": OBJECT_TYPES, "PATCH": PATCH_TYPES, "DELETE": ("", *OBJECT_TYPES),
 }  # fmt: skip
-_ALL: Final[tuple[ServedKind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS, ATTACKED)
-_TABLE: Final = KindTable(ALL_GATES, [ATTACKED])
+_ALL: Final[tuple[ServedKind | Review, ...]] = (*KINDS, *VERSIONS, *MEASURED, *REVIEWS, ATTACKED)
+_TABLE: Final = KindTable(ALL_GATES | RUNTIME_CONFIG, [ATTACKED])
 _DOCUMENTS: Final = (
     "/", "/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
     "/readyz", "/readyz/ping", "/version",
@@ -65,7 +75,7 @@ def routes() -> Iterator[Route]:
     for review in REVIEWS:
         for namespace in (OPEN, CLOSED) if review.namespaced else ("",):
             yield Route(object_path(review, namespace), review, namespace)
-    for kind in (*KINDS, *MEASURED, ATTACKED):
+    for kind in (*KINDS, *VERSIONS, *MEASURED, ATTACKED):
         yield from _of_kind(kind)
 
 

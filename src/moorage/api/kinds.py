@@ -3,7 +3,7 @@
 A new kind is one row here. From it a simulation reads the kind, a scheduler watches it, the embedded server stores and serves
 it, and events name it. Readers add only what is theirs, such as the server's short names.
 
-Source  kube-apiserver 1.36, discovery
+Source  kube-apiserver 1.36 and 1.37, discovery
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Kind:
     ``resource``   its plural name in paths
     ``type``       the struct that its objects decode to; ``Object`` if only metadata is read
     ``versions``   the API versions that can be read; the first one is written
-    ``gate``       the feature gate that must be enabled for the kind to be served; "" if none
+    ``gate``       the feature gate that must be enabled for the kind to be served, or the group and version that an API server
+                   serves with ``--runtime-config``; "" if none
     ``readers``    which programs read it: a simulation from files, a scheduler by list and watch
     """
 
@@ -97,6 +98,7 @@ def _slot(name: str) -> str:
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _APPS: Final = "apps"
 _CERTIFICATES: Final = "certificates.k8s.io"
+_LIFECYCLE: Final = "lifecycle.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
 _STORAGE: Final = "storage.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
@@ -147,15 +149,11 @@ KINDS: Final = (
         "ClusterTrustBundle",
         "clustertrustbundles",
         namespaced=False,
-        versions=("v1beta1",),
-        gate="ClusterTrustBundle",
     ),
     Kind(
         _CERTIFICATES,
         "PodCertificateRequest",
         "podcertificaterequests",
-        versions=("v1beta1",),
-        gate="PodCertificateRequest",
     ),
     Kind("coordination.k8s.io", "Lease", "leases"),
     Kind("coordination.k8s.io", "LeaseCandidate", "leasecandidates", versions=("v1beta1",), gate="CoordinatedLeaderElection"),
@@ -171,6 +169,8 @@ KINDS: Final = (
         versions=("v1alpha1",),
         gate="StorageVersionAPI",
     ),
+    Kind(_LIFECYCLE, "Eviction", "evictions", versions=("v1alpha1",), gate=f"{_LIFECYCLE}/v1alpha1"),
+    Kind(_LIFECYCLE, "EvictionRequest", "evictionrequests", versions=("v1alpha1",), gate=f"{_LIFECYCLE}/v1alpha1"),
     Kind(_NETWORKING, "IPAddress", "ipaddresses", namespaced=False),
     Kind(_NETWORKING, "Ingress", "ingresses"),
     Kind(_NETWORKING, "IngressClass", "ingressclasses", namespaced=False),

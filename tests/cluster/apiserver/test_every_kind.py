@@ -16,8 +16,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "every_kind.yaml").read_text("utf-8"))
 BY_KIND = {one["object"]["kind"]: one for one in EXAMPLES}
-#: What kube-apiserver 1.36 serves if no gate and no runtime configuration says otherwise, from its storage providers, in the
-#: versions that this server stores. (Horizontal pod autoscalers of version 1 are the other form of those of version 2.)
+#: What kube-apiserver 1.37 serves if no gate and no runtime configuration says otherwise, from its storage providers.
 SERVED = """
 ComponentStatus ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodTemplate
 ReplicationController ResourceQuota Secret Service ServiceAccount MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
@@ -26,11 +25,11 @@ CustomResourceDefinition APIService ControllerRevision DaemonSet Deployment Repl
 CronJob Job CertificateSigningRequest Lease EndpointSlice FlowSchema PriorityLevelConfiguration IPAddress Ingress IngressClass
 NetworkPolicy ServiceCIDR RuntimeClass PodDisruptionBudget ClusterRole ClusterRoleBinding Role RoleBinding DeviceClass
 ResourceClaim ResourceClaimTemplate ResourceSlice PriorityClass CSIDriver CSINode CSIStorageCapacity StorageClass
-VolumeAttachment VolumeAttributesClass
+VolumeAttachment VolumeAttributesClass ClusterTrustBundle PodCertificateRequest
 """.split()  # noqa: SIM905
 #: What a gate or a runtime configuration adds.
 GATED = """
-ClusterTrustBundle DeviceTaintRule LeaseCandidate PodCertificateRequest PodGroup ResourcePoolStatusRequest StorageVersion
+DeviceTaintRule Eviction EvictionRequest LeaseCandidate PodGroup ResourcePoolStatusRequest StorageVersion
 StorageVersionMigration Workload
 """.split()  # noqa: SIM905
 #: What is created and not stored.

@@ -122,28 +122,33 @@ _VERSION_JUMP: Final = 1_000_000
 
 def open_store(
     path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
-    gates: FeatureGates | None = None, warn: Warn = lambda line: None,
+    gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(), warn: Warn = lambda line: None,
 ) -> Store:  # fmt: skip
     """Return a store with the bootstrap objects and the content of the file. Close it with ``store.close()``.
 
     Without a path nothing is persisted. With one, changes are on disk once ``store.settle()`` has returned, and the HTTP
     server responds no earlier. Watches and paged lists from before the start get 410, as history is not persisted.
 
-    ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` determine which
-    kinds are served and which gated fields are kept. ``warn`` receives a warning if others could read the file, whose
-    permissions are then restricted.
+    ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` and ``runtime_config``
+    determine which kinds are served, and ``gates`` which gated fields are kept. ``warn`` receives a warning if others could
+    read the file, whose permissions are then restricted.
 
     Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged
     """
+
+    def made(version: int) -> Store:
+        draw = random.Random(_seed(seed, version))  # noqa: S311
+        return Store(clock, draw, secrets.token_bytes(32), gates=gates, runtime_config=runtime_config)
+
     if path is None:
-        store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32), gates=gates)  # noqa: S311
+        store = made(0)
         bootstrap_cluster(store)
         mirror_events(store)
         return store
     log = SQLiteLog(path, warn)
     try:
         version = log.version
-        store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311
+        store = made(version)
         if version:
             store.restore(log.load(store.find_stored_kind), version + _VERSION_JUMP)
             log.start_at(version + _VERSION_JUMP)

@@ -20,6 +20,7 @@ import msgspec
 
 from moorage.cluster.apiserver.schema.discovery import VERSION
 from moorage.cluster.apiserver.schema.protobuf import delimited as _message
+from moorage.cluster.apiserver.schema.protobuf import origin_of
 from moorage.cluster.apiserver.schema.protobuf import text as _text
 from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
 from moorage.cluster.apiserver.vocabulary.served_kinds import (
@@ -57,7 +58,7 @@ def descriptions() -> Mapping[str, Mapping[str, str]]:
 def describe(struct: str, field: str = "") -> str:
     """Return the description of a struct such as ``core.PodSpec`` or of one of its fields; "" if there is none."""
     table = descriptions()
-    places = (struct, "*Condition" if struct.endswith("Condition") else "", "*")
+    places = (struct, origin_of(struct), "*Condition" if struct.endswith("Condition") else "", "*")
     return next((table[place][field] for place in places if field in table.get(place, {})), "")
 
 

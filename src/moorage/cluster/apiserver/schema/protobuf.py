@@ -24,10 +24,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.durations import format_duration, parse_duration
+from moorage.cluster.apiserver.vocabulary.served_kinds import VERSIONS, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request
 
 __all__ = [
-    "PROTOBUF", "FieldFlag", "delimited", "message_of", "messages", "read_protobuf", "text", "write_event",
+    "PROTOBUF", "FieldFlag", "delimited", "message_of", "messages", "origin_of", "read_protobuf", "text", "write_event",
     "write_list", "write_protobuf",
 ]  # fmt: skip
 
@@ -61,10 +62,45 @@ class _Field(NamedTuple):
 def messages() -> Mapping[str, Mapping[int, _Field]]:
     """Return the fields of all messages, by message name and field number."""
     text = resources.files("moorage.cluster.apiserver.schema").joinpath("protobuf_fields.json").read_text(encoding="utf-8")
-    return {
+    found = {
         message: {int(number): _Field(*field) for number, field in fields.items()}
         for message, fields in json.loads(text).items()
     }
+    for kind in VERSIONS:
+        _add_version(found, kind)
+    return found
+
+
+def _add_version(table: dict[str, dict[int, _Field]], kind: ServedKind) -> None:
+    """Add the messages of another version of a kind that the table lacks: those of the stored version under its name."""
+    stored = message_of(kind.storage.group, kind.storage.version, kind.kind).removesuffix(kind.kind)
+    own = message_of(kind.group, kind.version, kind.kind).removesuffix(kind.kind)
+    waiting, seen = [kind.kind], {kind.kind}
+    while waiting:
+        name = waiting.pop()
+        if own + name not in table:
+            _ORIGINS[own + name] = stored + name
+            table[own + name] = {
+                number: field._replace(holds=own + field.holds.removeprefix(stored)) if _is_in(stored, field.holds) else field
+                for number, field in table[stored + name].items()
+            }
+        inner = {field.holds.removeprefix(own) for field in table[own + name].values() if _is_in(own, field.holds)}
+        waiting += inner - seen
+        seen |= inner
+
+
+def _is_in(package: str, message: str) -> bool:
+    return message.startswith(package) and "." not in message.removeprefix(package)
+
+
+#: A message of another version → the message of the stored version that has the same fields.
+_ORIGINS: Final[dict[str, str]] = {}
+
+
+def origin_of(message: str) -> str:
+    """Return the message of a stored version that has the same fields; the message itself if it is none of another version."""
+    messages()
+    return _ORIGINS.get(message, message)
 
 
 def message_of(group: str, version: str, kind: str) -> str:

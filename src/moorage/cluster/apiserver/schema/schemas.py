@@ -22,7 +22,7 @@ from importlib import resources
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from moorage.cluster.apiserver.schema.protobuf import FieldFlag, message_of, messages
+from moorage.cluster.apiserver.schema.protobuf import FieldFlag, message_of, messages, origin_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Review, Schema, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
@@ -329,7 +329,7 @@ def _rules() -> Mapping[str, Mapping[str, str]]:
 @cache
 def schema(name: str) -> Struct:
     """Return the schema of a ``protobuf`` message, such as ``core.Container``."""
-    rules = _rules().get(name, {})
+    rules = _rules().get(name) or _rules().get(origin_of(name), {})
     fields: dict[str, Field] = {}
     for inner, holds, flags in messages()[name].values():
         if inner:

@@ -25,6 +25,7 @@ from moorage.cluster.apiserver.schema.custom_kinds import (
     served_state,
 )
 from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.schema.versions import convert, is_renamed
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
@@ -317,13 +318,18 @@ def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[s
 
 def convert_record(kind: ServedKind, source: ServedKind, record: Record) -> Record:
     """Return an object of the kind ``source`` in another version of that kind."""
-    if kind.custom is None or source.custom is None or kind is source:
+    if kind is source:
         return record
-    body = _with_version(record.body, kind, source) if kind.custom.schema is source.custom.schema else None
+    schemas = [one.custom and one.custom.schema for one in (kind, source)]
+    is_same = schemas[0] is schemas[1] if kind.custom is not None else all(map(is_renamed, (kind, source)))
+    body = _with_version(record.body, kind, source) if is_same else None
     if body is None:
         document = record.document()
-        document["apiVersion"] = kind.api_version
-        drop_unknown_fields(kind.custom.schema, document)
+        if kind.custom is None:
+            convert(kind, source, document)
+        else:
+            document["apiVersion"] = kind.api_version
+            drop_unknown_fields(kind.custom.schema, document)
         return Record.of(kind, document, record.version)
     if kind.fields == source.fields:
         return Record(record.namespace, record.name, record.version, record.labels, record.fields, body)

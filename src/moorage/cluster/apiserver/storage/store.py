@@ -46,6 +46,7 @@ from moorage.cluster.apiserver.admission.strategy import (
 from moorage.cluster.apiserver.admission.update_validation import needs_version, unversioned
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.storage import quota_charges
 from moorage.cluster.apiserver.storage import watches as watch_cache
 from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies
@@ -125,17 +126,18 @@ class Store(ObjectReader):
 
     ``empties_namespaces``: the store itself deletes the content of deleted namespaces, at once and without grace periods.
     Controllers set it to False when they do that; new objects then also get the not-ready taints and protection finalizers
-    that controllers remove. ``has_quotas``: whether resource quotas are enforced; they are not while files are loaded, as
+    that controllers remove. ``runtime_config``: the groups and versions, such as ``resource.k8s.io/v1beta1``, that are served
+    in addition. ``has_quotas``: whether resource quotas are enforced; they are not while files are loaded, as
     controllers recount afterwards.
     """
 
     def __init__(
         self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = watch_cache.CAPACITY,
-        gates: FeatureGates | None = None,
+        gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
         self._policies = AdmissionPolicies(self)
-        super().__init__(frozenset(filter(self.gates.serves, ALL_GATES)), signing_key, capacity)
+        super().__init__(frozenset(filter(self.gates.serves, ALL_GATES)) | runtime_config, signing_key, capacity)
         self.clock = clock
         self.empties_namespaces = True
         self.has_quotas = True
@@ -218,6 +220,9 @@ class Store(ObjectReader):
         Raises  ApiError 409 if the name is taken, 404 without the namespace, 403 in a terminating one, 422; and what
                 ``confirm`` raises
         """
+        if (stored := _other_version(kind, document)) is not None:
+            made = self.create(stored, namespace, document, dry_run=dry_run, manager=manager, confirm=confirm)
+            return convert_record(kind, stored, made)
         metadata = document.setdefault("metadata", {})
         if is_version(metadata.get("resourceVersion")):
             raise unknown("resourceVersion should not be set on objects to be created")
@@ -299,6 +304,7 @@ class Store(ObjectReader):
 
         Raises  ApiError 409 if the name is taken, 404 without the namespace, 422
         """
+        kind = _other_version(kind, document) or kind
         metadata = document["metadata"]
         namespace = metadata.get("namespace") or ""
         if kind.namespaced and self.find(_NAMESPACE, "", namespace) is None:
@@ -344,6 +350,11 @@ class Store(ObjectReader):
 
         Raises  ApiError 404, 409 if the version or uid differs from the stored one, 422; and what ``confirm`` raises
         """
+        if (stored := _other_version(kind, document)) is not None:
+            made = self.update(
+                stored, namespace, name, document, subresource=subresource, dry_run=dry_run, manager=manager, confirm=confirm
+            )
+            return convert_record(kind, stored, made)
         record = self.get(kind, namespace, name)
         sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
         sent = "" if sent == "0" else sent
@@ -427,6 +438,9 @@ class Store(ObjectReader):
 
         Raises  ApiError 404, 409 if a precondition does not hold, 403 for system namespaces
         """
+        if (stored := _other_version(kind)) is not None:
+            result = self.delete(stored, namespace, name, options, dry_run=dry_run)
+            return DeletionResult(convert_record(kind, stored, result.record), result.gone)
         record = self.get(kind, namespace, name)
         document = record.document()
         metadata = document["metadata"]
@@ -537,6 +551,16 @@ class Store(ObjectReader):
             kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run,
             manager=manager,
         )  # fmt: skip
+
+
+def _other_version(kind: ServedKind, document: Document | None = None) -> ServedKind | None:
+    """Return the stored version of a built-in kind, and convert the document to it in place; None if this is the one."""
+    if kind.custom is not None or kind.stored_as is None:
+        return None
+    if document is not None:
+        document.setdefault("metadata", {})
+        convert(kind.stored_as, kind, document)
+    return kind.stored_as
 
 
 def _resources_of(pod: Document) -> list[tuple[Document, Any]]:

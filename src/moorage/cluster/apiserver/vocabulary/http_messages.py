@@ -149,7 +149,7 @@ def find_target(path: str, kinds: KindTable = ALL_KINDS) -> Target | ReviewTarge
             target = _within(kinds, group, version, rest)
         case _:
             raise no_such_page()
-    if isinstance(target, Target) and target.kind.gate and target.kind.gate not in kinds.gates:
+    if isinstance(target, Target) and not target.kind.is_served(kinds.gates):
         raise not_found_path()
     return target
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Final, NamedTuple
@@ -18,11 +18,12 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.validation.rbac import check_path_segment
+from moorage.errors import InputError
 
 __all__ = [
-    "ALL_GATES", "ALL_KINDS", "KINDS", "MEASURED", "REVIEWS", "UNGATED_KINDS", "CustomVersion", "KindTable",
-    "PrinterColumn", "Review", "ScalePaths", "Schema", "ServedKind", "built_in_kinds", "enabled_kinds", "find_kind",
-    "served", "version_priority",
+    "ALL_GATES", "ALL_KINDS", "KINDS", "MEASURED", "REVIEWS", "RUNTIME_CONFIG", "UNGATED_KINDS", "VERSIONS", "CustomVersion",
+    "KindTable", "PrinterColumn", "Review", "ScalePaths", "Schema", "ServedKind", "built_in_kinds", "enabled_kinds",
+    "find_kind", "parse_runtime_config", "served", "version_priority",
 ]  # fmt: skip
 
 
@@ -99,9 +100,9 @@ class ServedKind:
     ``struct`` is the type that scheduling decodes and that is validated; None for kinds whose metadata alone is validated.
     ``status_on_create`` is the initial status of a new object; None keeps the status that was sent. ``fields`` are the
     field selectors in addition to name and namespace, each with its default. ``gate`` is the feature gate that enables the
-    kind, "" for none. ``columns`` are those of ``kubectl get`` that read fields (``tables``). ``custom`` is set for a version
-    of a custom kind. The objects of a custom kind are stored once, in its storage version; ``stored_as`` is the kind of that
-    version, None if this is the one.
+    kind, or the group and version that ``--runtime-config`` enables; "" for none. ``columns`` are those of ``kubectl get`` that
+    read fields (``tables``). ``custom`` is set for a version of a custom kind. The objects of a kind are stored once, in its
+    storage version; ``stored_as`` is the kind of that version, None if this is the one.
     """
 
     group: str
@@ -132,6 +133,10 @@ class ServedKind:
     def storage(self) -> ServedKind:
         """The kind under which the objects are stored."""
         return self.stored_as or self
+
+    def is_served(self, gates: Collection[str]) -> bool:
+        """Return whether the kind, in this version, is served with these gates enabled."""
+        return all(not gate or gate in gates for gate in (self.gate, self.storage.gate))
 
     @property
     def api_version(self) -> str:
@@ -190,7 +195,8 @@ class Review:
 def _details() -> Mapping[str, Mapping[str, Any]]:
     """Return what the rows in ``moorage.api.kinds`` do not have, by qualified name; its defaults are those of ``ServedKind``.
 
-    ``columns``: the columns of ``kubectl get`` (``tables``), which is a function for most kinds.
+    ``columns``: the columns of ``kubectl get`` (``tables``), which is a function for most kinds. ``versions``: the other
+    versions of the kind, each with its ``gate``.
     """
     text = resources.files("moorage.cluster.apiserver.vocabulary").joinpath("kind_details.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
@@ -228,6 +234,15 @@ KINDS: Final[tuple[ServedKind, ...]] = tuple(
     _served(kind, _DETAILS.get(f"{kind.resource}.{kind.group}".rstrip("."), {})) for kind in kinds.KINDS
 )
 
+
+def _versions(kind: ServedKind) -> Iterator[ServedKind]:
+    for version, gate in _DETAILS.get(kind.qualified, {}).get("versions", {}).items():
+        yield replace(kind, version=version, stored_as=kind, gate=gate)
+
+
+#: The other versions of these kinds (``schema.versions``).
+VERSIONS: Final[tuple[ServedKind, ...]] = tuple(version for kind in KINDS for version in _versions(kind))
+
 REVIEWS: Final[tuple[Review, ...]] = (
     Review("", "Binding", "bindings", namespaced=True),
     Review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
@@ -244,13 +259,33 @@ MEASURED: Final[tuple[ServedKind, ...]] = (
     ServedKind("metrics.k8s.io", "PodMetrics", "pods", version="v1beta1", verbs=("get", "list")),
 )
 
-#: The gates that enable kinds.
-ALL_GATES: Final = frozenset(kind.gate for kind in KINDS if kind.gate)
+#: The feature gates that enable kinds, and the groups with their versions that ``--runtime-config`` enables.
+ALL_GATES: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if kind.gate and "/" not in kind.gate)
+RUNTIME_CONFIG: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if "/" in kind.gate)
+
+
+def parse_runtime_config(text: str) -> frozenset[str]:
+    """Return the groups and versions that a ``--runtime-config`` adds: ``api/beta=true,lifecycle.k8s.io/v1alpha1=true``.
+
+    Raises  InputError for what is no version that can be added
+    """
+    added: set[str] = set()
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, _, value = part.partition("=")
+        stage = name.removeprefix("api/")
+        named = {
+            one for one in RUNTIME_CONFIG if one == name or (stage != name and (stage == "all" or stage in one.split("/")[1]))
+        }
+        if not named or value not in {"", "true", "false"}:
+            known = ", ".join(["api/all", "api/beta", "api/alpha", *sorted(RUNTIME_CONFIG)])
+            raise InputError(f"--runtime-config: {part} is no version to add; use NAME=true with one of {known}")
+        added = added - named if value == "false" else added | named
+    return frozenset(added)
 
 
 def enabled_kinds(gates: frozenset[str]) -> tuple[ServedKind, ...]:
-    """Return the stored kinds that are served with these gates enabled."""
-    return tuple(kind for kind in KINDS if not kind.gate or kind.gate in gates)
+    """Return the kinds that are served with these gates enabled, in all their versions."""
+    return tuple(kind for kind in (*KINDS, *VERSIONS) if kind.is_served(gates))
 
 
 _BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in KINDS}
@@ -261,12 +296,12 @@ def find_kind(resource: str, group: str = "", version: str = "v1") -> ServedKind
     return _BY_RESOURCE.get((group, version, resource))
 
 
-_MEASURED_BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in MEASURED}
+_NOT_STORED: Final = {(kind.group, kind.version, kind.resource): kind for kind in (*MEASURED, *VERSIONS)}
 
 
 def find_served(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
-    """Return the stored or computed kind of a resource name, or None."""
-    return find_kind(resource, group, version) or _MEASURED_BY_RESOURCE.get((group, version, resource))
+    """Return the kind of a resource name, stored, computed or in another version; or None."""
+    return find_kind(resource, group, version) or _NOT_STORED.get((group, version, resource))
 
 
 def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
@@ -324,7 +359,7 @@ class KindTable:
         return next((one for one in self.served if (one.api_version, one.kind) == (api_version, kind)), None)
 
 
-_BUILT_IN_TYPES: Final = frozenset((kind.api_version, kind.kind) for kind in KINDS)
+_BUILT_IN_TYPES: Final = frozenset((kind.api_version, kind.kind) for kind in (*KINDS, *VERSIONS))
 
 
 @cache
@@ -334,5 +369,5 @@ def built_in_kinds(gates: frozenset[str]) -> KindTable:
 
 
 #: Every built-in kind, and those that need no gate.
-ALL_KINDS: Final = built_in_kinds(ALL_GATES)
+ALL_KINDS: Final = built_in_kinds(ALL_GATES | RUNTIME_CONFIG)
 UNGATED_KINDS: Final = built_in_kinds(frozenset())

@@ -28,6 +28,7 @@ from moorage.cluster.apiserver.access.certificate_authority import ADMIN, Addres
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.vocabulary.served_kinds import parse_runtime_config
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
@@ -251,6 +252,10 @@ Everything else: moorage help up
 @max_disks_option
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, for all components of the cluster.")
 @click.option(
+    "--runtime-config", default="", metavar="GROUP/VERSION=true,…",
+    help="Versions that the API server serves in addition, as for kube-apiserver; api/all, api/beta and api/alpha for all.",
+)  # fmt: skip
+@click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
     help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
 )  # fmt: skip
@@ -298,7 +303,8 @@ def up(**given: Any) -> int:
     gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
-        store = open_store(given["data"], clock=_steady_clock(), gates=gates, warn=_report)
+        added = parse_runtime_config(given["runtime_config"])
+        store = open_store(given["data"], clock=_steady_clock(), gates=gates, runtime_config=added, warn=_report)
     site: EmbeddedSite | None = None
     try:
         _fill(store, given, stdin)

@@ -144,10 +144,10 @@ def test_a_placement_has_all_pods_and_no_domain_is_overfull(nodes, count, cpu, a
         assert len({tuple(labels[name][level] for level in levels) for name in hosts}) <= 1
     if asked.layers:
         assert all(pods % 2 == 0 for pods in hosts.values())
-    assert tree.fits(placed, {"cpu": cpu})
+    assert tree.fits(placed, {"cpu": cpu}, {})
     tree.use(placed, {"cpu": cpu})
     tree.use(placed, {"cpu": cpu}, -1)
-    assert tree.fits(placed, {"cpu": cpu})
+    assert tree.fits(placed, {"cpu": cpu}, {})
 
 
 # -- in a simulation

@@ -20,7 +20,8 @@ from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assig
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, OverQuota, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare
-from moorage.simulator.kueue.topology import TopologyTree, find_places
+from moorage.simulator.kueue.refusals import refusal_for
+from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.waiting import Requeue, Waiting
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -90,6 +91,7 @@ class QueueAdmission:
         self.objects = objects
         self.fair = fair
         self.waiting = {name: Waiting(strict=queue.strict) for name, queue in objects.queues.items()}
+        self._lines = [(queue, self.waiting[name]) for name, queue in objects.queues.items()]
         self.cycles = 0
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
@@ -100,6 +102,9 @@ class QueueAdmission:
         self.trees: dict[str, TopologyTree] = {}
         self.set_nodes(())
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
+        #: The workloads that the cycle evicts, and what they leave in topologies.
+        self._victims: dict[str, Victim] = {}
+        self._vacated: dict[str, Usage] = {}
         self._notified: set[str] = set()
 
     # -- facts
@@ -118,6 +123,7 @@ class QueueAdmission:
         """Count a workload that already holds quota."""
         queue = self.objects.queues[workload.cluster_queue]
         queue.workloads[workload.key] = workload
+        queue.changed()
         queue.add(workload.usage)
 
     def set_nodes(self, nodes: Iterable[FreeNode]) -> None:
@@ -149,6 +155,7 @@ class QueueAdmission:
         """Take the quota of a workload that finished or was evicted, and note that others may fit now."""
         queue = self.objects.queues[workload.cluster_queue]
         if queue.workloads.pop(workload.key, None) is not None:
+            queue.changed()
             queue.remove(workload.usage)
             queue.generation += 1
         workload.let_go()
@@ -187,17 +194,17 @@ class QueueAdmission:
             for one in names:
                 if one not in done:
                     done.add(one)
-                    self.waiting[one].wake(now, self.objects.queues[one].accepts(self.objects))
+                    self.waiting[one].wake(now, self.objects.queues[one].accepts(self.objects), self.cycles)
         self._notified.clear()
 
     @property
     def runnable(self) -> bool:
-        return any(waiting.active for name, waiting in self.waiting.items() if self.objects.queues[name].active)
+        return any(queue.active and waiting.active for queue, waiting in self._lines)
 
     def has_untried(self) -> bool:
         """Return whether a head was not tried since the last change, or has more flavors to try."""
-        for name, waiting in self.waiting.items():
-            head = waiting.head() if waiting.active and self.objects.queues[name].active else None
+        for queue, waiting in self._lines:
+            head = waiting.head() if waiting.active and queue.active else None
             if head is not None and (head.key not in self._tried or (head.scan is not None and head.scan.pending)):
                 return True
         return False
@@ -216,37 +223,39 @@ class QueueAdmission:
         result = CycleResult()
         entries: list[_Entry] = []
         aside: list[tuple[Workload, str, str, Requeue]] = []
-        for name, waiting in self.waiting.items():
-            head = waiting.pop() if self.objects.queues[name].active else None
+        for queue, waiting in self._lines:
+            head = waiting.pop() if waiting.active and queue.active else None
             if head is None:
                 continue
             result.heads += 1
             self._tried.add(head.key)
-            refusal = self._refusal(head, self.objects.queues[name])
-            if refusal is not None:
+            if (refusal := self._refusal(head, queue)) is not None:
                 aside.append((head, *refusal))
-                continue
-            entries.append(self._nominate(head, self.objects.queues[name], now))
-        victims: dict[str, Victim] = {}
-        order = iter(_FairOrder(entries)) if self.fair else iter(sorted(entries, key=_classical_order))
-        for entry in order:
-            self._process(entry, victims, now, result)
+            elif head.scan is None and head.refusal is not None and head.refusal.repeats(head, queue, fair=self.fair):
+                waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
+            else:
+                entries.append(self._nominate(head, queue, now))
+        for entry in iter(_FairOrder(entries)) if self.fair else sorted(entries, key=_classical_order):
+            self._process(entry, now, result)
         self._unreserve()
         for entry in entries:
             if entry.admitted:
                 entry.queue.workloads[entry.workload.key] = entry.workload
+                entry.queue.changed()
                 self.waiting[entry.queue.name].forget(entry.workload.key)
             else:
                 self._requeue(entry, now)
         for workload, message, reason, why in aside:
-            self.waiting[workload.cluster_queue].requeue(workload, why, reason, now)
+            self.waiting[workload.cluster_queue].requeue(workload, why, now, self.cycles)
             workload.wait(reason, message)
         if result.admitted or result.evicted:
             self.try_again()
         for eviction in result.evicted:
             eviction.workload.evicted = True
             # The evicted workload is written, so the cache counts it again.
-            self.objects.queues[eviction.workload.cluster_queue].generation += 1
+            queue = self.objects.queues[eviction.workload.cluster_queue]
+            queue.generation += 1
+            queue.changed()
         return result
 
     def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
@@ -319,11 +328,11 @@ class QueueAdmission:
             return last[1], last[2]
         return full, []
 
-    def _process(self, entry: _Entry, victims: dict[str, Victim], now: float, result: CycleResult) -> None:
-        queue = entry.queue
-        fits = self._fits(entry, victims)
+    def _process(self, entry: _Entry, now: float, result: CycleResult) -> None:
+        queue, victims = entry.queue, self._victims
+        fits = self._fits(entry)
         if _overlap(entry.targets, victims) or (not fits and entry.queue_fits):
-            fits = self._reassign(entry, victims, now)
+            fits = self._reassign(entry, now)
         mode = entry.assignment.mode
         if mode is Mode.NO_FIT:
             entry.why, entry.reason = Requeue.NO_FIT, entry.assignment.no_fit_reason
@@ -342,7 +351,7 @@ class QueueAdmission:
             entry.skipped, entry.reason = True, _WAITING
             entry.message = "Workload no longer fits after processing another workload"
         elif mode is Mode.PREEMPT:
-            victims.update((target.workload.key, target) for target in entry.targets)
+            self._condemn(entry.targets)
             self._reserve(entry, entry.assignment.usage)
             self._preempt(entry, result)
         elif self.blocks is not None and self.blocks(len(result.admitted)):
@@ -350,7 +359,7 @@ class QueueAdmission:
         else:
             entry.admitted = True
             entry.workload.hold(queue.name, entry.assignment.admission(), now)
-            queue.add(entry.workload.usage)
+            self._add(queue, entry.workload.usage)
             self._take_places(entry)
             result.admitted.append(entry.workload)
 
@@ -371,51 +380,91 @@ class QueueAdmission:
             victim.conditions["Preempted"] = ("True", target.reason, text)
             result.evicted.append(Eviction(victim, workload, target.reason))
 
-    def _reassign(self, entry: _Entry, victims: Mapping[str, Victim], now: float) -> bool:
+    def _reassign(self, entry: _Entry, now: float) -> bool:
         """Look again, as if the victims of others were gone where they are its own; else only its places are taken.
 
         Return whether the new assignment fits.
         """
-        workload, overlaps = entry.workload, _overlap(entry.targets, victims)
-        gone = list(victims.values()) if overlaps else []
+        workload, overlaps = entry.workload, _overlap(entry.targets, self._victims)
+        gone = list(self._victims.values()) if overlaps else []
         for target in gone:
             target.queue.workloads.pop(target.workload.key, None)
-            target.queue.remove(target.workload.usage)
             target.workload.take_places(self.trees, -1)
-        self._over.clear()
+        self._turn(overlaps)
         workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
         entry.assignment, entry.targets = self._assign(workload, entry.queue, now)
         workload.scan, workload.nominated = entry.assignment.scan, {}
         entry.message = entry.assignment.message()
         for target in gone:
             target.queue.workloads[target.workload.key] = target.workload
-            target.queue.add(target.workload.usage)
+            target.queue.changed()
             target.workload.take_places(self.trees)
-        self._over.clear()
+        self._turn(overlaps)
         if overlaps and entry.assignment.mode is Mode.FIT:
             entry.assignment.defer()
-        return self._fits(entry, victims)
+        return self._fits(entry)
 
-    def _fits(self, entry: _Entry, victims: Mapping[str, Victim]) -> bool:
+    def _turn(self, really: bool) -> None:
+        self._over.clear()
+        for node in (*self.objects.cohorts.values(), *self.objects.queues.values()) if really else ():
+            node.turn(upward=False)
+
+    def _fits(self, entry: _Entry) -> bool:
         """Return whether the entry fits without its victims and those of others; ``queue_fits`` says whether quota does."""
-        gone = {**victims, **{target.workload.key: target for target in entry.targets}}.values()
-        for target in gone:
-            target.queue.remove(target.workload.usage)
-            target.workload.take_places(self.trees, -1)
-        places = entry.assignment.placements(entry.workload)
+        gone = [target for target in entry.targets if target.workload.key not in self._victims]
+        self._vacate(gone)
+        entry.queue.turn()
         entry.queue_fits = entry.queue.fits(entry.assignment.usage)
-        fits = entry.queue_fits and all(self.trees[flavor].fits(placed, requests) for flavor, placed, requests in places)
-        for target in gone:
-            target.queue.add(target.workload.usage)
-            target.workload.take_places(self.trees)
+        entry.queue.turn()
+        fits = entry.queue_fits and all(
+            self.trees[flavor].fits(placed, requests, self._vacated.get(flavor, {}))
+            for flavor, placed, requests in entry.assignment.placements(entry.workload)
+        )
+        self._vacate(gone, -1)
         return fits
+
+    def _condemn(self, targets: Iterable[Victim]) -> None:
+        """Count workloads as gone for those that come later in the cycle."""
+        gone = {target.workload.key: target for target in targets if target.workload.key not in self._victims}
+        first = not self._victims
+        self._victims.update(gone)
+        if first:
+            self._split()
+        else:
+            self._vacate(gone.values())
+
+    def _split(self) -> None:
+        for node in (*self.objects.cohorts.values(), *self.objects.queues.values()):
+            node.left = dict(node.usage)
+        self._vacated.clear()
+        self._vacate(self._victims.values())
+
+    def _vacate(self, targets: Iterable[Victim], sign: int = 1) -> None:
+        """Take workloads off what is left without victims, or with -1 count them there again."""
+        for target in targets:
+            queue, usage = target.queue, target.workload.usage
+            queue.turn()
+            (queue.remove if sign > 0 else queue.add)(usage)
+            queue.turn()
+            for flavor, placed, requests in target.workload.places(self.trees):
+                add_usage(self._vacated.setdefault(flavor, {}), placed, requests, sign)
+
+    def _add(self, queue: ClusterQueueNode, amounts: Amounts) -> None:
+        """Add to what is in use, and to what is left without victims."""
+        queue.add(amounts)
+        if self._victims:
+            queue.turn()
+            queue.add(amounts)
+            queue.turn()
 
     def _take_places(self, entry: _Entry) -> None:
         for flavor, placed, requests in entry.assignment.placements(entry.workload):
             self.trees[flavor].use(placed, requests)
 
     def _reserve(self, entry: _Entry, amounts: Amounts) -> None:
-        entry.queue.add(amounts)
+        self._add(entry.queue, amounts)
+        if self._victims and any(amount < 0 for amount in amounts.values()):
+            self._split()  # a negative amount does not go up the tree, and so it matters what was counted before
         self._take_places(entry)
         self._reserved.append((entry.queue, amounts))
 
@@ -426,12 +475,22 @@ class QueueAdmission:
             for key, amount in amounts.items():
                 queue.shift(key, -min(amount, 0))
         self._reserved.clear()
+        if self._victims:
+            self._victims.clear()
+            self._vacated.clear()
+            for node in (*self.objects.cohorts.values(), *self.objects.queues.values()):
+                node.left = node.usage
 
     def _requeue(self, entry: _Entry, now: float) -> None:
         if entry.skipped and entry.why is Requeue.GENERIC:
             entry.why = Requeue.FAILED_AFTER_NOMINATION
-        self.waiting[entry.queue.name].requeue(entry.workload, entry.why, entry.reason, now)
-        entry.workload.wait(entry.reason, entry.message)
+        workload = entry.workload
+        if workload.refusal is None and entry.why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES}:
+            workload.refusal = refusal_for(workload, entry.queue, self.objects.flavors, entry.reason)
+        if workload.refusal is not None and workload.scan is not None and not workload.scan.pending:
+            workload.scan = None
+        self.waiting[entry.queue.name].requeue(workload, entry.why, now, self.cycles)
+        workload.wait(entry.reason, entry.message)
 
 
 class _FairOrder:

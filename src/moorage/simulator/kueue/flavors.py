@@ -31,9 +31,11 @@ __all__ = [
     "Possibility",
     "Reason",
     "assign_flavors",
+    "lacking_text",
     "placement_requests",
     "refusal_of",
     "requested",
+    "too_large_text",
 ]
 
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -362,20 +364,14 @@ class _Search:
 
     def _quota(self, key: Key, amount: int) -> tuple[Possibility, int, str, str]:
         """Return how the amount fits into the quota, how deep it borrows, and if it does not fit a text and a reason."""
-        flavor, resource = key
         before = self.assignment.usage.get(key, 0)
         total, most, free = before + amount, self.queue.potential(key), self.queue.free(key)
         if total > most:
-            text = (
-                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
-                f"({amount_text(resource, before)}) + current podset request ({amount_text(resource, amount)}) > maximum "
-                f"capacity ({amount_text(resource, most)})"
-            )
-            return Possibility.NO_FIT, 0, text, Reason.TOO_LARGE
+            return Possibility.NO_FIT, 0, too_large_text(key, amount, most, before), Reason.TOO_LARGE
         height, may_reclaim = lowest_subtree(self.queue, key, total)
         if total <= free:
             return Possibility.FIT, height, "", ""
-        text = f"insufficient unused quota for {resource} in flavor {flavor}, {amount_text(resource, total - free)} more needed"
+        text = lacking_text(key, total - free)
         if self.queue.quota(key).nominal >= total or may_reclaim or self._preempts_while_borrowing():
             possibility, height = self.oracle(key, total)
             return possibility, height, text, ""
@@ -478,6 +474,22 @@ def _place(assignment: Assignment, workload: Workload, queue: ClusterQueue, tree
         else:
             for request in (each for requests in asked.values() for each in requests):
                 assignment.set_mode(request.name, Mode.PREEMPT)
+
+
+def lacking_text(key: Key, missing: int) -> str:
+    """Return why a flavor has no room now."""
+    flavor, resource = key
+    return f"insufficient unused quota for {resource} in flavor {flavor}, {amount_text(resource, missing)} more needed"
+
+
+def too_large_text(key: Key, amount: int, most: int, before: int = 0) -> str:
+    """Return why a flavor can never have room."""
+    flavor, resource = key
+    return (
+        f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
+        f"({amount_text(resource, before)}) + current podset request ({amount_text(resource, amount)}) > maximum "
+        f"capacity ({amount_text(resource, most)})"
+    )
 
 
 def refusal_of(kind: Flavor | None, name: str, spec: PodSpec) -> str | None:

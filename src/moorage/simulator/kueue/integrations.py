@@ -252,7 +252,7 @@ class _Reader:
                         title, group, queue, priority=priority, created=created, arrival_s=arrival_s, duration_s=duration_s
                     )  # fmt: skip
                     if item.split:
-                        work.workload.name = f"pod-{group[0].name}"
+                        work.workload = with_fields(work.workload, name=f"pod-{group[0].name}")
                     self.works.append(work)
             return
         suffix = "" if item.number is None else f"-{item.number}"

@@ -9,13 +9,15 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import chain, dropwhile, takewhile
 from typing import NamedTuple
 
 from moorage.simulator.kueue.flavors import Possibility
 from moorage.simulator.kueue.objects import ClusterQueue
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare, QuotaNode, lowest_subtree
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare, QuotaNode, lowest_subtree, victim_rank
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -36,8 +38,9 @@ class Victim(NamedTuple):
     reason: str
 
 
-#: Cohort, the child that is left out, and the flavors and resources → the queues below that use more than their quota.
-OverQuota = dict[tuple[int, int, frozenset[Key]], list[ClusterQueueNode]]
+#: For a Cohort, and flavors and resources: the workloads of the queues below that use more than their quota, in the order of
+#: victims, each with the child of the Cohort above it. It holds as long as usage does not change.
+OverQuota = dict[tuple[int, frozenset[Key]], list[tuple[Workload, QuotaNode]]]
 
 
 @dataclass(slots=True)
@@ -83,9 +86,13 @@ class Asking:
 
     def order(self, candidate: Workload) -> tuple[bool, bool, int, float, str]:
         """The order of candidates: evicted ones, other queues, low priority, admitted last, UID."""
-        reserved = self.now if candidate.reserved_at is None else candidate.reserved_at
-        own = candidate.cluster_queue == self.queue.name
-        return (not candidate.evicted, own, candidate.priority, -reserved, candidate.uid)
+        spared, priority, reserved, uid = victim_rank(candidate)
+        return (spared, candidate.cluster_queue == self.queue.name, priority, reserved, uid)
+
+    def own(self) -> list[Workload]:
+        """Return the candidates of its own queue."""
+        rule = self.queue.preemption.within_queue
+        return [] if rule == "Never" else [one for one in self.queue.held() if self.allows(one, rule)]
 
     def stays_within(self, own: Sequence[Workload]) -> bool:
         """Return whether it would fit into the quota of its queue without these workloads of the queue."""
@@ -94,18 +101,18 @@ class Asking:
             for key, amount in self.requests.items()
         )
 
-    def may_fit(self, candidates: Sequence[Workload]) -> bool:
+    def may_fit(self, candidates: Iterable[Workload]) -> bool:
         """Return False if it would not fit even without all candidates."""
-        for key, amount in self.requests.items():
-            missing = amount - self.queue.available(key) if amount else 0
-            if missing > 0:
-                for one in candidates:
-                    missing -= one.usage.get(key, 0)
-                    if missing <= 0:
-                        break
-                else:
-                    return False
-        return True
+        missing = {key: amount - self.queue.available(key) for key, amount in self.requests.items() if amount}
+        missing = {key: amount for key, amount in missing.items() if amount > 0}
+        for one in candidates if missing else ():
+            for key in [key for key in missing if key in one.usage]:
+                missing[key] -= one.usage[key]
+                if missing[key] <= 0:
+                    del missing[key]
+            if not missing:
+                break
+        return not missing
 
     def take(self, candidate: Workload) -> ClusterQueue:
         queue = self.queues[candidate.cluster_queue]
@@ -163,9 +170,38 @@ class _Candidate(NamedTuple):
     only_within_nominal: bool = False
 
 
+class _Group:
+    """Candidates of other queues in the order of victims, found as they are asked for.
+
+    ``places``: the Cohorts where their paths meet that of the asking queue, and the children that are left out
+    """
+
+    def __init__(self, asking: Asking, places: Iterable[tuple[CohortNode, CohortNode | None]], *, advantage: bool) -> None:
+        self._asking = asking
+        self._advantage = advantage
+        #: None of them helps a workload that borrows.
+        self.only_within_nominal = asking.queue.preemption.borrow == "Never" and not advantage
+        self._places = [(_over_quota(asking, cohort), cohort, done) for cohort, done in places]
+
+    def __iter__(self) -> Iterator[_Candidate]:
+        found = [self._place(*place) for place in self._places]
+        return found[0] if len(found) == 1 else merge(*found, key=lambda one: victim_rank(one.workload))
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
+    def _place(
+        self, listed: list[tuple[Workload, QuotaNode]], cohort: CohortNode, done: CohortNode | None
+    ) -> Iterator[_Candidate]:
+        asking = self._asking
+        for one, child in listed:
+            if child is not done and child is not asking.queue and asking.allows(one, asking.queue.preemption.reclaim):
+                yield _classified(asking, one, cohort, self._advantage)
+
+
 def _classical(asking: Asking) -> list[Victim]:
     above, beside, own = _candidates(asking)
-    if not (above or beside or own):
+    if not (own or above or beside):
         return []
     forbidden = asking.queue.preemption.borrow == "Never"
     under = all(asking.queue.quota(key).nominal > asking.queue.usage.get(key, 0) for key in asking.needed)
@@ -173,14 +209,13 @@ def _classical(asking: Asking) -> list[Victim]:
         attempts: tuple[bool, ...] = (True,)
     else:
         attempts = (False, True) if forbidden and not above else (True, False)
-    ordered: list[_Candidate] = []
     for borrowing in attempts:
         targets: list[Victim] = []
-        usable = [one.workload for one in (*above, *beside, *own) if not (borrowing and one.only_within_nominal)]
+        groups = [one for one in (above, beside) if not (borrowing and one.only_within_nominal)]
+        usable = (one.workload for one in chain(own, *groups) if not (borrowing and one.only_within_nominal))
         if not (asking.may_fit(usable) and (borrowing or asking.stays_within([one.workload for one in own]))):
             continue
-        ordered = ordered or _ordered(asking, above, beside, own)
-        for candidate in ordered:
+        for candidate in _ordered(*groups, own):
             if not _is_valid(asking, candidate, borrowing):
                 continue
             targets.append(Victim(candidate.workload, asking.take(candidate.workload), candidate.reason))
@@ -190,9 +225,12 @@ def _classical(asking: Asking) -> list[Victim]:
     return []
 
 
-def _ordered(asking: Asking, *groups: list[_Candidate]) -> list[_Candidate]:
-    parts = [sorted(group, key=lambda one: asking.order(one.workload)) for group in groups]
-    return [one for gone in (True, False) for group in parts for one in group if one.workload.evicted is gone]
+def _ordered(*groups: Iterable[_Candidate]) -> Iterator[_Candidate]:
+    """Yield the evicted ones of all groups, which stand first in each, then the others."""
+    for group in groups:
+        yield from takewhile(lambda one: one.workload.evicted, group)
+    for group in groups:
+        yield from dropwhile(lambda one: one.workload.evicted, group)
 
 
 def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
@@ -212,32 +250,22 @@ def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
     return True
 
 
-def _candidates(asking: Asking) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
+def _candidates(asking: Asking) -> tuple[_Group, _Group, list[_Candidate]]:
     """Return the candidates over which the tree gives an advantage, those that priority decides about, and the queue's own."""
     rules, queue = asking.queue.preemption, asking.queue
-    own: list[_Candidate] = []
-    above: list[_Candidate] = []
-    beside: list[_Candidate] = []
-    if rules.within_queue != "Never":
-        held = queue.workloads.values()
-        own = [_Candidate(one, None, _IN_QUEUE) for one in held if asking.allows(one, rules.within_queue)]
-    if queue.parent is None or rules.reclaim == "Never":
-        return above, beside, own
-    advantage, rest = queue.fit_in_quota(asking.requests)
-    done: CohortNode | None = None
-    # Without an advantage others help only a queue that stays within its quota, unless it may preempt while borrowing.
-    pointless = rules.borrow == "Never" and not asking.stays_within([one.workload for one in own])
-    for cohort in queue.ancestors():
-        place = (id(cohort), id(done), asking.needed)
-        if place not in asking.over:
-            asking.over[place] = list(_over_quota(cohort, asking.needed, done))
-        for other in asking.over[place] if advantage or not pointless else ():
-            for one in other.workloads.values() if other is not queue else ():
-                if asking.allows(one, rules.reclaim):
-                    (above if advantage else beside).append(_classified(asking, one, cohort, advantage))
-        fits, rest = cohort.fit_in_quota(rest)
-        advantage, done = advantage or fits, cohort
-    return above, beside, own
+    own = [_Candidate(one, None, _IN_QUEUE) for one in asking.own()]
+    places: dict[bool, list[tuple[CohortNode, CohortNode | None]]] = {True: [], False: []}
+    if queue.parent is not None and rules.reclaim != "Never":
+        advantage, rest = queue.fit_in_quota(asking.requests)
+        done: CohortNode | None = None
+        # Without an advantage others help only a queue that stays within its quota, unless it may preempt while borrowing.
+        pointless = rules.borrow == "Never" and not asking.stays_within([one.workload for one in own])
+        for cohort in queue.ancestors():
+            if advantage or not pointless:
+                places[advantage].append((cohort, done))
+            fits, rest = cohort.fit_in_quota(rest)
+            advantage, done = advantage or fits, cohort
+    return _Group(asking, places[True], advantage=True), _Group(asking, places[False], advantage=False), own
 
 
 def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantage: bool) -> _Candidate:
@@ -254,27 +282,43 @@ def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantag
     return _Candidate(candidate, meets, _BORROWING)
 
 
-def _over_quota(cohort: CohortNode, needed: frozenset[Key], done: CohortNode | None) -> Iterator[ClusterQueueNode]:
+def _over_quota(asking: Asking, cohort: CohortNode) -> list[tuple[Workload, QuotaNode]]:
+    place = (id(cohort), asking.needed)
+    if place not in asking.over:
+        found = [(one, child) for queue, child in _queues_over_quota(cohort, asking.needed) for one in queue.held()]
+        asking.over[place] = sorted(found, key=lambda each: victim_rank(each[0]))
+    return asking.over[place]
+
+
+def _queues_over_quota(cohort: CohortNode, needed: frozenset[Key]) -> Iterator[tuple[ClusterQueueNode, QuotaNode]]:
     for child in cohort.cohorts:
-        if child is not done and not child.within_nominal(needed):
-            yield from _over_quota(child, needed, done)
+        if not child.within_nominal(needed):
+            yield from ((queue, child) for queue, _ in _queues_over_quota(child, needed))
     for queue in cohort.queues:
         if queue.active and not queue.within_nominal(needed):
-            yield queue
+            yield queue, queue
 
 
 # -- fair sharing -------------------------------------------------------------------------------------------------------
 
 
 def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
-    found = list(_fair_candidates(asking))
-    if not found or not asking.may_fit(found):
+    rules, queue = asking.queue.preemption, asking.queue
+    every = [queue] if queue.parent is None or rules.reclaim == "Never" else queue.parent.root().subtree_queues()
+
+    def waiting(of: ClusterQueueNode) -> list[Workload]:
+        if of is queue:
+            return asking.own()
+        if rules.reclaim == "Never" or of.within_nominal(asking.needed):
+            return []
+        return [one for one in of.held() if asking.allows(one, rules.reclaim)]
+
+    if not asking.may_fit(one for each in every for one in waiting(each)):
         return []
-    candidates = sorted(found, key=asking.order)
     asking.queue.add(asking.requests)  # shares are those after the admission
     targets: list[Victim] = []
     again: list[Workload] = []
-    fits = _first_strategy(asking, candidates, targets, again)
+    fits = _first_strategy(asking, _Order(asking, waiting), targets, again)
     if not fits and two_strategies:
         fits = _second_strategy(asking, again, targets)
     asking.queue.remove(asking.requests)
@@ -284,27 +328,11 @@ def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
     return asking.fill_back(targets, borrowing=True)
 
 
-def _fair_candidates(asking: Asking) -> Iterator[Workload]:
-    rules, queue = asking.queue.preemption, asking.queue
-    if rules.within_queue != "Never":
-        yield from (one for one in queue.workloads.values() if asking.allows(one, rules.within_queue))
-    if queue.parent is None or rules.reclaim == "Never":
-        return
-    place = (id(queue.parent.root()), 0, asking.needed)
-    if place not in asking.over:
-        every = queue.parent.root().subtree_queues()
-        asking.over[place] = [one for one in every if any(one.borrowing_with(key) for key in asking.needed)]
-    for other in asking.over[place]:
-        if other is not queue:
-            yield from (one for one in other.workloads.values() if asking.allows(one, rules.reclaim))
-
-
-def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Victim], again: list[Workload]) -> bool:
+def _first_strategy(asking: Asking, order: _Order, targets: list[Victim], again: list[Workload]) -> bool:
     """LessThanOrEqualToFinalShare: the share after preemption must not exceed that of the queue that loses a workload."""
-    order = _Order(asking, candidates)
     entitled = not any(asking.queue.borrowing_with(key) for key in asking.needed)
     for queue in order:
-        waiting = order.waiting[queue.name]
+        waiting = order.waiting(queue)
         if queue is asking.queue or entitled:
             one = waiting.pop(0)
             targets.append(Victim(one, asking.take(one), _IN_QUEUE if queue is asking.queue else _RECLAIM))
@@ -326,10 +354,13 @@ def _first_strategy(asking: Asking, candidates: list[Workload], targets: list[Vi
 
 def _second_strategy(asking: Asking, again: list[Workload], targets: list[Victim]) -> bool:
     """LessThanInitialShare: the share must be less than that of the other queue before it loses a workload."""
-    order = _Order(asking, again)
+    left: dict[str, list[Workload]] = {}
+    for each in again:
+        left.setdefault(each.cluster_queue, []).append(each)
+    order = _Order(asking, lambda queue: left.get(queue.name, []))
     for queue in order:
         mine, theirs = _almost_common(asking.queue, queue)
-        one = order.waiting[queue.name].pop(0)
+        one = order.waiting(queue).pop(0)
         if mine.share().rank < theirs.share().rank:
             targets.append(Victim(one, asking.take(one), _FAIR))
             if asking.fits_apart():
@@ -367,13 +398,18 @@ class _Order:
     Nodes that no longer borrow are left out for good, except those above the asking queue and that queue itself.
     """
 
-    def __init__(self, asking: Asking, candidates: Iterable[Workload]) -> None:
+    def __init__(self, asking: Asking, candidates: Callable[[ClusterQueueNode], list[Workload]]) -> None:
         self._asking = asking
         self._above = set(map(id, asking.queue.ancestors()))
         self._pruned: set[int] = set()
-        self.waiting: dict[str, list[Workload]] = {}
-        for one in candidates:
-            self.waiting.setdefault(one.cluster_queue, []).append(one)
+        self._candidates = candidates
+        self._waiting: dict[str, list[Workload]] = {}
+
+    def waiting(self, queue: ClusterQueueNode) -> list[Workload]:
+        """Return the candidates of a queue that are left; whoever takes one removes it."""
+        if queue.name not in self._waiting:
+            self._waiting[queue.name] = self._candidates(queue)
+        return self._waiting[queue.name]
 
     def drop(self, queue: ClusterQueueNode) -> None:
         self._pruned.add(id(queue))
@@ -381,7 +417,7 @@ class _Order:
     def __iter__(self) -> Iterator[ClusterQueueNode]:
         asking = self._asking.queue
         if asking.parent is None:
-            while id(asking) not in self._pruned and self.waiting.get(asking.name):
+            while id(asking) not in self._pruned and self.waiting(asking):
                 yield asking
             return
         root = asking.parent.root()
@@ -415,10 +451,10 @@ class _Order:
             if id(queue) in self._pruned:
                 continue
             share = queue.share()
-            if (not share.borrowed and queue is not asking.queue) or not self.waiting.get(queue.name):
+            if (not share.borrowed and queue is not asking.queue) or not self.waiting(queue):
                 self._pruned.add(id(queue))
             elif best is not None and share.rank == rank:
-                if asking.order(self.waiting[queue.name][0]) < asking.order(self.waiting[best.name][0]):
+                if asking.order(self.waiting(queue)[0]) < asking.order(self.waiting(best)[0]):
                     best = queue
             elif share.rank > rank:
                 best, rank = queue, share.rank

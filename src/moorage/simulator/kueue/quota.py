@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["ClusterQueueNode", "CohortNode", "DominantShare", "QueueQuota", "QuotaNode", "lowest_subtree"]
+__all__ = ["ClusterQueueNode", "CohortNode", "DominantShare", "QueueQuota", "QuotaNode", "lowest_subtree", "victim_rank"]
 
 
 class QueueQuota(NamedTuple):
@@ -67,7 +67,11 @@ class QuotaNode:
         self.parent: CohortNode | None = None
         self.subtree: Amounts = {}
         self.usage: Amounts = {}
-        self._local: Amounts = {}
+        #: What is in use once the victims of the cycle are gone; see ``turn``.
+        self.left = self.usage
+        #: Counts the changes of the whole tree.
+        self.clock = [0]
+        self._terms: dict[Key, tuple[int, int, int | None]] = {}
         self._potential: Amounts = {}
         self._share: DominantShare | None = None
 
@@ -76,20 +80,26 @@ class QuotaNode:
     def settle(self) -> None:
         """Compute the subtree quota; the children's must be known."""
         self.subtree = {key: quota.nominal for key, quota in self.quotas.items()}
-        self._local.clear()
+        self._terms.clear()
         self._potential.clear()
         self._share = None
+        self.clock[0] += 1
 
     def quota(self, key: Key) -> QueueQuota:
         return self.quotas.get(key, _NO_QUOTA)
 
+    def terms(self, key: Key) -> tuple[int, int, int | None]:
+        """Return the quota of the subtree, what only this subtree can use of it, and the most that it may borrow."""
+        found = self._terms.get(key)
+        if found is None:
+            quota, whole = self.quota(key), self.subtree.get(key, 0)
+            local = 0 if quota.lending_limit is None else max(0, whole - quota.lending_limit)
+            found = self._terms[key] = (whole, local, quota.borrowing_limit)
+        return found
+
     def local_quota(self, key: Key) -> int:
         """Return what only this subtree can use, because of its lending limit."""
-        local = self._local.get(key)
-        if local is None:
-            limit = self.quota(key).lending_limit
-            local = self._local[key] = 0 if limit is None else max(0, self.subtree.get(key, 0) - limit)
-        return local
+        return self.terms(key)[1]
 
     def potential(self, key: Key) -> int:
         """Return what the node could use at most, if nothing were in use."""
@@ -107,46 +117,60 @@ class QuotaNode:
     # -- what is in use
 
     def local_available(self, key: Key) -> int:
-        return max(0, self.local_quota(key) - self.usage.get(key, 0))
+        local = self.terms(key)[1]
+        return max(0, local - self.usage.get(key, 0)) if local else 0
 
     def available(self, key: Key) -> int:
         """Return what is left for the node, borrowed or own. It is negative where more is in use than there is."""
+        whole, local, limit = self._terms.get(key) or self.terms(key)
+        used = self.usage.get(key, 0)
         if self.parent is None:
-            return self.subtree.get(key, 0) - self.usage.get(key, 0)
+            return whole - used
         above = self.parent.available(key)
-        limit = self.quota(key).borrowing_limit
         if limit is not None:
-            local = self.local_quota(key)
-            stored, used = self.subtree.get(key, 0) - local, max(0, self.usage.get(key, 0) - local)
-            above = min(stored - used + limit, above)
-        return self.local_available(key) + above
+            above = min(whole - local - max(0, used - local) + limit, above)
+        return above + local - used if local > used else above
 
     def add(self, amounts: Mapping[Key, int]) -> None:
+        self.clock[0] += 1
         for key, amount in amounts.items():
             node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
-                over = rest - node.local_available(key)
+                used = node.usage.get(key, 0)
+                over = rest - max(0, node.terms(key)[1] - used)
                 node._share = None
-                node.usage[key] = node.usage.get(key, 0) + rest
+                node.usage[key] = used + rest
                 if over <= 0:
                     break
                 node, rest = node.parent, over
 
     def remove(self, amounts: Mapping[Key, int]) -> None:
+        self.clock[0] += 1
         for key, amount in amounts.items():
             node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
-                stored = node.usage.get(key, 0) - node.local_quota(key)
+                used = node.usage.get(key, 0)
+                stored = used - node.terms(key)[1]
                 node._share = None
-                node.usage[key] = node.usage.get(key, 0) - rest
+                node.usage[key] = used - rest
                 if stored <= 0:
                     break
                 node, rest = node.parent, min(rest, stored)
 
+    def turn(self, *, upward: bool = True) -> None:
+        """Exchange, from here to the root, what is in use with what is left once the victims of the cycle are gone."""
+        self.clock[0] += 1
+        node: QuotaNode | None = self
+        while node is not None and node.left is not node.usage:
+            node.usage, node.left = node.left, node.usage
+            node._share = None
+            node = node.parent if upward else None
+
     def shift(self, key: Key, amount: int) -> None:
         """Change the usage of this node alone."""
+        self.clock[0] += 1
         self._share = None
         self.usage[key] = self.usage.get(key, 0) + amount
 
@@ -205,12 +229,28 @@ class CohortNode(QuotaNode):
         self.cohorts: list[CohortNode] = []
         self.queues: list[ClusterQueueNode] = []
         self._lendable: dict[str, int] | None = None
+        self._height: int | None = None
+        self._queues: list[ClusterQueueNode] | None = None
+        #: What is available, as long as nothing changes in the tree.
+        self._available: Amounts = {}
+        self._available_at = self._largest_at = -1
+        self._largest: list[tuple[tuple[int, float], int]] = []
+
+    def available(self, key: Key) -> int:
+        if self._available_at != self.clock[0]:
+            self._available_at = self.clock[0]
+            self._available.clear()
+        known = self._available.get(key)
+        if known is None:
+            known = self._available[key] = super().available(key)
+        return known
 
     def settle(self) -> None:
         super().settle()
-        self._lendable = None
-        self.usage = {}
+        self._lendable = self._height = self._queues = None
+        self.usage = self.left = {}
         for child in (*self.cohorts, *self.queues):
+            child.clock = self.clock
             child.settle()
             for key, quota in child.subtree.items():
                 self.subtree[key] = self.subtree.get(key, 0) + quota - child.local_quota(key)
@@ -225,22 +265,32 @@ class CohortNode(QuotaNode):
                 self._lendable[key[1]] = self._lendable.get(key[1], 0) + self.potential(key)
         return self._lendable
 
+    def largest_share(self, apart: QuotaNode) -> tuple[int, float]:
+        """Return the rank of the largest share of all children but one."""
+        if self._largest_at != self.clock[0]:
+            self._largest_at = self.clock[0]
+            ranks = [(child.share().rank, id(child)) for child in (*self.cohorts, *self.queues)]
+            self._largest = sorted(ranks, reverse=True)[:2]
+        return next((rank for rank, child in self._largest if child != id(apart)), (0, -1.0))
+
     def root(self) -> CohortNode:
         return next((node for node in self.ancestors() if node.parent is None), self)
 
     def active_queues(self) -> list[ClusterQueueNode]:
         return [queue for queue in self.queues if queue.active]
 
-    def subtree_queues(self) -> Iterator[ClusterQueueNode]:
-        """Yield the active ClusterQueues of the subtree."""
-        yield from self.active_queues()
-        for cohort in self.cohorts:
-            yield from cohort.subtree_queues()
+    def subtree_queues(self) -> list[ClusterQueueNode]:
+        """Return the active ClusterQueues of the subtree."""
+        if self._queues is None:
+            self._queues = [*self.active_queues(), *(queue for cohort in self.cohorts for queue in cohort.subtree_queues())]
+        return self._queues
 
     def height(self) -> int:
         """Return the distance to the furthest leaf."""
-        own = min(len(self.cohorts) + len(self.active_queues()), 1)
-        return max((own, *(cohort.height() + 1 for cohort in self.cohorts)))
+        if self._height is None:
+            own = min(len(self.cohorts) + len(self.active_queues()), 1)
+            self._height = max((own, *(cohort.height() + 1 for cohort in self.cohorts)))
+        return self._height
 
 
 class ClusterQueueNode(QuotaNode):
@@ -249,16 +299,44 @@ class ClusterQueueNode(QuotaNode):
     def __init__(self, name: str, quotas: dict[Key, QueueQuota], weight: float) -> None:
         super().__init__(name, quotas, weight)
         self.active = True
+        #: Those that hold quota; ``changed`` must follow a lasting change.
         self.workloads: dict[str, Workload] = {}
+        self._ranked: list[Workload] | None = None
+        self._least: int | None = None
+
+    def changed(self) -> None:
+        """Note that other workloads hold quota, or that one of them is evicted."""
+        self._ranked = self._least = None
+
+    def ranked(self) -> list[Workload]:
+        """Return the workloads in the order of victims: evicted ones, low priority, admitted last, UID."""
+        if self._ranked is None:
+            self._ranked = sorted(self.workloads.values(), key=victim_rank)
+        return self._ranked
+
+    def held(self) -> list[Workload]:
+        """Return the same, without those that a search took for a while."""
+        ranked = self.ranked()
+        return ranked if len(ranked) == len(self.workloads) else [one for one in ranked if one.key in self.workloads]
+
+    def least_priority(self) -> int:
+        if self._least is None:
+            self._least = min(one.priority for one in self.workloads.values())
+        return self._least
 
     def borrowing_with(self, key: Key, more: int = 0) -> bool:
-        return self.quota(key).nominal < self.usage.get(key, 0) + more
+        return self.subtree.get(key, 0) < self.usage.get(key, 0) + more
 
     def free(self, key: Key) -> int:
         return max(0, self.available(key))
 
     def fits(self, requests: Mapping[Key, int]) -> bool:
         return all(self.free(key) >= amount for key, amount in requests.items())
+
+
+def victim_rank(workload: Workload) -> tuple[bool, int, float, str]:
+    """Return what victims are ordered by: evicted ones, low priority, admitted last, UID."""
+    return (not workload.evicted, workload.priority, -(workload.reserved_at or 0.0), workload.uid)
 
 
 def lowest_subtree(queue: ClusterQueueNode, key: Key, amount: int) -> tuple[int, bool]:

@@ -20,7 +20,7 @@ from moorage.api.node_selectors import compile_node_selector
 from moorage.api.taints import find_untolerated
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
 
-__all__ = ["TopologyTree", "find_places"]
+__all__ = ["TopologyTree", "Usage", "add_usage", "find_places"]
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST: Final = 2**31 - 1
@@ -95,14 +95,18 @@ class TopologyTree:
         """Count the pods of a placement, or with -1 take them off. Domains that are gone are passed over."""
         for leaf_id, usage in usage_of(placed, requests).items():
             if (leaf := self.leaves.get(leaf_id)) is not None:
-                for resource, amount in usage.items():
-                    leaf.used[resource] = leaf.used.get(resource, 0) + sign * amount
+                _add(leaf.used, usage, sign)
 
-    def fits(self, placed: TopologyPlacement, requests: Mapping[str, int]) -> bool:
-        """Return whether each domain of a placement has room for its pods."""
+    def fits(self, placed: TopologyPlacement, requests: Mapping[str, int], vacated: Usage) -> bool:
+        """Return whether each domain of a placement has room for its pods, without what is ``vacated``."""
         for values, count in placed.domains:
-            leaf = self.leaves.get(",".join(values))
-            if leaf is None or _count_in(requests, self._left(leaf, {}, empty=False))[0] < count:
+            leaf = self.leaves.get(leaf_id := ",".join(values))
+            if leaf is None:
+                return False
+            left = self._left(leaf, {}, empty=False)
+            for resource, amount in vacated.get(leaf_id, {}).items():
+                left[resource] = left.get(resource, 0) + amount
+            if _count_in(requests, left)[0] < count:
                 return False
         return True
 
@@ -138,10 +142,7 @@ class TopologyTree:
             if isinstance(placed, str):
                 return found
             for one in members:
-                for leaf_id, usage in usage_of(placed[one.name], one.requests).items():
-                    held = assumed.setdefault(leaf_id, {})
-                    for resource, amount in usage.items():
-                        held[resource] = held.get(resource, 0) + amount
+                add_usage(assumed, placed[one.name], one.requests)
         return found
 
     def level_of(self, key: str) -> int | None:
@@ -181,6 +182,17 @@ def usage_of(placed: TopologyPlacement, requests: Mapping[str, int]) -> Usage:
         for resource, amount in (*requests.items(), ("pods", 1)):
             held[resource] = held.get(resource, 0) + amount * count
     return found
+
+
+def add_usage(total: Usage, placed: TopologyPlacement, requests: Mapping[str, int], sign: int = 1) -> None:
+    """Add what the pods of a placement use to a total by leaf, or with -1 take it off."""
+    for leaf_id, usage in usage_of(placed, requests).items():
+        _add(total.setdefault(leaf_id, {}), usage, sign)
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+    for resource, amount in amounts.items():
+        total[resource] = total.get(resource, 0) + sign * amount
 
 
 def _count_in(requests: Mapping[str, int], capacity: Mapping[str, int]) -> tuple[int, str]:

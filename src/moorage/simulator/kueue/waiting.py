@@ -37,8 +37,7 @@ class Waiting:
         self.active: dict[str, Workload] = {}
         self.inadmissible: dict[str, Workload] = {}
         self._heap: list[tuple[tuple[object, ...], str]] = []
-        self._hopeless: dict[str, str] = {}
-        self._popped = 0
+        self._hopeless: set[str] = set()
         self._woken_at = -1
         self._preemptor = ""
 
@@ -70,15 +69,14 @@ class Waiting:
 
     def pop(self) -> Workload | None:
         """Take the head."""
-        self._popped += 1
         workload = self.head()
         if workload is not None:
             heapq.heappop(self._heap)
             del self.active[workload.key]
         return workload
 
-    def requeue(self, workload: Workload, why: Requeue, reason: str, now: float) -> None:
-        """Put a popped workload back, in front or aside."""
+    def requeue(self, workload: Workload, why: Requeue, now: float, cycle: int) -> None:
+        """Put a workload back that this cycle popped, in front or aside."""
         if why is Requeue.PENDING_PREEMPTION:
             self._prefer(workload.key)
         if self.strict:
@@ -86,12 +84,12 @@ class Waiting:
         else:
             at_once = why in {Requeue.FAILED_AFTER_NOMINATION, Requeue.PENDING_PREEMPTION}
         pending = workload.scan is not None and workload.scan.pending
-        if not _backs_off(workload, now) and (at_once or self._woken_at >= self._popped or pending):
+        if not _backs_off(workload, now) and (at_once or self._woken_at >= cycle or pending):
             self._activate(workload)
             return
         self.inadmissible[workload.key] = workload
         if why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES} and not self.strict:
-            self._hopeless[workload.shape] = reason
+            self._hopeless.add(workload.shape)
             for other in [one for one in self.active.values() if one.shape == workload.shape]:
                 self.inadmissible[other.key] = self.active.pop(other.key)
 
@@ -102,9 +100,9 @@ class Waiting:
         if self._preemptor == key:
             self._preemptor = ""
 
-    def wake(self, now: float, matches: Callable[[Workload], bool]) -> None:
+    def wake(self, now: float, matches: Callable[[Workload], bool], cycle: int) -> None:
         """Bring the inadmissible workloads back that ``matches`` accepts: something has changed in the tree."""
-        self._woken_at = self._popped
+        self._woken_at = cycle
         self._hopeless.clear()
         for workload in [one for one in self.inadmissible.values() if matches(one) and not _backs_off(one, now)]:
             self._activate(self.inadmissible.pop(workload.key))

@@ -6,10 +6,11 @@ Source  Kueue, pkg/workload
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
+from sys import intern
 from typing import Any, Final
 
 from moorage.api.core import Pod, PodSpec
@@ -103,6 +104,8 @@ class Workload:
     ``shape``       equal workloads have equal shapes: what one of them learns holds for all
     ``reserved_at`` when it got its quota; None while it waits
     ``order_time``  its place in the queue: creation, or the eviction that put it back
+    ``told``        its conditions, but for what ``lacks`` gives: the reason and message of its last refusal, made when read
+    ``refusal``     why it found no quota, as ``refusals`` knows it
     ``invalid``     why it can never be admitted
     ``owner``       kind and name of the object that it stands for, if the input says so
     """
@@ -126,15 +129,23 @@ class Workload:
     requeues: int = 0
     scan: ScanState | None = None
     nominated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    told: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    lacks: Callable[[], tuple[str, str]] | None = None
     invalid: str = ""
     usage: Amounts = field(default_factory=dict)
     uses: frozenset[Key] = frozenset()
     owner: tuple[str, str] | None = None
+    refusal: Any = None
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = f"{self.namespace}/{self.name}"
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def conditions(self) -> dict[str, tuple[str, str, str]]:
+        if self.lacks is not None:
+            self.wait(*self.lacks())
+        return self.told
 
     @property
     def can_be_reduced(self) -> bool:
@@ -142,7 +153,7 @@ class Workload:
 
     def copied(self) -> Workload:
         """Return the same workload, for another run."""
-        return replace(self, usage=dict(self.usage), conditions=dict(self.conditions))
+        return replace(self, usage=dict(self.usage), told=dict(self.conditions), refusal=None)
 
     def hold(self, queue: str, admission: tuple[Assigned, ...], now: float) -> None:
         """Take quota."""
@@ -162,7 +173,8 @@ class Workload:
 
     def wait(self, reason: str, message: str) -> None:
         """Note why it has no quota."""
-        self.conditions["QuotaReserved"] = ("False", reason, message)
+        self.lacks = None
+        self.told["QuotaReserved"] = ("False", reason, message)
 
     def shrink(self, at: int, count: int) -> Amounts:
         """Hold quota for fewer pods of a pod set. Return what is given back."""
@@ -178,13 +190,17 @@ class Workload:
             self.usage[key] -= amount
         return less
 
-    def take_places(self, trees: Mapping[str, TopologyTree], sign: int = 1) -> None:
-        """Count its pods where they stand in the topologies of their flavors, or with -1 take them off."""
+    def places(self, trees: Mapping[str, TopologyTree]) -> Iterator[tuple[str, TopologyPlacement, Mapping[str, int]]]:
+        """Yield where its pods stand in the topologies of their flavors, with the requests of one pod."""
         for held in self.admission if trees else ():
             flavor = next((name for name in held.flavors.values() if name in trees), None)
             if held.placed is not None and flavor is not None:
-                requests = next(one.requests for one in self.pod_sets if one.name == held.name)
-                trees[flavor].use(held.placed, requests, sign)
+                yield flavor, held.placed, next(one.requests for one in self.pod_sets if one.name == held.name)
+
+    def take_places(self, trees: Mapping[str, TopologyTree], sign: int = 1) -> None:
+        """Count its pods where they stand, or with -1 take them off."""
+        for flavor, placed, requests in self.places(trees):
+            trees[flavor].use(placed, requests, sign)
 
     def let_go(self) -> None:
         """Give the quota back."""
@@ -231,7 +247,7 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         created=created,
         order_time=created,
         pod_sets=tuple(sets),
-        shape=json.dumps([priority, shapes], sort_keys=True, default=str),
+        shape=intern(json.dumps([priority, shapes], sort_keys=True, default=str)),
         labels=meta.get("labels") or {},
         active=spec.get("active") is not False,
         owner=next(((str(one.get("kind")), str(one.get("name"))) for one in meta.get("ownerReferences") or ()), None),
@@ -303,7 +319,7 @@ def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:
         kept, was_evicted = dict(workload.conditions), workload.evicted
         assigned = tuple(_assigned(one, asked) for one in admission.get("podSetAssignments") or ())
         workload.hold(str(admission["clusterQueue"]), assigned, _seconds(conditions["QuotaReserved"].get("lastTransitionTime")))
-        workload.conditions, workload.evicted = kept, was_evicted
+        workload.told, workload.evicted = kept, was_evicted
 
 
 def _assigned(data: Mapping[str, Any], asked: Mapping[str, int]) -> Assigned:

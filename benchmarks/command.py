@@ -28,6 +28,7 @@ from benchmarks.mix_command import mix
 from benchmarks.production_dump import write_production_dump
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.questions import CLUSTERS, measure_questions, question_names
+from benchmarks.queues import measure_cycle, measure_month
 from benchmarks.running import run as run_one
 from benchmarks.shard_scheduler import SHARINGS
 from benchmarks.shard_workloads import WORKLOADS as SHARD_WORKLOADS
@@ -146,6 +147,21 @@ def million(pods: int, nodes: int, apps: int, shuffled: bool, pending: bool, out
     figures = measure_million(pods, nodes, apps, output, shuffled=shuffled, pending=pending)
     click.echo(json.dumps(figures))
     sys.exit(0 if figures["within"] else 1)
+
+
+@main.command()
+@click.option("--jobs", default=10_000, help="Number of jobs of the month.")
+@click.option("--queues", default=200, help="Number of ClusterQueues, in cohorts of ten.")
+@click.option("--nodes", default=1000, help="Number of nodes of 8 GPUs.")
+@click.option("--load", default=0.9, help="What the jobs ask for on average, relative to all GPUs.")
+@click.option("--fair", is_flag=True, help="With fair sharing.")
+@click.option("--topology", is_flag=True, help="Gangs prefer to stand in one rack.")
+def queues(jobs: int, queues: int, nodes: int, load: float, fair: bool, topology: bool) -> None:
+    """Measure Kueue's queues: a month of jobs, and cycles of 1,000 waiting workloads. Prints one JSON object per line."""
+    for preempt in (False, True):
+        for fairly in (False, True):
+            click.echo(json.dumps(measure_cycle(1000, queues, fair=fairly, preempt=preempt)))
+    click.echo(json.dumps(measure_month(jobs, queues, nodes, load, fair=fair, topology=topology)))
 
 
 @main.command()

@@ -21,8 +21,10 @@ from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, OverQuota, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare
 from moorage.simulator.kueue.refusals import refusal_for
+from moorage.simulator.kueue.settings import UsageRules
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
+from moorage.simulator.kueue.usage_ledger import UsageLedger
 from moorage.simulator.kueue.waiting import Requeue, Waiting
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
@@ -87,10 +89,14 @@ class _Entry:
 class QueueAdmission:
     """Queues, quota and waiting workloads. Times are seconds, given by the caller."""
 
-    def __init__(self, objects: Objects, *, fair: bool = False) -> None:
+    def __init__(self, objects: Objects, *, fair: bool = False, usage: UsageRules | None = None) -> None:
         self.objects = objects
         self.fair = fair
-        self.waiting = {name: Waiting(strict=queue.strict) for name, queue in objects.queues.items()}
+        #: What LocalQueues used of late, if ClusterQueues may share by it.
+        self.ledger = None if usage is None else UsageLedger(usage, objects.local_weights)
+        for queue in objects.queues.values():
+            queue.usage_of = self.ledger.usage if self.ledger is not None and queue.usage_based else None
+        self.waiting = {name: Waiting(strict=queue.strict, usage=queue.usage_of) for name, queue in objects.queues.items()}
         self._lines = [(queue, self.waiting[name]) for name, queue in objects.queues.items()]
         self.cycles = 0
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
@@ -151,8 +157,10 @@ class QueueAdmission:
                     for workload in queue.workloads.values():
                         workload.take_places({name: other})
 
-    def release(self, workload: Workload) -> None:
+    def release(self, workload: Workload, *, comes_back: bool = False) -> None:
         """Take the quota of a workload that finished or was evicted, and note that others may fit now."""
+        if self.ledger is not None:
+            self.ledger.stop(workload, comes_back=comes_back)
         queue = self.objects.queues[workload.cluster_queue]
         if queue.workloads.pop(workload.key, None) is not None:
             queue.changed()
@@ -170,7 +178,7 @@ class QueueAdmission:
 
     def requeue_evicted(self, workload: Workload, now: float) -> None:
         """Release the quota of an evicted workload whose pods are gone, and queue it again."""
-        self.release(workload)
+        self.release(workload, comes_back=True)
         workload.wait("Pending", "The workload waits for quota again")
         self.add(workload, now)
 
@@ -219,22 +227,13 @@ class QueueAdmission:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1
         self._over.clear()
+        if self.ledger is not None:
+            self.ledger.advance(now)
+            for queue in self.objects.queues.values():
+                queue.changed()
         self._count_places()
         result = CycleResult()
-        entries: list[_Entry] = []
-        aside: list[tuple[Workload, str, str, Requeue]] = []
-        for queue, waiting in self._lines:
-            head = waiting.pop() if waiting.active and queue.active else None
-            if head is None:
-                continue
-            result.heads += 1
-            self._tried.add(head.key)
-            if (refusal := self._refusal(head, queue)) is not None:
-                aside.append((head, *refusal))
-            elif head.scan is None and head.refusal is not None and head.refusal.repeats(head, queue, fair=self.fair):
-                waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
-            else:
-                entries.append(self._nominate(head, queue, now))
+        entries = list(self._nominated(result, now))
         for entry in iter(_FairOrder(entries)) if self.fair else sorted(entries, key=_classical_order):
             self._process(entry, now, result)
         self._unreserve()
@@ -242,12 +241,11 @@ class QueueAdmission:
             if entry.admitted:
                 entry.queue.workloads[entry.workload.key] = entry.workload
                 entry.queue.changed()
+                if self.ledger is not None and entry.queue.usage_based:
+                    self.ledger.reserve(entry.workload)
                 self.waiting[entry.queue.name].forget(entry.workload.key)
             else:
                 self._requeue(entry, now)
-        for workload, message, reason, why in aside:
-            self.waiting[workload.cluster_queue].requeue(workload, why, now, self.cycles)
-            workload.wait(reason, message)
         if result.admitted or result.evicted:
             self.try_again()
         for eviction in result.evicted:
@@ -257,6 +255,23 @@ class QueueAdmission:
             queue.generation += 1
             queue.changed()
         return result
+
+    def _nominated(self, result: CycleResult, now: float) -> Iterator[_Entry]:
+        """Yield the heads that take part; those that cannot are put back."""
+        for queue, waiting in self._lines:
+            head = waiting.pop() if waiting.active and queue.active else None
+            if head is None:
+                continue
+            result.heads += 1
+            self._tried.add(head.key)
+            if (refusal := self._refusal(head, queue)) is not None:
+                message, reason, why = refusal
+                waiting.requeue(head, why, now, self.cycles)
+                head.wait(reason, message)
+            elif head.scan is None and head.refusal is not None and head.refusal.repeats(head, queue, fair=self.fair):
+                waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
+            else:
+                yield self._nominate(head, queue, now)
 
     def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
         labels = self.objects.namespaces.get(workload.namespace)

@@ -54,9 +54,11 @@ def why_waiting(objects: Objects, one: TimedWork) -> str:
         return one.deactivated
     queue = objects.queue_of(workload.namespace, workload.queue_name)
     if queue is None:
-        local = objects.local_queues.get(f"{workload.namespace}/{workload.queue_name}")
+        local = objects.local_queues.get(workload.local_queue)
         if local is None:
             return f"LocalQueue {workload.queue_name} doesn't exist in namespace {workload.namespace}"
+        if workload.local_queue in objects.stopped_locals:
+            return f"LocalQueue {workload.queue_name} is inactive"
         return f"ClusterQueue {local} doesn't exist"
     if (fault := objects.faults.get(queue.name)) is not None:
         return f"ClusterQueue {queue.name} {fault}"

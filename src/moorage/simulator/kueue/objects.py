@@ -57,6 +57,7 @@ class Preemption:
 class ClusterQueue(ClusterQueueNode):
     """A ClusterQueue: its quota in the tree, and the rules by which it gives quota away.
 
+    ``usage_based``    workloads of LocalQueues that used less of late go first
     ``topology_only``  all its flavors have a topology: workloads need not ask for one
     ``checks``      names of AdmissionChecks, with the flavors that they are for; none: all
     ``generation``  rises when quota is freed: a search for flavors then starts again
@@ -100,6 +101,7 @@ class ClusterQueue(ClusterQueueNode):
                 for rule in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
             ),
         )
+        self.usage_based = (spec.get("admissionScope") or {}).get("admissionMode") == "UsageBasedAdmissionFairSharing"
         self.topology_only = False
         self.generation = 0
 
@@ -113,18 +115,25 @@ class ClusterQueue(ClusterQueueNode):
 
 @dataclass(slots=True)
 class Objects:
-    """All queues and flavors. ``faults`` names the ClusterQueues that cannot admit anything, with the reason."""
+    """All queues and flavors. ``faults`` names the ClusterQueues that cannot admit anything, with the reason.
+
+    LocalQueues are named with their namespace: ``team/jobs``.
+    """
 
     flavors: dict[str, Flavor] = field(default_factory=dict)
     cohorts: dict[str, CohortNode] = field(default_factory=dict)
     queues: dict[str, ClusterQueue] = field(default_factory=dict)
     local_queues: dict[str, str] = field(default_factory=dict)
+    local_weights: dict[str, float] = field(default_factory=dict)
+    stopped_locals: set[str] = field(default_factory=set)
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
     topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def queue_of(self, namespace: str, local_queue: str) -> ClusterQueue | None:
-        return self.queues.get(self.local_queues.get(f"{namespace}/{local_queue}", ""))
+        """Return the ClusterQueue of a LocalQueue; None if one of them is missing, or the LocalQueue is stopped."""
+        key = f"{namespace}/{local_queue}"
+        return None if key in self.stopped_locals else self.queues.get(self.local_queues.get(key, ""))
 
 
 def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -> Objects:
@@ -146,7 +155,11 @@ def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -
         elif kind == "ClusterQueue":
             found.queues[name] = ClusterQueue(data, f"{where}: ClusterQueue")
         elif kind == "LocalQueue":
-            found.local_queues[f"{meta.get('namespace', 'default')}/{name}"] = str(spec.get("clusterQueue", ""))
+            key = f"{meta.get('namespace', 'default')}/{name}"
+            found.local_queues[key] = str(spec.get("clusterQueue", ""))
+            found.local_weights[key] = _weight(spec)
+            if str(spec.get("stopPolicy") or "None") != "None":
+                found.stopped_locals.add(key)
         elif kind == "Topology":
             found.topologies[name] = tuple(str(level["nodeLabel"]) for level in spec.get("levels") or ())
         elif kind == "Namespace":

@@ -10,7 +10,7 @@ Source  Kueue, pkg/cache/scheduler: resource_node.go, fair_sharing.go
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -301,6 +301,8 @@ class ClusterQueueNode(QuotaNode):
         self.active = True
         #: Those that hold quota; ``changed`` must follow a lasting change.
         self.workloads: dict[str, Workload] = {}
+        #: What the LocalQueue of a workload used of late, if the queue shares by it.
+        self.usage_of: Callable[[Workload], float] | None = None
         self._ranked: list[Workload] | None = None
         self._least: int | None = None
 
@@ -309,9 +311,12 @@ class ClusterQueueNode(QuotaNode):
         self._ranked = self._least = None
 
     def ranked(self) -> list[Workload]:
-        """Return the workloads in the order of victims: evicted ones, low priority, admitted last, UID."""
+        """Return the workloads in the order of victims: see ``victim_rank``, and before it what LocalQueues used."""
         if self._ranked is None:
+            usage = self.usage_of
             self._ranked = sorted(self.workloads.values(), key=victim_rank)
+            if usage is not None:
+                self._ranked.sort(key=lambda one: (not one.evicted, -usage(one)))
         return self._ranked
 
     def held(self) -> list[Workload]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from moorage.api.durations import duration_seconds
 from moorage.errors import InputError
 
-__all__ = ["CheckAnswers", "CheckOutcome", "PodsReadyRules", "Settings", "read_settings"]
+__all__ = ["NEGATIVE", "CheckAnswers", "CheckOutcome", "PodsReadyRules", "Settings", "UsageRules", "read_settings"]
 
+NEGATIVE: Final = "must be greater than or equal to 0"
 #: Annotations of an AdmissionCheck: how long it takes, and what it answers, in turn; the last answer stays.
 _DELAY: Final = "moorage.dev/delay"
 _ANSWERS: Final = "moorage.dev/answers"
@@ -50,11 +52,20 @@ class CheckAnswers:
         return CheckOutcome(self.answers[min(attempt, len(self.answers) - 1)], self.delay_s)
 
 
+class UsageRules(NamedTuple):
+    """Admission fair sharing: how fast use is forgotten, how often it is sampled, and weights of resources (1 if absent)."""
+
+    half_life_s: float
+    sampling_s: float = 300.0
+    weights: Mapping[str, float] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings that change decisions."""
 
     fair: bool = False
+    usage: UsageRules | None = None
     pods_ready: PodsReadyRules | None = None
     checks: Mapping[str, CheckAnswers] = field(default_factory=dict)
 
@@ -64,17 +75,35 @@ def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
 
     Raises  InputError for durations and answers that cannot be read
     """
-    fair, pods_ready = False, None
+    fair, usage, pods_ready = False, None, None
     checks: dict[str, CheckAnswers] = {}
     for one in documents:
         if one.get("kind") == "Configuration":
             sharing = one.get("fairSharing")
             fair = sharing is not None and sharing.get("enable", True) is not False
+            usage = _usage(one.get("admissionFairSharing"))
             pods_ready = _pods_ready(one)
         elif one.get("kind") == "AdmissionCheck":
             meta = one.get("metadata") or {}
             checks[str(meta.get("name", ""))] = _answers(meta)
-    return Settings(fair, pods_ready, checks)
+    return Settings(fair, usage, pods_ready, checks)
+
+
+def _usage(rules: Mapping[str, Any] | None) -> UsageRules | None:
+    if rules is None:
+        return None
+    where = "Configuration: admissionFairSharing"
+    half_s = _seconds(rules.get("usageHalfLifeTime", "0s"), f"{where}.usageHalfLifeTime")
+    sampling_s = _seconds(rules.get("usageSamplingInterval", "0s"), f"{where}.usageSamplingInterval") or 300.0
+    if half_s < 0:
+        raise InputError(f'{where}.usageHalfLifeTime: Invalid value: "{rules["usageHalfLifeTime"]}": {NEGATIVE}')
+    if sampling_s < 0:
+        raise InputError(f"{where}.usageSamplingInterval: Invalid value: must be greater than 0")
+    weights = rules.get("resourceWeights") or {}
+    for name, weight in weights.items():
+        if weight < 0:
+            raise InputError(f"{where}.resourceWeights[{name}]: Invalid value: {weight}: {NEGATIVE}")
+    return UsageRules(half_s, sampling_s, {str(name): float(weight) for name, weight in weights.items()})
 
 
 def _pods_ready(configuration: Mapping[str, Any]) -> PodsReadyRules | None:

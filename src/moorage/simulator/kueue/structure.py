@@ -169,8 +169,15 @@ class _Workload(Struct, frozen=True):
     status: _Status = _Status()
 
 
+class _UsageRules(Struct, frozen=True, rename="camel"):
+    usage_half_life_time: str | None = None
+    usage_sampling_interval: str | None = None
+    resource_weights: dict[str, float] | None = None
+
+
 class _Configuration(Struct, frozen=True, rename="camel"):
     fair_sharing: _Sharing | None = None
+    admission_fair_sharing: _UsageRules | None = None
     wait_for_pods_ready: _PodsReady | None = None
 
 

@@ -239,7 +239,10 @@ class QueueTimeline:
 
     def _start(self, one: TimedWork) -> None:
         """Create the pods of an admitted work, with what its flavors ask for."""
-        work, objects = one.work, self.admission.objects
+        work, objects, ledger = one.work, self.admission.objects, self.admission.ledger
+        if ledger is not None and objects.queues[work.workload.cluster_queue].usage_based:
+            ledger.advance(self._zero_s + self._now)
+            ledger.start(work.workload)
         if one.started_s is None:
             one.started_s = self._now
         one.pods.clear()
@@ -383,6 +386,8 @@ class QueueTimeline:
     def _close(self, one: TimedWork, reason: str) -> None:
         one.episodes[-1].until_s, one.episodes[-1].reason = self._now, reason
         one.serial += 1
+        if self.admission.ledger is not None:
+            self.admission.ledger.advance(self._zero_s + self._now)
         self._set_ready(one, True)
 
     # -- losing quota

@@ -1,8 +1,8 @@
 """Waiting workloads of one ClusterQueue: those in the running, and those that nothing has changed for.
 
-Active workloads are ordered by priority, then by time. A workload that cannot be admitted goes to the inadmissible ones, until
-something changes in its tree of Cohorts; in a StrictFIFO queue it stays in front. Workloads equal to one that does not fit go
-with it.
+Active workloads are ordered by priority, then by time; if ``usage`` is given, before that by what it says. A workload that
+cannot be admitted goes to the inadmissible ones, until something changes in its tree of Cohorts; in a StrictFIFO queue it stays
+in front. Workloads equal to one that does not fit go with it.
 
 Source  Kueue, pkg/cache/queue: cluster_queue.go, inadmissible_workloads.go
 """
@@ -32,8 +32,9 @@ class Requeue(Enum):
 class Waiting:
     """The waiting workloads of one queue."""
 
-    def __init__(self, *, strict: bool) -> None:
+    def __init__(self, *, strict: bool, usage: Callable[[Workload], float] | None = None) -> None:
         self.strict = strict
+        self._usage = usage
         self.active: dict[str, Workload] = {}
         self.inadmissible: dict[str, Workload] = {}
         self._heap: list[tuple[tuple[object, ...], str]] = []
@@ -59,6 +60,8 @@ class Waiting:
 
     def head(self) -> Workload | None:
         """Return the workload that is next."""
+        if self._usage is not None:  # the order changes with time
+            return min(self.active.values(), key=self._order, default=None)
         while self._heap:
             rank, key = self._heap[0]
             workload = self.active.get(key)
@@ -71,7 +74,8 @@ class Waiting:
         """Take the head."""
         workload = self.head()
         if workload is not None:
-            heapq.heappop(self._heap)
+            if self._usage is None:
+                heapq.heappop(self._heap)
             del self.active[workload.key]
         return workload
 
@@ -113,7 +117,8 @@ class Waiting:
 
     def _activate(self, workload: Workload) -> None:
         self.active[workload.key] = workload
-        heapq.heappush(self._heap, (self._order(workload), workload.key))
+        if self._usage is None:
+            heapq.heappush(self._heap, (self._order(workload), workload.key))
 
     def _prefer(self, key: str) -> None:
         """Keep the workload that preempts at the head of a queue that would pass it over."""
@@ -123,7 +128,8 @@ class Waiting:
 
     def _order(self, workload: Workload) -> tuple[object, ...]:
         preferred = not self.strict and workload.key == self._preemptor
-        return (not preferred, -workload.priority, workload.order_time, workload.uid)
+        used = 0.0 if self._usage is None else self._usage(workload)
+        return (used, not preferred, -workload.priority, workload.order_time, workload.uid)
 
 
 def _backs_off(workload: Workload, now: float) -> bool:

@@ -148,6 +148,10 @@ class Workload:
         return self.told
 
     @property
+    def local_queue(self) -> str:
+        return f"{self.namespace}/{self.queue_name}"
+
+    @property
     def can_be_reduced(self) -> bool:
         return any(one.count > (one.count if one.min_count is None else one.min_count) for one in self.pod_sets)
 

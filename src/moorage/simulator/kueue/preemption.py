@@ -406,7 +406,7 @@ class _Order:
         self._waiting: dict[str, list[Workload]] = {}
 
     def waiting(self, queue: ClusterQueueNode) -> list[Workload]:
-        """Return the candidates of a queue that are left; whoever takes one removes it."""
+        """Return the candidates of a queue that are left. The caller removes those it takes."""
         if queue.name not in self._waiting:
             self._waiting[queue.name] = self._candidates(queue)
         return self._waiting[queue.name]

@@ -1,4 +1,4 @@
-"""Refusals that repeat: a workload that found no quota is tried again after each change in its tree, mostly in vain.
+"""Refusals that repeat: a workload that found no quota is tried again after each change in its tree, mostly without success.
 
 What a full search compares is kept: the amounts in each flavor that could take the workload. As long as each such flavor lacks
 something, and nothing could be preempted for it, a full search would end as it did before, but for the numbers in its text.
@@ -15,11 +15,11 @@ from moorage.simulator.kueue.objects import ClusterQueue, Flavor
 from moorage.simulator.kueue.quota import QuotaNode, lowest_subtree
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload, rank_of
 
-__all__ = ["Refusal", "refusal_for"]
+__all__ = ["QuotaRefusal", "refusal_for"]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class QuotaRefusal:
     """Why a workload of one pod set has no quota.
 
     ``texts``    reasons that stay
@@ -59,7 +59,7 @@ class Refusal:
         return reason, f"couldn't assign flavors to pod set {self.name}: {', '.join(sorted((*self.texts, *lacking)))}"
 
 
-def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], reason: str) -> Refusal | None:
+def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], reason: str) -> QuotaRefusal | None:
     """Return the refusal of a workload that was refused for ``reason``; None if more than amounts decides about it."""
     if len(workload.pod_sets) != 1 or workload.can_be_reduced or len(queue.groups) != 1 or workload.pod_sets[0].topology:
         return None
@@ -80,7 +80,7 @@ def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, F
         large = [too_large_text(key, amount, queue.potential(key)) for key, amount in wanted if amount > queue.potential(key)]
         texts += large
         tried.append((not large, tuple((key, amount) for key, amount in wanted if amount <= queue.potential(key))))
-    return Refusal(pod_set.name, tuple(texts), tuple(tried), reason)
+    return QuotaRefusal(pod_set.name, tuple(texts), tuple(tried), reason)
 
 
 def _is_alone(workload: Workload, queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:

@@ -15,11 +15,11 @@ from moorage.simulator.kueue.objects import ClusterQueue, Flavor
 from moorage.simulator.kueue.quota import QuotaNode, lowest_subtree
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload, rank_of
 
-__all__ = ["QuotaRefusal", "refusal_for"]
+__all__ = ["LastingRefusal", "refusal_for"]
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaRefusal:
+class LastingRefusal:
     """Why a workload of one pod set has no quota.
 
     ``texts``    reasons that stay
@@ -59,7 +59,7 @@ class QuotaRefusal:
         return reason, f"couldn't assign flavors to pod set {self.name}: {', '.join(sorted((*self.texts, *lacking)))}"
 
 
-def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], reason: str) -> QuotaRefusal | None:
+def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], reason: str) -> LastingRefusal | None:
     """Return the refusal of a workload that was refused for ``reason``; None if more than amounts decides about it."""
     if len(workload.pod_sets) != 1 or workload.can_be_reduced or len(queue.groups) != 1 or workload.pod_sets[0].topology:
         return None
@@ -80,7 +80,7 @@ def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, F
         large = [too_large_text(key, amount, queue.potential(key)) for key, amount in wanted if amount > queue.potential(key)]
         texts += large
         tried.append((not large, tuple((key, amount) for key, amount in wanted if amount <= queue.potential(key))))
-    return QuotaRefusal(pod_set.name, tuple(texts), tuple(tried), reason)
+    return LastingRefusal(pod_set.name, tuple(texts), tuple(tried), reason)
 
 
 def _is_alone(workload: Workload, queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:

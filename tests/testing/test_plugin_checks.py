@@ -10,7 +10,7 @@ import pytest
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Domains, Idle, PostFilterResult, Reuse, Scope
+from moorage.framework.points import NOTHING_TO_DO, Domains, Idle, PostFilterResult, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject
 from moorage.plugins import BUILTIN
 from moorage.state.cluster import Snapshot
@@ -209,6 +209,10 @@ BROKEN = {
             reuse=Reuse(signature=lambda pod: {}, idle=lambda pod, snapshot: Idle(now=True)),
         ),
         "is idle, but pre_filter or pre_score does not skip",
+    ),
+    "has something to do": (
+        plugin(filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")], reuse=Reuse(signature=lambda pod: NOTHING_TO_DO)),
+        "has nothing to do for pod plain, but refuses ['n0',",
     ),
     "narrows to other nodes": (
         plugin(

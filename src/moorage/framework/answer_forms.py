@@ -6,9 +6,10 @@ does not answer at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moorage.api.core import Pod
 from moorage.state.change_log import RowLog
@@ -19,7 +20,13 @@ from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
-__all__ = ["Domains", "FollowedScores", "Idle", "Pins", "Rule", "ScoresByCount", "Share", "Versioned"]
+__all__ = [
+    "NOTHING_TO_DO", "Domains", "FollowedScores", "Idle", "Pins", "Rule", "ScoresByCount", "Share", "Versioned",
+]  # fmt: skip
+
+#: The signature of a pod for which a plugin has nothing to do: its PreFilter skips the pod or is silent, its Filter refuses no
+#: node, and it scores all nodes alike. It is not asked about such pods.
+NOTHING_TO_DO: Final[Mapping[str, Hashable]] = MappingProxyType({})
 
 F_contra = TypeVar("F_contra", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -101,9 +108,10 @@ class Rule(Protocol):
 class Share(NamedTuple):
     """A built-in plugin's share in a rule for several plugins of scope USAGE, which is faster than asking each.
 
-    ``rule(parts)``                  the rule, made of the parts of all plugins that judge a pod
-    ``part(point, state, weight)``   the plugin's part at Filter or Score; None if it has none for this pod
+    ``rule(parts)``               the rule, made of the parts of all plugins that judge a pod
+    ``part(point, pod, weight)``  the plugin's part at Filter or Score, without PreFilter and PreScore, which neither reject nor
+                                  narrow; None if it has none for this pod
     """
 
     rule: Callable[[Sequence[Any]], Rule]
-    part: Callable[[str, Any, int], Any | None]
+    part: Callable[[str, PodInfo, int], Any | None]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from moorage.api.pod_groups import PodGroup
-from moorage.framework.answer_forms import Domains, Idle, Pins, ScoresByCount, Versioned
+from moorage.framework.answer_forms import NOTHING_TO_DO, Domains, Idle, Pins, ScoresByCount, Versioned
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
 from moorage.framework.group_placement import GroupInfo, Placement, Proposal
@@ -30,12 +30,12 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Depends", "Domains", "EnqueueExtensions", "FilterNodePlugin",
-    "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementFeasiblePlugin", "PlacementGeneratePlugin",
-    "PlacementScoreExtensions", "PlacementScorePlugin", "Plugin", "PodGroupPostFilterPlugin", "PostBindPlugin",
-    "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin", "PreFilterExtensions", "PreFilterPlugin",
-    "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "Reusable", "Reuse", "Scope", "ScoreExtensions", "ScoreNodePlugin",
-    "ScorePlugin", "ScoresByCount", "Signature", "SortableQueued", "Versioned", "WhatIf", "WhatIfs",
+    "NOTHING_TO_DO", "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Depends", "Domains", "EnqueueExtensions",
+    "FilterNodePlugin", "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementFeasiblePlugin",
+    "PlacementGeneratePlugin", "PlacementScoreExtensions", "PlacementScorePlugin", "Plugin", "PodGroupPostFilterPlugin",
+    "PostBindPlugin", "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin", "PreFilterExtensions",
+    "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "Reusable", "Reuse", "Scope", "ScoreExtensions",
+    "ScoreNodePlugin", "ScorePlugin", "ScoresByCount", "Signature", "SortableQueued", "Versioned", "WhatIf", "WhatIfs",
 ]  # fmt: skip
 
 S = TypeVar("S")

@@ -50,8 +50,8 @@ class Reuse:
     """A plugin's promises. A subclass that overrides one of the plugin's methods declares ``reuse`` again, or has none.
 
     ``scope``                what verdicts and scores depend on
-    ``signature(pod)``       everything that the plugin reads of a pod, or None if this pod must be judged by itself. Pods with
-                             equal signatures get equal answers, in PostFilter too where it finds nothing to do
+    ``signature(pod)``       everything that the plugin reads of a pod; None to judge it by itself; or ``NOTHING_TO_DO``.
+                             Pods with equal signatures get equal answers, in PostFilter too where it finds nothing to do
     ``signature_reads``      kinds of objects that the signature depends on, in addition to the pod's shape (its namespace,
                              labels, owners, spec and status). None: it may depend on anything, and every pod is signed
     ``domains``              the forms for DOMAIN

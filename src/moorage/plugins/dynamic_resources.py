@@ -32,6 +32,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import (
+    NOTHING_TO_DO,
     Attachable,
     Attempt,
     EnqueueExtensions,
@@ -212,7 +213,7 @@ class DynamicResources(
         """Pods that request devices have no signature: each is decided by itself."""
         if pod.spec.resource_claims or (self._handle is not None and self._by_device(pod, self._handle.snapshot)):
             return None
-        return {}
+        return NOTHING_TO_DO
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if not pod.spec.resource_claims or self._handle is None:

@@ -27,6 +27,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import (
+    NOTHING_TO_DO,
     EnqueueExtensions,
     FilterNodePlugin,
     FilterPlugin,
@@ -146,9 +147,6 @@ class NodeAffinity(
 
     name = "NodeAffinity"
     Args = NodeAffinityArgs
-    reuse = Reuse(
-        Scope.NODE, signature, signature_reads=(), narrows_to=_only_nodes, pins=Pins(_only_node, _without_affinity)
-    )  # fmt: skip
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         args = args or NodeAffinityArgs()
@@ -162,6 +160,15 @@ class NodeAffinity(
         self._added_preferred = _strictly_compiled(preferred)
         # Terms of weight zero score nothing, but their presence keeps the plugin from being skipped.
         self._prefers = bool(preferred)
+
+    @property
+    def reuse(self) -> Reuse:
+        pins = Pins(_only_node, _without_affinity)
+        return Reuse(Scope.NODE, self._signature, signature_reads=(), narrows_to=_only_nodes, pins=pins)
+
+    def _signature(self, pod: PodInfo) -> Signature:
+        has_none = pod.spec.affinity is None and not pod.spec.node_selector
+        return NOTHING_TO_DO if has_none and self._added is None and not self._prefers else signature(pod)
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
         affinity = _affinity(pod)

@@ -18,7 +18,17 @@ from moorage.api.core import Node, PodSpec
 from moorage.framework.changes import Change, Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.points import (
+    NOTHING_TO_DO,
+    Attachable,
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    Signature,
+)  # fmt: skip
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.state.cluster import Snapshot
@@ -37,6 +47,11 @@ RESTART_ALL = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST = "UserNamespacesHostNetworkSupport"
 
 
+def _signature(pod: PodInfo) -> Signature:
+    needed = needed_features(pod.spec)
+    return {"neededFeatures": needed} if needed else NOTHING_TO_DO
+
+
 class NodeDeclaredFeatures(
     PreFilterPlugin[Features],
     FilterPlugin[Features],
@@ -49,7 +64,7 @@ class NodeDeclaredFeatures(
     """The plugin."""
 
     name = "NodeDeclaredFeatures"
-    reuse = Reuse(Scope.NODE, signature=lambda pod: {"neededFeatures": needed_features(pod.spec)}, signature_reads=())
+    reuse = Reuse(Scope.NODE, _signature, signature_reads=())
 
     def __init__(self) -> None:
         self._enabled = True

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from moorage.framework.changes import Change, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import EnqueueExtensions, FilterNodePlugin, FilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.points import (
+    NOTHING_TO_DO,
+    EnqueueExtensions,
+    FilterNodePlugin,
+    FilterPlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    Signature,
+)  # fmt: skip
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -23,6 +32,10 @@ __all__ = ["REASON", "NodeName"]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match the requested node name"
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
+
+
+def _signature(pod: PodInfo) -> Signature:
+    return {"spec.nodeName": pod.spec.node_name} if pod.spec.node_name else NOTHING_TO_DO
 
 
 class NodeName(
@@ -36,7 +49,7 @@ class NodeName(
     """The plugin."""
 
     name = "NodeName"
-    reuse = Reuse(Scope.NODE, signature=lambda pod: {"spec.nodeName": pod.spec.node_name}, signature_reads=())
+    reuse = Reuse(Scope.NODE, _signature, signature_reads=())
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         wanted = pod.spec.node_name

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,7 +32,7 @@ from moorage.plugins.resources.device_backed_scores import (
     classes_behind,
     with_devices,
 )
-from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
+from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, are_usual, demands, sub_path
 from moorage.plugins.resources.single_node_scores import balance_of
 from moorage.plugins.resources.whole_scores import UsageRule, Weighed, balance_of_all, usable, weighed
 from moorage.state.cluster import Snapshot
@@ -113,8 +112,15 @@ class NodeResourcesBalancedAllocation(
     @property
     def reuse(self) -> Reuse:
         is_of_today = type(self) is NodeResourcesBalancedAllocation  # earlier releases score otherwise
-        share = Share(UsageRule, _share) if is_of_today else None
+        share = Share(UsageRule, self._share) if is_of_today and are_usual(self._resources) else None
         return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
+
+    def _share(self, point: str, pod: PodInfo, weight: int) -> Weighed | None:
+        """Return this plugin's part in the rule of CPU, memory and places; of no weight if PreScore skips the pod."""
+        del point
+        requests = self._needs(pod).requests
+        milli, size = requests.get("cpu", 0), requests.get("memory", 0)
+        return weighed(milli, size, weight if milli or size else 0, is_balance=True)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
@@ -180,11 +186,6 @@ class NodeResourcesBalancedAllocation(
                 shares.append(share if share < 1.0 else 1.0)  # noqa: FURB136 (min() takes several times as long)
                 shares_with_pod.append(with_pod if with_pod < 1.0 else 1.0)  # noqa: FURB136
         return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
-
-
-def _share(point: str, state: Any, weight: int) -> Weighed | None:
-    """Return this plugin's part in the rule of CPU, memory and the number of pods."""
-    return None if point != "score" or isinstance(state, DeviceBackedDemands) else weighed(state, weight, is_balance=True)
 
 
 def balance_with(scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:

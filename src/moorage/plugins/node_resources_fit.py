@@ -17,7 +17,7 @@ changed node that lacks an ignored resource; Moorage ignores the resource there,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,7 @@ from moorage.plugins.resources.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
     ScoringStrategy,
+    are_usual,
     demands,
     fullness,
     one_row_scorer_of,
@@ -162,7 +163,7 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
-        self._is_least = args.scoring_strategy.type == LEAST_ALLOCATED
+        self._is_usual = args.scoring_strategy.type == LEAST_ALLOCATED and are_usual(self._resources)
         self._score = scorer_of(args.scoring_strategy)
         self._score_one = one_row_scorer_of(args.scoring_strategy)
         self._handle: Handle | None = None
@@ -210,14 +211,16 @@ class NodeResourcesFit(
         share = Share(UsageRule, self._share) if type(self) is NodeResourcesFit else None  # earlier releases judge otherwise
         return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
-    def _share(self, point: str, state: Any, weight: int) -> Wanted | Weighed | None:
+    def _share(self, point: str, pod: PodInfo, weight: int) -> Wanted | Weighed | None:
         """Return this plugin's part in the rule of CPU, memory and the number of pods."""
         if point == "score":
-            is_usual = self._is_least and not isinstance(state, DeviceBackedDemands)
-            return weighed(state, weight, is_balance=False) if is_usual else None
-        wanted = {resource: count for resource, count, _ in state}
-        cpu, memory = wanted.pop("cpu", None), wanted.pop("memory", None)
-        return None if wanted else Wanted(cpu, memory)
+            scored = pod.needs_under(_SCORED)
+            return weighed(scored.nonzero_cpu, scored.nonzero_memory, weight) if self._is_usual else None
+        requests = self._needs(pod).requests
+        for name, count in requests.items():
+            if count and name not in AT and not self._is_ignored(name):
+                return None
+        return Wanted(requests.get("cpu") or None, requests.get("memory") or None)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)

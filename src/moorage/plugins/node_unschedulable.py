@@ -20,6 +20,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.taint_remedies import remedies_of_cordon
 from moorage.plugins.shared.term_names import CORDON as CORDONED
+from moorage.plugins.taint_toleration import tolerations_of
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -46,7 +47,7 @@ class NodeUnschedulable(
     """The plugin."""
 
     name = "NodeUnschedulable"
-    reuse = Reuse(Scope.NODE, signature=lambda pod: {"spec.tolerations": pod.spec.tolerations}, signature_reads=())
+    reuse = Reuse(Scope.NODE, tolerations_of, signature_reads=())
 
     def __init__(self) -> None:
         self._numeric = False

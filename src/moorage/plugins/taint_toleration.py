@@ -30,6 +30,7 @@ from moorage.framework.points import (
     Scope,
     ScoreExtensions,
     ScorePlugin,
+    Signature,
 )
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
@@ -42,7 +43,7 @@ from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["CONDITIONS", "REASON", "TaintToleration"]
+__all__ = ["CONDITIONS", "REASON", "TaintToleration", "tolerations_of"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had untolerated taint(s)"
@@ -62,6 +63,11 @@ CONDITIONS: Final[Mapping[str, str]] = {
 }
 
 
+def tolerations_of(pod: PodInfo) -> Signature:
+    """Return what the plugins that judge by taints read of a pod."""
+    return {"spec.tolerations": pod.spec.tolerations}
+
+
 class TaintToleration(
     FilterPlugin[PodInfo],
     FilterNodePlugin[PodInfo],
@@ -78,7 +84,7 @@ class TaintToleration(
     """The plugin. It is never skipped at scoring, so in a cluster without taints every node gets 100."""
 
     name = "TaintToleration"
-    reuse = Reuse(Scope.NODE, signature=lambda pod: {"spec.tolerations": pod.spec.tolerations}, signature_reads=())
+    reuse = Reuse(Scope.NODE, tolerations_of, signature_reads=())
 
     def __init__(self) -> None:
         self._numeric = False

@@ -114,6 +114,8 @@ class PodCounts:
         self._classes: dict[LabelClassKey, _LabelClass] = {}
         # Ordered sets of the classes themselves: a key of thousands of labels would be hashed for each of them.
         self._classes_at: dict[Place, dict[_LabelClass, None]] = {}
+        #: Classes that are not in this index yet: it is read only where a matcher is counted first.
+        self._unfiled: dict[_LabelClass, None] = {}
         self._matchers: dict[PodMatcher, _Counted] = {}
         self._filed = SelectorIndex[PodMatcher]()
         self._keeping = False
@@ -264,9 +266,8 @@ class PodCounts:
 
     def _open(self, key: LabelClassKey) -> _LabelClass:
         label_class = self._classes[key] = _LabelClass(key)
-        for place in places_of_pod(label_class.namespace, label_class.labels):
-            self._classes_at.setdefault(place, {})[label_class] = None
-        for matcher in self._filed.candidates(label_class.namespace, label_class.labels):
+        self._unfiled[label_class] = None
+        for matcher in self._filed.candidates(label_class.namespace, label_class.labels) if self._filed else ():
             if label_class.suits(matcher):
                 label_class.counted_by[matcher] = self._matchers[matcher]
         return label_class
@@ -279,6 +280,9 @@ class PodCounts:
 
     def _close(self, key: LabelClassKey) -> None:
         label_class = self._classes.pop(key)
+        if label_class in self._unfiled:
+            del self._unfiled[label_class]
+            return
         for place in places_of_pod(label_class.namespace, label_class.labels):
             at = self._classes_at[place]
             del at[label_class]
@@ -288,6 +292,11 @@ class PodCounts:
     def _suiting(self, matcher: PodMatcher, filed: list[Place] | None) -> list[_LabelClass]:
         """Return the label classes that a matcher counts. ``filed``: its keys in the index; None if it names no namespace."""
         found: list[_LabelClass] = []
+        for label_class in self._unfiled if filed is not None else ():
+            for place in places_of_pod(label_class.namespace, label_class.labels):
+                self._classes_at.setdefault(place, {})[label_class] = None
+        if filed is not None:
+            self._unfiled.clear()
         filed_at = None if filed is None else [self._classes_at[at] for at in filed if at in self._classes_at]
         for classes in [self._classes.values()] if filed_at is None else filed_at:
             found += [label_class for label_class in classes if label_class.suits(matcher)]

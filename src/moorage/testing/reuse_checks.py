@@ -10,6 +10,7 @@ from msgspec import structs
 
 from moorage.api.core import Container, NodeSpec, NodeStatus, Pod, PodSpec, Toleration
 from moorage.api.meta import ObjectMeta
+from moorage.framework.answer_forms import NOTHING_TO_DO
 from moorage.framework.plugin_runner import normalized, scored
 from moorage.framework.profile import Step, reuse_of
 from moorage.framework.reuse import Reuse, Scope
@@ -188,6 +189,11 @@ def _check_skips(plugin: Any, reuse: Reuse, pod: PodInfo, snapshot: Snapshot) ->
     is_idle = reuse.idle is not None and reuse.idle(pod, snapshot).now
     if is_idle and not all(isinstance(answer, Skip) for answer in (*pre_filter, *pre_score)):
         yield "is idle, but pre_filter or pre_score does not skip"
+    if reuse.signature is not None and reuse.signature(pod) is NOTHING_TO_DO:
+        refused, *scores = _answers(plugin, pod, snapshot, snapshot.nodes) or ([], [])
+        skips = all(isinstance(answer, Skip) for answer in pre_filter)
+        if refused or not skips or any(len(set(raw)) > 1 for one in scores for raw in one):
+            yield f"has nothing to do for pod {pod.name}, but refuses {refused}, scores {scores} or does not skip in pre_filter"
     names = None if reuse.narrows_to is None else reuse.narrows_to(pod)
     if names is not None and not all(
         isinstance(answer, Hold) or (isinstance(answer, Narrow) and answer.nodes == names) for answer in pre_filter

@@ -7,19 +7,17 @@ The total of a pod is the sum of its columns: ``REFUSED`` is so low that the sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable
 from copy import copy
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.core.cycle.judges import Judges, Steps
 from moorage.core.cycle.removed_rows import NewRows, new_rows
-from moorage.framework.answer_forms import Rule
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, refused_rows, refuses, scored
-from moorage.framework.profile import Profile, Step
-from moorage.framework.reuse import Scope
-from moorage.framework.verdicts import SKIP, Hold, Narrow
+from moorage.framework.profile import Step
 from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -29,7 +27,7 @@ from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import FewRows, NodeView
 
-__all__ = ["FEW", "REFUSED", "Columns", "KeyColumn", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
+__all__ = ["FEW", "REFUSED", "Columns", "FewWorths", "KeyColumn", "Varying", "has_many_rows"]
 
 #: Stands in for the score of a refused row. Sums of columns with it are negative and do not overflow.
 REFUSED: Final = -(1 << 52)
@@ -44,127 +42,15 @@ _ENTRIES_KEPT: Final = 2_000_000
 _COLUMNS_KEPT: Final = 4096
 #: So many rows with the highest raw score are looked at before all rows are.
 _TOPS: Final = 16
+#: A column with at most one entry in so many that is not 0 keeps these alone.
+_SPARSE: Final = 8
 #: Clusters of more nodes than this are judged by one node of each distinct room, where few rooms differ.
 _MANY_ROWS: Final = 8192
 
 
-class Steps:
-    """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
-
-    def __init__(self, profile: Profile, names: Set[str]) -> None:
-        pre_filter, filter_, pre_score, score = (
-            tuple(step for step in profile.at(point) if step.name in names)
-            for point in ("preFilter", "filter", "preScore", "score")
-        )
-        self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
-        self.weights = profile.weights
-        self._plans: dict[tuple[Set[str], Set[str]], _Plan] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.filter or self.pre_score or self.score)
-
-    def plan(self, skipped: frozenset[str], passed: frozenset[str]) -> _Plan:
-        """Return the plugins that judge the rows for pods that these plugins skip in PreFilter and in PreScore."""
-        plan = self._plans.get((skipped, passed))
-        if plan is None:
-            plan = self._plans[skipped, passed] = _Plan(self, skipped, passed)
-        return plan
-
-
-class _Plan:
-    """The plugins that judge rows. ``by_room``: rows with equal rooms have equal verdicts and scores, none of them scaled."""
-
-    def __init__(self, steps: Steps, skipped: Set[str], passed: Set[str]) -> None:
-        self.filters = [step for step in steps.filter if step.name not in skipped]
-        scores = [(step, steps.weights.get(step.name, 1)) for step in steps.score if step.name not in passed]
-        self.plain = [pair for pair in scores if pair[0].normalize is None]
-        self.scaled = [pair for pair in scores if pair[0].normalize is not None]
-        judging = [*self.filters, *(step for step, _ in scores)]
-        self.by_room = not self.scaled and all(step.reuse.scope is Scope.USAGE for step in judging)
-        shares = [step.reuse.share for step in judging]
-        #: What makes the rule for all these plugins at once; None if there is none.
-        self.rule = (
-            shares[0].rule
-            if self.by_room and shares and len({share and share.rule for share in shares}) == 1 and shares[0]
-            else None
-        )
-
-    def rule_for(self, pod: PodInfo, filtered: Mapping[str, Any], scored: Mapping[str, Any]) -> Rule | None:
-        """Return the rule of all plugins for a pod with these states of PreFilter and PreScore; None if there is none."""
-        if self.rule is None:
-            return None
-        parts: list[Any] = []
-        for step in self.filters:
-            share = step.reuse.share
-            parts.append(share and share.part("filter", filtered.get(step.name, pod), 0))
-        for step, weight in self.plain:
-            share = step.reuse.share
-            parts.append(share and share.part("score", scored.get(step.name, pod), weight))
-        return None if None in parts else self.rule(parts)
-
-
-class PreFilters(NamedTuple):
-    """The answers of some PreFilter plugins.
-
-    ``states`` by plugin, the plugins that ``skipped``, the rows left as a mask (``narrowed``; None: all), and whether a plugin
-    ``refused`` the pod.
-    """
-
-    states: dict[str, Any]
-    skipped: frozenset[str]
-    narrowed: BoolArray | None
-    refused: bool
-
-    def agrees_with(self, other: PreFilters) -> bool:
-        """Return whether these answers equal others, not counting the states."""
-        if self.skipped != other.skipped or self.refused != other.refused:
-            return False
-        if self.narrowed is None or other.narrowed is None:
-            return self.narrowed is other.narrowed
-        return bool((self.narrowed == other.narrowed).all())
-
-
-_NOTHING: Final = frozenset[str]()
-_NO_ANSWERS: Final = PreFilters({}, _NOTHING, None, False)
-
-
-def ask_pre_filters(steps: Sequence[Step], pod: PodInfo, snapshot: Snapshot) -> PreFilters:
-    """Run PreFilter of all these plugins for a pod."""
-    if not steps:
-        return _NO_ANSWERS
-    states: dict[str, Any] = {}
-    skipped: list[str] = []
-    narrowed: BoolArray | None = None
-    refused = False
-    for step in steps:
-        answer = ask(step, "preFilter", pod, snapshot)
-        if answer is SKIP:
-            skipped.append(step.name)
-        elif isinstance(answer, Hold):
-            refused = True
-        elif isinstance(answer, Narrow):
-            narrowed = both(narrowed, snapshot.nodes.named(answer.nodes))
-            states[step.name] = answer.state
-        else:
-            states[step.name] = answer
-    return PreFilters(states, frozenset(skipped), narrowed, refused)
-
-
-def both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    """Return the rows that are in both masks; None stands for all rows."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def close_refused(
-    open_rows: BoolArray, steps: Iterable[Step], states: Mapping[str, Any], pod: PodInfo, nodes: NodeView
-) -> None:
-    """Clear in ``open_rows`` the rows of a view that Filter plugins refuse."""
-    for step in steps:
-        refused = refused_rows(step, states.get(step.name, pod), nodes)
-        if refused is not None:
-            open_rows &= ~refused
+def has_many_rows(table: NodeTable) -> bool:
+    """Return whether rows are judged by their rooms, where that is less work."""
+    return len(table) > _MANY_ROWS
 
 
 class Varying:
@@ -206,6 +92,19 @@ class Varying:
         return Varying(self.step, self.state, rows(self.raw), self.weight)
 
 
+class FewWorths(NamedTuple):
+    """The rows with worths other than 0, in rising order, and these worths."""
+
+    rows: npt.NDArray[np.intp]
+    worths: IntArray
+
+    def spread(self, size: int) -> IntArray:
+        """Return the worths of all rows."""
+        worths = np.zeros(size, dtype=np.int64)
+        worths[self.rows] = self.worths
+        return worths
+
+
 class OfRooms(NamedTuple):
     """The worth of each distinct room, while no row changes."""
 
@@ -227,7 +126,8 @@ class KeyColumn:
     """The answers of some plugins for one key. Only the column writes to its arrays.
 
     ``worths``      the weighted sum of the scores of each row, ``REFUSED`` where a plugin refuses it, without the scores of
-                    plugins that score all rows alike; None: 0 everywhere
+                    plugins that score all rows alike; None: 0 everywhere but in ``few``
+    ``few``         the worths of a column of plugins that read only nodes if few rows have any
     ``varying``     scores that are not in the sum
     ``found``       the answers of PreFilter
     ``of_rooms``    worths of distinct rooms, which ``spread`` writes to ``worths``
@@ -235,6 +135,7 @@ class KeyColumn:
     """
 
     worths: IntArray | None
+    few: FewWorths | None = None
 
     def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool) -> None:
         """``reads_pods``: the plugins read the pods of a row, or their sums, too."""
@@ -250,8 +151,7 @@ class KeyColumn:
             )
         )
         self._note(table)
-        self.found = ask_pre_filters(steps.pre_filter, pod, snapshot)
-        self._prepare(pod, snapshot)
+        self._judge_by(Judges(steps, pod, snapshot))
         self.is_sound = True
         self.of_rooms: OfRooms | None = None
         self.varying: list[Varying] = []
@@ -270,18 +170,8 @@ class KeyColumn:
     def _log(self, table: NodeTable) -> RowLog:
         return table.changes if self._reads_pods else table.changes.updates
 
-    def _prepare(self, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Run PreScore, and find the plugins that judge the pods then."""
-        states = self._states = self.found.states
-        passed: frozenset[str] = _NOTHING
-        if self.steps.pre_score:
-            states = self._states = dict(states)
-            for step in self.steps.pre_score:
-                state = states[step.name] = ask(step, "preScore", pod, snapshot, snapshot.nodes)
-                if state is SKIP:
-                    passed = passed | {step.name}
-        self.plan = plan = self.steps.plan(self.found.skipped, passed)
-        self._rule = plan.rule_for(pod, self.found.states, states)
+    def _judge_by(self, judges: Judges) -> None:
+        self.found, self._states, self.plan, self._rule = judges.found, judges.states, judges.plan, judges.rule
 
     # -- all rows -----------------------------------------------------------------------------------------------------
 
@@ -298,6 +188,7 @@ class KeyColumn:
                 self.of_rooms = OfRooms(distinct, self._judged(FewRows(snapshot, distinct.rows), pod))
             return
         self.plain = []
+        total: IntArray | None = None
         for step, weight in (*plan.plain, *plan.scaled):
             state = self._states.get(step.name, pod)
             raw = scored(step, state, nodes)
@@ -307,11 +198,17 @@ class KeyColumn:
                 self._alike[step.name] = step, int(raw[0]) if len(raw) else 0
             elif step.normalize is None:
                 self.plain.append((step, weight))
+                self.is_sound = self.is_sound and are_in_range(raw)
+                total = raw.astype(np.int64) * weight if total is None else total + raw * weight
             else:
                 self.varying.append(Varying(step, state, raw.astype(np.int64), weight))
-        worths = self._judged(nodes, pod)
-        is_plain = not self.plain and self.found.narrowed is None and not (len(worths) and worths.item(worths.argmin()))
-        self._use(None if is_plain else worths)
+        worths = self._closed(total, self._refused(nodes, pod), nodes)
+        if self.found.narrowed is None and np.count_nonzero(worths) * _SPARSE <= len(worths):
+            rows = worths.nonzero()[0]
+            self.few = FewWorths(rows, worths[rows]) if len(rows) else None
+            self._use(None)
+        else:
+            self._use(worths)
 
     def _use(self, worths: IntArray | None) -> None:
         self.worths = worths
@@ -327,7 +224,7 @@ class KeyColumn:
     def _distinct_rooms(self, snapshot: Snapshot) -> RoomRows | None:
         """Return a row for each distinct room if judging these is less work than judging all rows."""
         table = snapshot.table
-        if len(table) <= _MANY_ROWS or not self.plan.by_room or self.found.narrowed is not None or table.rows_in_what_ifs:
+        if not has_many_rows(table) or not self.plan.by_room or self.found.narrowed is not None or table.rows_in_what_ifs:
             return None
         return table.distinct_rooms.find()
 
@@ -337,24 +234,29 @@ class KeyColumn:
 
     def _judged(self, view: NodeView, pod: PodInfo) -> IntArray:
         """Return the worths of the rows of a view."""
-        refused: BoolArray | None = None
         usage = None if self._rule is None else view.usage()
         if self._rule is not None and usage is not None:
-            worths, refused = self._rule.rows(usage)
-            return self._closed(worths, refused, view)
-        for step in self.plan.filters:
-            rows = refused_rows(step, self.found.states.get(step.name, pod), view)
-            refused = rows if refused is None else refused if rows is None else refused | rows
+            return self._closed(*self._rule.rows(usage), view)
         total: IntArray | None = None
         for step, weight in self.plain:
             scores = scored(step, self._states.get(step.name, pod), view).astype(np.int64, copy=len(self.plain) == 1)
             self.is_sound = self.is_sound and are_in_range(scores)
             weighted = scores if weight == 1 else scores * weight
             total = weighted if total is None else total + weighted
-        return self._closed(np.zeros(len(view), dtype=np.int64) if total is None else total, refused, view)
+        return self._closed(total, self._refused(view, pod), view)
 
-    def _closed(self, worths: IntArray, refused: BoolArray | None, view: NodeView) -> IntArray:
-        """Write ``REFUSED`` to the rows that are refused or that PreFilter left out."""
+    def _refused(self, view: NodeView, pod: PodInfo) -> BoolArray | None:
+        """Return the rows of a view that a Filter plugin refuses; None for none."""
+        refused: BoolArray | None = None
+        for step in self.plan.filters:
+            rows = refused_rows(step, self.found.states.get(step.name, pod), view)
+            refused = rows if refused is None else refused if rows is None else refused | rows
+        return refused
+
+    def _closed(self, worths: IntArray | None, refused: BoolArray | None, view: NodeView) -> IntArray:
+        """Write ``REFUSED`` to the rows that are refused or that PreFilter left out. ``worths``: None for 0 everywhere."""
+        if worths is None:
+            worths = np.zeros(len(view), dtype=np.int64)
         if self.found.narrowed is not None:
             left_out = ~view.take(self.found.narrowed)
             refused = left_out if refused is None else refused | left_out
@@ -365,7 +267,12 @@ class KeyColumn:
     @property
     def entries(self) -> int:
         """The number of entries in all arrays."""
-        return self._size * ((self.worths is not None) + 2 * len(self.varying))
+        few = 0 if self.few is None else 2 * len(self.few.rows)
+        return few + self._size * ((self.worths is not None) + 2 * len(self.varying))
+
+    def dense(self) -> IntArray | None:
+        """Return the worths of all rows, which must not be changed; None: 0 everywhere."""
+        return self.worths if self.few is None else self.few.spread(self._size)
 
     @property
     def names(self) -> frozenset[str]:
@@ -377,7 +284,8 @@ class KeyColumn:
         now = KeyColumn(self.steps, pod, snapshot, reads_pods=self._reads_pods)
         now.spread()
         self.spread()
-        mine, its = (np.zeros(len(snapshot.table)) if one.worths is None else one.worths for one in (self, now))
+        none = FewWorths(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64))
+        mine, its = (one.worths if one.worths is not None else (one.few or none).spread(one._size) for one in (self, now))
         return (
             not self.found.agrees_with(now.found)
             or [alike[1] for alike in self._alike.values()] != [alike[1] for alike in now._alike.values()]
@@ -460,11 +368,10 @@ class KeyColumn:
             return False
         if not self.steps.pre_filter and not self.steps.pre_score:
             return True
-        found, plan = ask_pre_filters(self.steps.pre_filter, pod, snapshot), self.plan
-        if not found.agrees_with(self.found):
+        judges, plan = Judges(self.steps, pod, snapshot), self.plan
+        if not judges.found.agrees_with(self.found):
             return False
-        self.found = found
-        self._prepare(pod, snapshot)
+        self._judge_by(judges)
         return self.plan is plan
 
     def _judge_all_again(self, snapshot: Snapshot) -> bool:
@@ -507,7 +414,8 @@ class KeyColumn:
             one.raw[rows] = scored(one.step, self._states.get(one.step.name, pod), view)
             one.changed()
         if self.worths is None:
-            return not worths.any()
+            before = self.dense()
+            return not worths.any() if before is None else bool((worths == before[rows]).all())
         self.worths[rows] = worths
         return True
 
@@ -526,7 +434,8 @@ class KeyColumn:
             return None
         made = copy(self)
         made._note(table)
-        made._use(None if self.worths is None else rows.of(self.worths))
+        worths, made.few = self.dense(), None
+        made._use(None if worths is None else rows.of(worths))
         made.varying = [one.on(rows.of) for one in self.varying]
         if changed:
             again = np.array(sorted(changed), dtype=np.intp)

@@ -11,11 +11,11 @@ pods of a shape until a log that it names changes (``Idle``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from moorage.api.core import Pod
 from moorage.errors import PluginError
-from moorage.framework.answer_forms import Idle, Versioned
+from moorage.framework.answer_forms import NOTHING_TO_DO, Idle, Versioned
 from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Signature
@@ -66,17 +66,21 @@ class Recent(Generic[K, V]):
         self._before.clear()
 
 
-class Signed(NamedTuple):
-    """The key of a pod, the plugins that run for each pod with it, and the keys of its columns.
+class Signed:
+    """The key of a pod, the plugins that run for each pod with it (``asked``), those with nothing to do, and column keys.
 
     ``nodes`` has the keys of plugins that read only nodes, each with the index of these plugins in ``Signer.groups``; ``rows``
-    is that of all other plugins that are not asked.
+    is that of all other plugins. ``kept`` is what a user of the key derives from it.
     """
 
-    key: Hashable
-    asked: frozenset[str]
-    nodes: tuple[tuple[int, Hashable], ...] = ()
-    rows: Hashable = 0
+    __slots__ = ("asked", "idle", "kept", "key", "nodes", "rows")
+
+    def __init__(
+        self, key: Hashable, asked: frozenset[str], idle: frozenset[str], nodes: tuple[tuple[int, Hashable], ...] = (),
+        rows: Hashable = 0,
+    ) -> None:  # fmt: skip
+        self.key, self.asked, self.idle, self.nodes, self.rows = key, asked, idle, nodes, rows
+        self.kept: Any = None
 
 
 class _Signing(NamedTuple):
@@ -155,8 +159,9 @@ class Signer:
         #: Signature → the number that replaces it, since signatures may be long.
         self._numbers: Recent[Hashable, int] = Recent(_NUMBERS_KEPT)
         self._given = 0
-        #: What most shapes have in common: which plugins run for each pod, by those that idle, and the last logs.
-        self._asked_beside: dict[tuple[str, ...], frozenset[str]] = {}
+        #: What most shapes have in common: which plugins run for each pod and which idle, by name, and the last logs.
+        self._asked_beside: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
+        self._unions: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[str]] = {}
         self._last = Positions([])
 
     @property
@@ -202,20 +207,23 @@ class Signer:
         if not self._last.stand(logs):
             self._last = Positions(logs)
         names = tuple(idle)
-        asked = self._asked_beside.get(names)
-        if asked is None:
-            asked = self._asked_beside[names] = self._always_asked.difference(idle)
-        return KnownShape(pod, self._signed(self._by_shape, pod, Signed(0, asked)), self._last)
+        beside = self._asked_beside.get(names)
+        if beside is None:
+            beside = self._asked_beside[names] = self._always_asked.difference(idle), frozenset(idle)
+        return KnownShape(pod, self._signed(self._by_shape, pod, Signed(0, *beside)), self._last)
 
     def _signed(self, signings: _Signings, pod: PodInfo, before: Signed) -> Signed:
         """Add signatures to ``before``."""
         nodes, asked = list(before.nodes), before.asked.union(signings.unsigned) if signings.unsigned else before.asked
+        idle: tuple[str, ...] = ()
         on_rows: list[Hashable] = [before.rows]
         plugins: tuple[str, ...] = ()
         try:
             for at, plugins, sign in signings.signing:
                 signature = sign(pod)
-                if signature is None:
+                if signature is NOTHING_TO_DO:
+                    idle += plugins
+                elif signature is None:
                     asked = asked.union(plugins)
                 elif at >= 0:
                     nodes.append((at, self._number((at, *signature.items()))))
@@ -226,7 +234,16 @@ class Signer:
         except Exception as error:
             raise PluginError(plugins[0], f"failed in signature: {failure_text(error)}") from error
         keys, rows = tuple(nodes), self._number((asked, *on_rows))
-        return Signed(self._number((before.key, asked, keys, rows)), asked, keys, rows)
+        return Signed((before.key, asked, keys, rows), asked, self._with(before.idle, idle), keys, rows)
+
+    def _with(self, idle: frozenset[str], names: tuple[str, ...]) -> frozenset[str]:
+        """Return the union, the same object for equal arguments: most pods share it."""
+        if not names:
+            return idle
+        united = self._unions.get((idle, names))
+        if united is None:
+            united = self._unions[idle, names] = idle.union(names)
+        return united
 
     def _number(self, key: Hashable) -> int:
         """Return the number that stands for a key. Numbers are never reused, so old ones may be dropped."""

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from moorage.core.cycle.column import FEW, KeyColumn, Steps, Varying, ask_pre_filters, both
+from moorage.core.cycle.column import FEW, KeyColumn, Varying
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain, DomainScoring
+from moorage.core.cycle.judges import Steps, ask_pre_filters, both
 from moorage.core.cycle.removed_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.search import draw, first_from, ring_position
@@ -59,7 +60,7 @@ class Sheet:
         self._collect()
         #: The worths of rooms, if nothing else tells rows apart and the sheet serves one pod.
         self._of_rooms = columns[-1].of_rooms if not self._varying and self._narrowed is None else None
-        if self._of_rooms is None or any(column.worths is not None for column in columns[:-1]):
+        if self._of_rooms is None or any(column.worths is not None or column.few for column in columns[:-1]):
             self._add_up()
         else:
             self._count = self._of_rooms.feasible
@@ -76,7 +77,7 @@ class Sheet:
         self._of_rooms = None
         self.on_rows.spread()
         #: What is added up; the last one is that of the plugins which read the pods of a row.
-        self._parts: list[IntArray] = [column.worths for column in self._columns if column.worths is not None]
+        self._parts: list[IntArray] = [part for column in self._columns if (part := column.dense()) is not None]
         self._total = self._sum(slice(None))
         self._count = int(np.count_nonzero(self._total >= 0))
         #: For each of ``_varying``, the highest raw score of a row that is not refused.

@@ -12,9 +12,11 @@ from collections.abc import Hashable
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from moorage.core.cycle.column import Columns, KeyColumn, Steps
+from moorage.core.cycle.column import Columns, KeyColumn, has_many_rows
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
+from moorage.core.cycle.judges import Judges, Steps
+from moorage.core.cycle.one_look import OneLook
 from moorage.core.cycle.pinned_pods import NarrowLook, PinnedPods
 from moorage.core.cycle.pod_signatures import Recent, ShapeRoute, Signed, Signer
 from moorage.core.cycle.sheet import Sheet
@@ -38,6 +40,8 @@ _LOOKED_REMEMBERED: Final = 2048
 #: as many changes.
 _FEW_ROWS: Final = 256
 _SOON: Final = 16
+#: Keys that come again after so few changes get a sheet the second time, others the third time.
+_JUST_NOW: Final = 32
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 
@@ -71,8 +75,8 @@ class Sheets:
         #: Sheets for the rows after an open transaction added or removed nodes.
         self._derived: dict[Hashable, Sheet] = {}
         self._derived_for = -1
-        #: Keys that came without having a sheet → the position in the change log then.
-        self._looked: Recent[Hashable, int] = Recent(_LOOKED_REMEMBERED)
+        #: Keys that came without having a sheet → the position in the change log then, and whether they had come again soon.
+        self._looked: Recent[Hashable, tuple[int, bool]] = Recent(_LOOKED_REMEMBERED)
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         scopes = {name: _scope_of(step) for name, step in steps.items()}
         always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
@@ -83,7 +87,7 @@ class Sheets:
         self._signer = Signer(steps.values(), always_asked, on_nodes)
         self._groups = [Steps(profile, frozenset(names)) for names in self._signer.groups]
         self._columns = Columns()
-        self._splits: dict[frozenset[str], tuple[Steps, Steps, frozenset[str]]] = {}
+        self._splits: dict[tuple[frozenset[str], frozenset[str]], tuple[Steps, Steps, frozenset[str]]] = {}
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
         self._routes: dict[bytes, ShapeRoute[Sheet]] = {}
@@ -205,23 +209,48 @@ class Sheets:
             return None
         if self._narrow.concerns(pod):
             return None if nominated else self._decide_narrow(pod, snapshot)
-        sheet = self._find(pod, snapshot, shape)
-        return None if sheet is None else sheet.pick(pod, snapshot, nominated, seed)
+        signed = self._sign(pod, snapshot, shape)
+        if signed is None:
+            return None
+        sheet = self._sheet_of(signed, pod, snapshot)
+        if sheet is None:
+            quick = None if nominated or signed.asked else self._look_once(signed, pod, snapshot, seed)
+            if quick is not None:
+                return quick
+            sheet = self._make(signed, pod, snapshot, keep=False)
+        return sheet.pick(pod, snapshot, nominated, seed)
+
+    def _look_once(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide without a sheet; None if one is needed, or no row is feasible."""
+        nodes, look = snapshot.table.changes.nodes, signed.kept
+        if look is None or look.nodes_seen != nodes:
+            if has_many_rows(snapshot.table):
+                return None
+            _, on_rows, idle = self._split(signed)
+            look = signed.kept = OneLook(Judges(on_rows, pod, snapshot), idle, snapshot)
+        return look.decide(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed) if look.is_usual else None
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         few = self._narrow.only_row(pod, snapshot)
         return None if few is None else Quick(few.row, 1, few.found, few.among)
 
-    def _find(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None = None, *, keep: bool = False) -> Sheet | None:
-        """Return the pod's sheet, up to date; None if it has none. Sets ``_decided`` to its key if the sheet is kept.
-
-        ``keep``: keep the sheet even if its keys are new
-        """
+    def _sign(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None) -> Signed | None:
+        """Return a pod's keys; None if a signature cannot be hashed."""
         self._decided = None
         try:
-            signed = self._signer.sign(pod, snapshot, shape)
-        except TypeError:  # a signature that cannot be hashed
+            return self._signer.sign(pod, snapshot, shape)
+        except TypeError:
             return None
+
+    def _find(self, pod: PodInfo, snapshot: Snapshot, shape: bytes, *, keep: bool = False) -> Sheet | None:
+        """Return the pod's sheet, up to date; None if it has none. ``keep``: keep the sheet even if its keys are new"""
+        signed = self._sign(pod, snapshot, shape)
+        if signed is None:
+            return None
+        return self._sheet_of(signed, pod, snapshot, keep=keep) or self._make(signed, pod, snapshot, keep=False)
+
+    def _sheet_of(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool = False) -> Sheet | None:
+        """Return the sheet of these keys, up to date; None if it is not worth keeping. Sets ``_decided`` if it is kept."""
         key, changes = signed.key, snapshot.table.changes
         sheet = before = self._sheets.pop(key, None)
         self._used_last = None
@@ -234,9 +263,9 @@ class Sheets:
             keep = keep or sheet is not None or self._comes_again(key, snapshot)
             if before is not None:
                 self._forget_routes(before)
-            sheet = self._make(signed, pod, snapshot, keep=keep)
             if not keep:
-                return sheet
+                return None
+            sheet = self._make(signed, pod, snapshot, keep=True)
             self._make_place(snapshot)
         self._sheets[key] = sheet
         self._decided = key
@@ -266,17 +295,18 @@ class Sheets:
         return behind <= times * _FEW_ROWS or behind * _SOON <= times * len(table)
 
     def _comes_again(self, key: Hashable, snapshot: Snapshot) -> bool:
-        """Return whether these keys came not long ago."""
-        looked = self._looked.pop(key)
-        if len(snapshot.table) <= _FEW_ROWS or (looked is not None and self._pays_since(looked, snapshot)):
+        """Return whether these keys came just now, or twice not long ago: a sheet that is used once more does not pay."""
+        looked, changes = self._looked.pop(key), snapshot.table.changes
+        again = looked is not None and self._pays_since(looked[0], snapshot)
+        if looked is not None and again and (looked[1] or changes.behind(looked[0]) <= _JUST_NOW):
             return True
-        self._looked.put(key, snapshot.table.changes.position)
-        return False
+        self._looked.put(key, (changes.position, again))
+        return len(snapshot.table) <= _FEW_ROWS
 
     def _make(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool) -> Sheet:
         """Return a new sheet."""
-        asked, on_rows, idle = self._split(signed.asked)
-        columns = [self._columns.of(key, self._groups[key[0]], pod, snapshot, reads_pods=False) for key in signed.nodes]
+        asked, on_rows, idle = self._split(signed)
+        columns = self._on_nodes(signed, pod, snapshot)
         columns.append(self._columns.of(signed.rows, on_rows, pod, snapshot, reads_pods=True, keep=keep))
         return Sheet(self._profile, self._by_domain, asked, idle, columns, snapshot, is_brief=not keep)
 
@@ -294,19 +324,25 @@ class Sheets:
     def columns_of(self, pod: PodInfo, snapshot: Snapshot) -> tuple[list[KeyColumn], frozenset[str]]:
         """Return the columns by which a pod was just decided, and the plugins that were idle; for looking into them."""
         signed = self._signer.sign(pod, snapshot)
-        _, _, idle = self._split(signed.asked)
-        columns = [self._columns.of(key, self._groups[key[0]], pod, snapshot, reads_pods=False) for key in signed.nodes]
+        _, _, idle = self._split(signed)
+        columns = self._on_nodes(signed, pod, snapshot)
         kept = self._sheets.get(signed.key)
         columns += [] if kept is None else [kept.on_rows]
         return columns, idle
 
-    def _split(self, asked: frozenset[str]) -> tuple[Steps, Steps, frozenset[str]]:
+    def _on_nodes(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> list[KeyColumn]:
+        """Return the columns of plugins that read only nodes."""
+        columns, groups = self._columns, self._groups
+        return [columns.of(key, groups[key[0]], pod, snapshot, reads_pods=False) for key in signed.nodes]
+
+    def _split(self, signed: Signed) -> tuple[Steps, Steps, frozenset[str]]:
         """Return the plugins that run for each pod, those of the last column, and PreFilter plugins with nothing to do."""
-        found = self._splits.get(asked)
+        found = self._splits.get((signed.asked, signed.idle))
         if found is None:
-            idle = frozenset(step.name for step in self._profile.at("preFilter") if step.name in self._always_asked - asked)
-            steps = Steps(self._profile, asked), Steps(self._profile, self._on_rows - asked)
-            found = self._splits[asked] = *steps, idle
+            idle = signed.idle.intersection([step.name for step in self._profile.at("preFilter")])
+            on_rows = self._on_rows - signed.asked - signed.idle
+            found = Steps(self._profile, signed.asked), Steps(self._profile, on_rows), idle
+            self._splits[signed.asked, signed.idle] = found
         return found
 
 

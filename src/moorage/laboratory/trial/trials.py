@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.basis.printable import one_line
-from moorage.core.cycle.column import close_refused
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.judges import close_refused
 from moorage.core.cycle.search import SearchScope, draw
 from moorage.errors import InputError, PluginError
 from moorage.framework.changes import Change

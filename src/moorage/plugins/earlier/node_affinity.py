@@ -11,7 +11,7 @@ from __future__ import annotations
 from moorage.api.core import NodeSelector
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
-from moorage.plugins.node_affinity import REASON_CONFLICT, NodeAffinity, PreferredTerm, nodes_named
+from moorage.plugins.node_affinity import REASON_CONFLICT, NodeAffinity, PreferredTerm, nodes_named, signature
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -42,7 +42,7 @@ class NodeAffinityV126(NodeAffinityV129):
 class NodeAffinityV123(NodeAffinityV126):
     """The plugin up to 1.23."""
 
-    reuse = Reuse(Scope.NODE, NodeAffinity.reuse.signature, signature_reads=())
+    reuse = Reuse(Scope.NODE, signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
         return SKIP if super().pre_filter(pod, snapshot) is SKIP else pod

@@ -31,7 +31,7 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",
-    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "fullness",
+    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "are_usual", "demands", "fullness",
     "least_allocated", "most_allocated", "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of",
     "shape_faults", "sub_path", "utilization_table", "weighted_mean",
 ]  # fmt: skip
@@ -156,6 +156,11 @@ def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tu
         if name in _ALWAYS_SCORED or (amount and is_counted(name)):
             found.append(Demand(name, amount, spec.weight))
     return tuple(found)
+
+
+def are_usual(resources: Sequence[ResourceSpec]) -> bool:
+    """Return whether a ``UsageRule`` scores these resources: CPU and memory, with equal weights."""
+    return [spec.name for spec in resources] == ["cpu", "memory"] and resources[0].weight == resources[1].weight
 
 
 # -- scores -------------------------------------------------------------------------------------------------------------

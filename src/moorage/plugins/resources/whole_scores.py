@@ -19,8 +19,8 @@ from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import NodeView
 
 __all__ = [
-    "UsageRule", "Wanted", "Weighed", "balance_of_all", "least_allocated_of_all", "most_allocated_of_all", "rows_short",
-    "usable", "weighed",
+    "UsageRule", "Wanted", "Weighed", "balance_of_all", "least_allocated_of_all", "most_allocated_of_all",
+    "rows_short", "usable", "weighed",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -125,14 +125,9 @@ class Weighed(NamedTuple):
     weight: int
 
 
-def weighed(demands: Sequence[_Demand], weight: int, *, is_balance: bool) -> Weighed | None:
-    """Return the part of a score in a ``UsageRule``; None if it scores other resources, or some more than others."""
-    if len(demands) != 2:
-        return None
-    (cpu, milli, of_cpu), (memory, size, of_memory) = demands
-    if cpu != "cpu" or memory != "memory" or of_cpu != of_memory or not Usage.is_exact(milli | size):
-        return None
-    return Weighed(is_balance, milli, size, weight)
+def weighed(milli: int, size: int, weight: int, *, is_balance: bool = False) -> Weighed | None:
+    """Return the part of a score in a ``UsageRule``; None if the amounts are too large for it."""
+    return Weighed(is_balance, milli, size, weight) if Usage.is_exact(milli | size) else None
 
 
 class UsageRule:

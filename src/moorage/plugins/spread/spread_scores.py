@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/scoring.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from math import floor, log
 from typing import Any, Final, NamedTuple
@@ -189,37 +189,35 @@ def _matcher_of(pod: PodInfo, selector: Selector) -> PodMatcher | None:
 _EMPTY: Final = Selector()
 #: The kinds of objects that contribute to a pod's default selector.
 OWNING_KINDS: Final = (Service, ReplicationController, ReplicaSet, StatefulSet)
+_CONTROLLERS: Final[Mapping[tuple[str, str], type[ReplicationController | ReplicaSet | StatefulSet]]] = {
+    ("v1", "ReplicationController"): ReplicationController,
+    ("apps/v1", "ReplicaSet"): ReplicaSet,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+}
 
 
 def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     """Return the combined selectors of the pod's services and its controller; empty if there are none."""
-    if not pod.metadata.owner_references and not snapshot.objects(Service):
-        return _EMPTY
     labels: dict[str, str] = {}
-    for service in snapshot.services_selecting(pod):
-        labels |= service.spec.selector
+    if snapshot.objects(Service):
+        for service in snapshot.services_selecting(pod):
+            labels |= service.spec.selector
     owner = controller_of(pod)
-    if owner is None:
+    kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
+    controller = None if owner is None or kind is None else snapshot.objects(kind).get(f"{pod.namespace}/{owner.name}")
+    if controller is None:
         return selector_from_map(labels) if labels else _EMPTY
-    key = f"{pod.namespace}/{owner.name}"
-    match owner.api_version, owner.kind:
-        case "v1", "ReplicationController":
-            controller = snapshot.objects(ReplicationController).get(key)
-            return selector_from_map(labels | controller.spec.selector if controller else labels)
-        case "apps/v1", "ReplicaSet":
-            replica_set = snapshot.objects(ReplicaSet).get(key)
-            more = _requirements(replica_set.spec.selector) if replica_set else ()
-        case "apps/v1", "StatefulSet":
-            stateful_set = snapshot.objects(StatefulSet).get(key)
-            more = _requirements(stateful_set.spec.selector) if stateful_set else ()
-        case _:
-            more = ()
-    return Selector((*selector_from_map(labels).requirements, *more))
+    if isinstance(controller, ReplicationController):
+        return selector_from_map(labels | controller.spec.selector)
+    return Selector((*selector_from_map(labels).requirements, *_requirements(controller.spec.selector)))
 
 
 def controller_of(pod: PodInfo) -> OwnerReference | None:
     """Return the owner reference of the pod's controller, if any."""
-    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+    for owner in pod.metadata.owner_references:
+        if owner.controller:
+            return owner
+    return None
 
 
 def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:

@@ -11,6 +11,7 @@ from moorage.api.meta import Quantity
 from moorage.api.quantity import value
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.framework.answer_forms import NOTHING_TO_DO
 from moorage.framework.reuse import Signature
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.state.cluster import Snapshot
@@ -178,4 +179,4 @@ def _waits_for_node(claim: PersistentVolumeClaim, snapshot: Snapshot) -> bool:
 
 def volume_signature(pod: PodInfo) -> Signature | None:
     """Sign pods without volumes; a pod with volumes is judged by itself."""
-    return {} if pod.volumes is None else None
+    return NOTHING_TO_DO if pod.volumes is None else None

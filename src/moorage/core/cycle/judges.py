@@ -1,0 +1,173 @@
+"""Who judges the rows for a pod: some plugins of a profile, what PreFilter and PreScore answer, and a rule for several.
+
+Nothing here is kept for rows; see ``column`` for answers that are, and ``one_look`` for a pod that needs them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
+
+from moorage.framework.answer_forms import Rule
+from moorage.framework.plugin_runner import ask, refused_rows
+from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
+from moorage.framework.verdicts import SKIP, Hold, Narrow
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, lazy
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Judges", "Plan", "PreFilters", "Steps", "ask_pre_filters", "both", "close_refused"]
+
+
+class Steps:
+    """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
+
+    def __init__(self, profile: Profile, names: Set[str]) -> None:
+        pre_filter, filter_, pre_score, score = (
+            tuple(step for step in profile.at(point) if step.name in names)
+            for point in ("preFilter", "filter", "preScore", "score")
+        )
+        self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
+        self.weights = profile.weights
+        self._plans: dict[tuple[Set[str], Set[str]], Plan] = {}
+        judging = [*((step, "filter") for step in filter_), *((step, "score") for step in score)]
+        shares = {step.name: step.reuse.share for step, _ in judging}
+        makers = {share and share.rule for share in shares.values()}
+        maker = makers.pop() if len(makers) == 1 else None
+        #: What makes the rule for all plugins at once, of these parts; None if there is none.
+        self._maker = maker if all(step.name in shares for step in (*pre_filter, *pre_score)) else None
+        self._parts = [
+            (share.part, point, self.weights.get(step.name, 1))
+            for step, point in judging
+            if (share := step.reuse.share) is not None
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self.filter or self.pre_score or self.score)
+
+    def rule_for(self, pod: PodInfo) -> Rule | None:
+        """Return the rule of all plugins for a pod; None if there is none."""
+        if self._maker is None:
+            return None
+        parts: list[Any] = []
+        for part, point, weight in self._parts:
+            found = part(point, pod, weight)
+            if found is None:
+                return None
+            parts.append(found)
+        return self._maker(parts)
+
+    def plan(self, skipped: frozenset[str], passed: frozenset[str]) -> Plan:
+        """Return the plugins that judge the rows for pods that these plugins skip in PreFilter and in PreScore."""
+        plan = self._plans.get((skipped, passed))
+        if plan is None:
+            plan = self._plans[skipped, passed] = Plan(self, skipped, passed)
+        return plan
+
+
+class Plan:
+    """The plugins that judge rows. ``by_room``: rows with equal rooms have equal verdicts and scores, none of them scaled."""
+
+    def __init__(self, steps: Steps, skipped: Set[str], passed: Set[str]) -> None:
+        self.filters = [step for step in steps.filter if step.name not in skipped]
+        scores = [(step, steps.weights.get(step.name, 1)) for step in steps.score if step.name not in passed]
+        self.plain = [pair for pair in scores if pair[0].normalize is None]
+        self.scaled = [pair for pair in scores if pair[0].normalize is not None]
+        judging = [*self.filters, *(step for step, _ in scores)]
+        self.by_room = not self.scaled and all(step.reuse.scope is Scope.USAGE for step in judging)
+
+
+class PreFilters(NamedTuple):
+    """The answers of some PreFilter plugins.
+
+    ``states`` by plugin, the plugins that ``skipped``, the rows left as a mask (``narrowed``; None: all), and whether a plugin
+    ``refused`` the pod.
+    """
+
+    states: dict[str, Any]
+    skipped: frozenset[str]
+    narrowed: BoolArray | None
+    refused: bool
+
+    def agrees_with(self, other: PreFilters) -> bool:
+        """Return whether these answers equal others, not counting the states."""
+        if self.skipped != other.skipped or self.refused != other.refused:
+            return False
+        if self.narrowed is None or other.narrowed is None:
+            return self.narrowed is other.narrowed
+        return bool((self.narrowed == other.narrowed).all())
+
+
+_NOTHING: Final = frozenset[str]()
+_NO_ANSWERS: Final = PreFilters({}, _NOTHING, None, False)
+
+
+def ask_pre_filters(steps: Sequence[Step], pod: PodInfo, snapshot: Snapshot) -> PreFilters:
+    """Run PreFilter of all these plugins for a pod."""
+    if not steps:
+        return _NO_ANSWERS
+    states: dict[str, Any] = {}
+    skipped: list[str] = []
+    narrowed: BoolArray | None = None
+    refused = False
+    for step in steps:
+        answer = ask(step, "preFilter", pod, snapshot)
+        if answer is SKIP:
+            skipped.append(step.name)
+        elif isinstance(answer, Hold):
+            refused = True
+        elif isinstance(answer, Narrow):
+            narrowed = both(narrowed, snapshot.nodes.named(answer.nodes))
+            states[step.name] = answer.state
+        else:
+            states[step.name] = answer
+    return PreFilters(states, frozenset(skipped), narrowed, refused)
+
+
+def both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    """Return the rows that are in both masks; None stands for all rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def close_refused(
+    open_rows: BoolArray, steps: Iterable[Step], states: Mapping[str, Any], pod: PodInfo, nodes: NodeView
+) -> None:
+    """Clear in ``open_rows`` the rows of a view that Filter plugins refuse."""
+    for step in steps:
+        refused = refused_rows(step, states.get(step.name, pod), nodes)
+        if refused is not None:
+            open_rows &= ~refused
+
+
+class Judges:
+    """Who judges the rows for a pod.
+
+    ``rule``    that of all plugins at once, None if there is none; PreFilter and PreScore run only if it is not enough
+    ``found``   the answers of PreFilter; ``states``: these and those of PreScore
+    ``plan``    the plugins that judge rows
+    """
+
+    def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot) -> None:
+        self._steps, self._pod, self._snapshot = steps, pod, snapshot
+        self.rule = steps.rule_for(pod)
+
+    @lazy
+    def found(self) -> PreFilters:
+        return ask_pre_filters(self._steps.pre_filter, self._pod, self._snapshot)
+
+    @lazy
+    def states(self) -> Mapping[str, Any]:
+        steps = self._steps.pre_score
+        if not steps:
+            return self.found.states
+        nodes = self._snapshot.nodes
+        return {**self.found.states, **{step.name: ask(step, "preScore", self._pod, self._snapshot, nodes) for step in steps}}
+
+    @lazy
+    def plan(self) -> Plan:
+        passed = [step.name for step in self._steps.pre_score if self.states[step.name] is SKIP]
+        return self._steps.plan(self.found.skipped, frozenset(passed))

@@ -1,0 +1,76 @@
+"""One look at all rows: the decision for a pod whose keys are new, which leaves nothing behind but columns of node properties.
+
+CPU, memory and places for pods are judged by the rule of all plugins that read nothing else, and the kept columns of plugins
+that read only nodes are added. A pod that needs more gets a sheet that serves it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from moorage.core.cycle.column import REFUSED, KeyColumn, Varying
+from moorage.core.cycle.decision import Quick
+from moorage.core.cycle.judges import Judges
+from moorage.core.cycle.search import first_from, ring_position
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.state.cluster import Snapshot
+
+__all__ = ["OneLook"]
+
+
+class OneLook:
+    """What is the same for all pods with some keys, while no node changes: ``judges`` of the rows, and PreFilter's results."""
+
+    __slots__ = ("_found", "_idle", "_judges", "nodes_seen")
+
+    def __init__(self, judges: Judges, idle: frozenset[str], snapshot: Snapshot) -> None:
+        self._judges, self._idle = judges, idle
+        self._found: PreFiltered | None = None
+        self.nodes_seen = snapshot.table.changes.nodes
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether the rule judges the rows."""
+        return self._judges.rule is not None
+
+    def decide(self, uid: str, columns: Iterable[KeyColumn], snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide with the columns of node properties; None if the pod needs a sheet, or no row is feasible."""
+        usage, rule = snapshot.nodes.usage(), self._judges.rule
+        if usage is None or rule is None:
+            return None
+        total, refused = rule.rows(usage)
+        if refused is not None:
+            np.putmask(total, refused, REFUSED)
+        varying: list[Varying] = []
+        for column in columns:
+            if not column.is_sound or column.found.refused or column.found.narrowed is not None:
+                return None
+            if column.few is not None:
+                total[column.few.rows] += column.few.worths
+            elif column.worths is not None:
+                total += column.worths
+            varying += column.varying
+        feasible = np.count_nonzero(total >= 0)
+        if not feasible:
+            return None
+        for one, highest in [(one, one.highest(total)) for one in varying]:
+            scores = one.scaled(highest)
+            if scores is None:
+                return None
+            total += scores
+        best = (total == total.item(total.argmax())).nonzero()[0]
+        row = first_from(snapshot.table, best, ring_position(uid, seed))
+        return Quick(row, int(feasible), self._results(columns))
+
+    def _results(self, columns: Iterable[KeyColumn]) -> PreFiltered:
+        """Return PreFilter's results."""
+        if self._found is None:
+            found = [column.found for column in columns]
+            states: dict[str, Any] = {}
+            for one in found:
+                states.update(one.states)
+            self._found = PreFiltered(states, self._idle.union(*[one.skipped for one in found]))
+        return self._found

@@ -113,6 +113,8 @@ def image_scores(table: NodeTable, images: PodImages) -> IntArray:
         holders = table.images.holders.get(name)
         if holders is not None:
             added[name] = added.get(name, 0) + int(holders.size * (len(holders.rows) / len(table)))
+    if sum(added.values()) < LEAST:
+        return np.zeros(len(table), dtype=np.int64)
     if len(added) <= _FEW_IMAGES:
         return _by_holdings(table, images, added)
     sums = np.zeros(len(table), dtype=np.int64)

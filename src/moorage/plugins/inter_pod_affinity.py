@@ -120,8 +120,9 @@ def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
     logs = (*kinds, snapshot.changes_of(Namespace))
     if pod.has_affinity:
         return Idle(now=False, until=logs)
-    labels = snapshot.namespace_labels(pod.namespace)
-    return Idle(not any(terms.select(pod, labels) for terms in kinds if terms.position), logs)
+    held = [terms for terms in kinds if terms.position]
+    labels = snapshot.namespace_labels(pod.namespace) if held else {}
+    return Idle(not any(terms.select(pod, labels) for terms in held), logs)
 
 
 class InterPodAffinity(

@@ -228,6 +228,8 @@ class NodeResourcesFit(
             if count and name not in ALWAYS_COMPARED and self._by_device(name, self._snapshot):
                 return None
         scored = pod.needs_under(_SCORED)
+        if scored is needs:
+            return {"requests": needs.key, "requests with defaults": (needs.nonzero_cpu, needs.nonzero_memory)}
         return {"requests": needs.key, "requests to score": (scored.key, scored.nonzero_cpu, scored.nonzero_memory)}
 
     # -- Filter -----------------------------------------------------------------------------------------------------------

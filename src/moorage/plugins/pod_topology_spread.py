@@ -64,6 +64,7 @@ from moorage.plugins.spread.spread_scores import (
     count_spreads,
     counted_constraints,
     default_selector,
+    has_default_selector,
     normalize_spread,
     score_by_count,
     score_domains,
@@ -222,10 +223,10 @@ class PodTopologySpread(
         """Return idle for a pod without constraints, own or default, until its services or owners change."""
         if not self._defaults:
             return Idle(not pod.spec.topology_spread_constraints)
-        versions = self._owners.of(snapshot)
+        versions, logs = self._owners.of(snapshot), self._owners.logs
         if pod.spec.topology_spread_constraints:
-            return Idle(now=False, until=self._owners.logs)
-        return Idle(self._selector(pod, snapshot, versions).is_empty, self._owners.logs)
+            return Idle(now=False, until=logs)
+        return Idle(not has_default_selector(pod, snapshot) or self._selector(pod, snapshot, versions).is_empty, logs)
 
     def _selector(self, pod: PodInfo, snapshot: Snapshot, owners: Hashable) -> Selector:
         """Return the selector of default constraints, computed once for equal pods and this version of the ``owners``."""

@@ -147,6 +147,8 @@ class Signer:
         self._each = self._signings((step for step in signing if step.reuse.signature_reads is None), on_nodes)
         self._kinds = sorted({kind for step in signing for kind in step.reuse.signature_reads or ()}, key=repr)
         self._positions: list[int] = []
+        self._logs: list[Journal] = []
+        self._snapshot: Snapshot | None = None
         self._may_idle = [
             Step(step.name, step.plugin, step.reuse.idle)
             for step in steps
@@ -179,7 +181,9 @@ class Signer:
         Raises  TypeError for a signature that cannot be hashed
         """
         if self._kinds:
-            positions = [snapshot.changes_of(kind).position for kind in self._kinds]
+            if self._snapshot is not snapshot:
+                self._snapshot, self._logs = snapshot, [snapshot.changes_of(kind) for kind in self._kinds]
+            positions = [log.position for log in self._logs]
             if positions != self._positions:
                 self._known.clear()
                 self._positions = positions

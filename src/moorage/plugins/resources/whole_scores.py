@@ -28,6 +28,10 @@ Floats = npt.NDArray[np.float64]
 _Demand = tuple[str, int, int]
 #: Less than any node has left: what a pod wants of a resource that it does not request.
 _NOTHING: Final = -(2**63)
+#: What a pod wants and what a rule adds, for one call: an array that is filled costs less than a new one.
+_WANTED: Final = np.zeros(3, dtype=np.int64)
+_AMOUNTS: Final = np.zeros(4)
+_WANTED_DOWN, _AMOUNTS_DOWN = _WANTED.reshape(3, 1), _AMOUNTS.reshape(4, 1)
 #: See ``Usage.is_exact``.
 _BITS: Final = 46
 
@@ -51,7 +55,9 @@ def rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) ->
     least = usage.least
     if least[0] >= wanted[0] and least[1] >= wanted[1] and least[2] > 0:
         return None
-    short: BoolArray = np.less(usage.free, np.array([[amount] for amount in wanted]))
+    cells = _WANTED.data
+    cells[0], cells[1], cells[2] = wanted
+    short: BoolArray = np.less(usage.free, _WANTED_DOWN)
     if short.item(short.argmax()):
         return short
     usage.find_least()
@@ -133,7 +139,7 @@ def weighed(milli: int, size: int, weight: int, *, is_balance: bool = False) -> 
 class UsageRule:
     """Filter and scores by CPU, memory and the number of pods, for all plugins that judge by these."""
 
-    __slots__ = ("_amounts", "_balanced", "_least", "_wanted")
+    __slots__ = ("_balanced", "_least", "_wanted")
 
     def __init__(self, parts: Sequence[Wanted | Weighed]) -> None:
         self._wanted: Wanted | None = None
@@ -145,27 +151,25 @@ class UsageRule:
                 self._balanced = part
             else:
                 self._least = part
-        _, milli, size, _ = self._least
-        self._amounts = np.array(
-            [[-self._balanced.milli], [-self._balanced.size], [200 * milli], [200 * size]], dtype=np.float64
-        )
 
     def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
         """Return the weighted scores of all rows, and which rows are refused; None for none."""
         short = None if self._wanted is None else rows_short(*self._wanted, usage)
         least, scratch = usage.least, usage.scratch
         half, share = scratch[:2], scratch[2:]
-        np.subtract(usage.both, self._amounts, out=scratch)
+        _, milli, size, weight = self._least
+        _, added, added_size, of_balance = self._balanced
+        amounts = _AMOUNTS.data
+        amounts[0], amounts[1], amounts[2], amounts[3] = -added, -added_size, 200 * milli, 200 * size
+        np.subtract(usage.both, _AMOUNTS_DOWN, out=scratch)
         pairs = scratch.reshape(2, 2, -1)
         pairs /= usage.doubled
         np.floor(share, out=share)
-        _, milli, size, weight = self._least
         if least[3] < 200 * milli or least[4] < 200 * size:  # requests may exceed a capacity
             np.maximum(share, 0.0, out=share)
         total: Floats = share[0]
         total += share[1]
-        _, milli, size, of_balance = self._balanced
-        if least[0] < milli or least[1] < size:
+        if least[0] < added or least[1] < added_size:
             np.minimum(half, 0.5, out=half)
         balance: Floats = half[0]
         balance -= half[1]

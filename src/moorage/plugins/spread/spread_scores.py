@@ -34,7 +34,7 @@ from moorage.state.view import NodeView, domain_ids, domain_sums, domains_with, 
 
 __all__ = [
     "HOSTNAME", "OWNING_KINDS", "SET_ASIDE", "CountedConstraint", "Spread", "SpreadPreference", "add_unlabelled",
-    "controller_of", "count_spreads", "counted_constraints", "default_selector", "normalize_spread",
+    "controller_of", "count_spreads", "counted_constraints", "default_selector", "has_default_selector", "normalize_spread",
     "pods_by_domain", "score_by_count", "score_domains", "score_spread", "weigh_spread",
 ]  # fmt: skip
 
@@ -196,20 +196,30 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], type[ReplicationController | Replic
 }
 
 
+def has_default_selector(pod: PodInfo, snapshot: Snapshot) -> bool:
+    """Return False if there are no services and the pod's controller is unknown: its default selector is empty."""
+    return bool(snapshot.objects(Service)) or _controlling(pod, snapshot) is not None
+
+
 def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     """Return the combined selectors of the pod's services and its controller; empty if there are none."""
     labels: dict[str, str] = {}
-    if snapshot.objects(Service):
-        for service in snapshot.services_selecting(pod):
-            labels |= service.spec.selector
-    owner = controller_of(pod)
-    kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
-    controller = None if owner is None or kind is None else snapshot.objects(kind).get(f"{pod.namespace}/{owner.name}")
+    for service in snapshot.services_selecting(pod) if snapshot.objects(Service) else ():
+        labels |= service.spec.selector
+    controller = _controlling(pod, snapshot)
     if controller is None:
         return selector_from_map(labels) if labels else _EMPTY
     if isinstance(controller, ReplicationController):
         return selector_from_map(labels | controller.spec.selector)
     return Selector((*selector_from_map(labels).requirements, *_requirements(controller.spec.selector)))
+
+
+def _controlling(pod: PodInfo, snapshot: Snapshot) -> ReplicationController | ReplicaSet | StatefulSet | None:
+    """Return the pod's controller, if the snapshot has it and its selector counts."""
+    owner = controller_of(pod)
+    kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
+    objects = None if kind is None else snapshot.objects(kind)
+    return None if not objects or owner is None else objects.get(f"{pod.namespace}/{owner.name}")
 
 
 def controller_of(pod: PodInfo) -> OwnerReference | None:

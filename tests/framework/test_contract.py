@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from moorage.api.devices import DeviceClass
 from moorage.errors import InputError
 from moorage.framework import changes, explaining, points
-from moorage.framework.points import Depends, Domains, Idle, Plugin, Reuse, Scope
-from moorage.framework.profile import make_profile, reuse_of
+from moorage.framework.points import Plugin, Reuse, Scope
+from moorage.framework.profile import reuse_of
 from moorage.plugins import BUILTIN
 from moorage.plugins.shared.releases import PLUGINS_1_21
-from moorage.testing.builders import a_cluster, a_pod
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "moorage"
@@ -129,11 +127,6 @@ def test_the_head_of_a_built_in_plugin_names_all_its_points(cls):
     assert cls.__abstractmethods__ == set()
 
 
-def test_no_built_in_plugin_uses_an_old_name():
-    old = {"depends", "sums_only", "sign", "signs_by", "scales_by_highest", "fails_alike", "closed_domains", "domain_scores"}
-    assert {cls.name: old & set(dir(cls)) for cls in BUILT_IN if old & set(dir(cls))} == {}
-
-
 # -- the reference page ------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +160,7 @@ def test_the_page_has_exactly_the_methods_for_explanations():
 
 
 def test_the_page_has_exactly_the_promises_and_scopes():
-    promises = PAGE[PAGE.index("## Promises") : PAGE.index("### Old names")]
+    promises = PAGE[PAGE.index("## Promises") : PAGE.index("## Explaining a refusal")]
     first = re.findall(r"^\| `([\w.]+)` \|", promises, re.MULTILINE)
     assert first == [field.name for field in fields(Reuse)] + [f"Scope.{scope.name}" for scope in Scope]
 
@@ -221,81 +214,6 @@ def test_an_invalid_reuse_is_an_error():
         reuse_of(Odd())
     with pytest.raises(InputError, match="plugin Base failed in reuse: KeyError"):
         reuse_of(Broken())
-
-
-def old(**members):
-    """Make a plugin that declares promises by their old names."""
-    return type("Old", (), {"name": "Old", "filter": lambda self, state, nodes: (), **members})()
-
-
-def sign(self, pod):
-    return {"name": pod.name}
-
-
-OLD_SCOPES = {
-    "nodes": ({"depends": Depends.NODES}, Scope.NODE),
-    "row": ({"depends": Depends.ROW}, Scope.NODE_PODS),
-    "sums": ({"depends": Depends.ROW, "sums_only": True}, Scope.USAGE),
-    "sums alone": ({"sums_only": True}, Scope.USAGE),
-    "cluster": ({"depends": Depends.CLUSTER}, Scope.CLUSTER),
-    "domains": ({"depends": Depends.CLUSTER, "closed_domains": lambda self, state, nodes: ()}, Scope.DOMAIN),
-    "normalizes by more": ({"depends": Depends.NODES, "normalize": lambda self, state, scores: scores}, Scope.CLUSTER),
-    "normalizes by the highest": (
-        {"depends": Depends.NODES, "normalize": lambda self, state, scores: scores, "scales_by_highest": True}, Scope.NODE,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("members", "scope"), OLD_SCOPES.values(), ids=OLD_SCOPES)
-def test_old_names_still_give_a_scope(members, scope):
-    with pytest.warns(DeprecationWarning, match=r"plugin Old declares .*; declare reuse = Reuse"):
-        assert reuse_of(old(**members)).scope is scope
-
-
-def test_old_names_still_give_every_promise():
-    log = object()
-    plugin = old(
-        depends=Depends.CLUSTER, sign=sign, signs_by=(DeviceClass,), rests_when_skipped=True,
-        pre_filter=lambda self, pod, snapshot: None, pre_score=lambda self, pod, snapshot, feasible: None,
-        idle=lambda self, pod, snapshot: True, idle_until=lambda self, snapshot: [log],
-        narrows_to=lambda self, pod: frozenset(["n"]),
-        closed_domains=lambda self, state, nodes: [], score=lambda self, state, nodes: nodes.zeros(),
-        domain_scores=lambda self, state, nodes: None,
-    )  # fmt: skip
-    with pytest.warns(DeprecationWarning, match="declares"):
-        reuse = reuse_of(plugin)
-    pod, snapshot = a_pod("p"), a_cluster([]).snapshot
-    assert reuse.signature(pod) == {"name": "p"}
-    assert reuse.signature_reads == (DeviceClass,)
-    assert reuse.idle(pod, snapshot) == Idle(now=True, until=[log])
-    assert reuse.narrows_to(pod) == {"n"}
-    assert reuse.rests_when_skipped
-    assert isinstance(reuse.domains, Domains)
-    assert (reuse.domains.closed("s", None), reuse.domains.scores("s", None)) == ([], None)
-
-
-def test_old_promises_of_a_base_class_keep_their_scope():
-    """A subclass that overrides ``sign`` repeats ``signs_by``; one that overrides PreFilter is not idle by its base class."""
-    plugin = old(sign=sign, signs_by=(), pre_filter=lambda self, pod, snapshot: None, depends=Depends.NODES,
-                 narrows_to=lambda self, pod: frozenset())  # fmt: skip
-    with pytest.warns(DeprecationWarning, match="declares"):
-        reuse = reuse_of(type("Newer", (type(plugin),), {"sign": sign, "pre_filter": lambda self, pod, snapshot: 1})())
-    assert (reuse.scope, reuse.signature_reads, reuse.narrows_to) == (Scope.NODE, None, None)
-
-
-@pytest.mark.parametrize("fails_alike", [True, False])
-def test_old_signatures_cover_post_filter_only_if_declared(fails_alike):
-    plugin = old(sign=sign, depends=Depends.NODES, fails_alike=fails_alike, post_filter=lambda self, pod, attempt: None)
-    with pytest.warns(DeprecationWarning, match="declares"):
-        profile = make_profile("s", {"Old": plugin}, {"filter": ["Old"], "postFilter": ["Old"]}, {})
-    assert profile.at("filter")[0].reuse.signature is not None
-    assert (profile.at("postFilter")[0].reuse.signature is not None) is fails_alike
-
-
-def test_a_plugin_may_derive_from_a_built_in_one_and_use_old_names():
-    with pytest.warns(DeprecationWarning, match="declares"):
-        reuse = reuse_of(type("Signs", (Base,), {"sign": sign})())
-    assert (reuse.scope, reuse.signature(a_pod("p")), reuse.signature_reads) == (Scope.NODE, {"name": "p"}, None)
 
 
 def test_the_first_plugin_has_six_lines():

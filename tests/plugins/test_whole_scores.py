@@ -79,8 +79,8 @@ class History:
             (plugin, plugin.pre_score(pod, snapshot, nodes), weight) for plugin, weight in ((self.fit, 3), (self.balance, 2))
         ]
         scored = [one for one in scored if one[1] is not SKIP]
-        parts = [self.fit.reuse.share.part("filter", wants, 0)]
-        parts += [plugin.reuse.share.part("score", state, weight) for plugin, state, weight in scored]
+        shares = [(self.fit.reuse.share, "filter", 0), (self.fit.reuse.share, "score", 3), (self.balance.reuse.share, "score", 2)]
+        parts = [share.part(point, pod, weight) for share, point, weight in shares]
         self.was_ruled = None not in parts
         if not self.was_ruled:
             return

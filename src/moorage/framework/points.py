@@ -22,7 +22,7 @@ from moorage.framework.events import Wake
 from moorage.framework.group_placement import GroupInfo, Placement, Proposal
 from moorage.framework.handle import Handle
 from moorage.framework.post_filter import Attempt, Consult, PostFilterResult, WhatIf, WhatIfs
-from moorage.framework.reuse import Depends, Reuse, Scope, Signature
+from moorage.framework.reuse import Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
@@ -30,7 +30,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NOTHING_TO_DO", "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Depends", "Domains", "EnqueueExtensions",
+    "NOTHING_TO_DO", "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Domains", "EnqueueExtensions",
     "FilterNodePlugin", "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementFeasiblePlugin",
     "PlacementGeneratePlugin", "PlacementScoreExtensions", "PlacementScorePlugin", "Plugin", "PodGroupPostFilterPlugin",
     "PostBindPlugin", "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin", "PreFilterExtensions",

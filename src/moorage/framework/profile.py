@@ -8,7 +8,6 @@ names (``_OLD_NAMES``).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -17,16 +16,13 @@ import numpy as np
 
 from moorage.basis.printable import clip
 from moorage.errors import InputError, PluginError
-from moorage.framework.answer_forms import Domains, Idle
+from moorage.framework.answer_forms import Domains
 from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
-from moorage.framework.reuse import Depends, Reuse, Scope
+from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import NEWEST_FORM, Hold, MessageForm, Reject
-from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = [
@@ -267,7 +263,7 @@ def reuse_of(plugin: Plugin) -> Reuse:
     Raises  InputError if ``reuse`` is no Reuse, or cannot be read
     """
     cls = type(plugin)
-    if not cls.__module__.startswith(_BUILT_IN) or not _PROMISES.isdisjoint(_own(plugin)):
+    if not cls.__module__.startswith(_BUILT_IN) or "reuse" in _own(plugin):
         return _reader_of_reuse(plugin)(plugin)
     read = _READERS_OF_CLASS.get(cls)
     if read is None:
@@ -281,8 +277,6 @@ def _reader_of_reuse(plugin: Plugin) -> Callable[[Plugin], Reuse]:
     for members in (_own(plugin), *_layers(plugin)):
         if "reuse" in members:
             return _no_promise if overridden else _declared_reuse
-        if not _OLD_NAMES.isdisjoint(members):
-            return _reuse_by_old_names
         overridden = overridden or (members is not _own(plugin) and not _COVERED.isdisjoint(members))
     return _no_promise
 
@@ -430,91 +424,11 @@ def _timed(call: Callable[..., Any], point: str, name: str, clock: Callable[[], 
     return measured
 
 
-# -- old names, to be removed with the next release -----------------------------------------------------------------------
-
-#: The attributes that declared promises before ``Reuse``.
-_OLD_NAMES = frozenset([
-    "depends", "sums_only", "sign", "signs_by", "scales_by_highest", "rests_when_skipped", "fails_alike", "closed_domains",
-    "domain_scores", "idle", "idle_until", "narrows_to",
-])  # fmt: skip
-_PROMISES = _OLD_NAMES | {"reuse"}
-
-
-def _reuse_by_old_names(plugin: Plugin) -> Reuse:
-    """Return the promises that a plugin declares by old names, completed by ``reuse`` of a class it derives from."""
-    used = sorted({name for members in (_own(plugin), *_layers(plugin)) for name in _OLD_NAMES.intersection(members)})
-    text = (
-        f"plugin {plugin.name} declares {', '.join(used)}; declare reuse = Reuse(...), as the next release ignores these names"
-    )
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
-    base: Reuse | None = getattr(plugin, "reuse", None)
-    depends: Depends | None = getattr(plugin, "depends", None)
-    domains = Domains(_old_form(plugin, "closed_domains", "filter"), _old_form(plugin, "domain_scores", "score"))
-    return Reuse(
-        _old_scope(plugin, depends, domains) if depends is not None or base is None else base.scope,
-        _old_signature(plugin, base, is_complete=depends is not None or base is not None),
-        _old_signature_reads(plugin, base),
-        domains if domains != Domains() else None,
-        _old_idle(plugin),
-        _old_form(plugin, "narrows_to", "pre_filter"),
-        bool(getattr(plugin, "rests_when_skipped", base is not None and base.rests_when_skipped)),
-        _any_node if depends is Depends.NODES else None if base is None else base.other_nodes,
-    )
-
-
-def _any_node(table: NodeTable) -> int:
-    """Return a number that changes when any node is added, removed or updated."""
-    return table.changes.nodes
-
-
-def _old_form(plugin: Plugin, name: str, *methods: str) -> Callable[..., Any] | None:
-    steps = [_twin(plugin.name, plugin, method, name) for method in methods]
-    return steps[0].call if steps[0] is not None and all(steps) else None
-
-
-def _old_scope(plugin: Plugin, depends: Depends | None, domains: Domains[Any, Any]) -> Scope:
-    if depends is None and getattr(plugin, "sums_only", False):
-        return Scope.USAGE
-    if depends is None or depends is Depends.CLUSTER:
-        return Scope.CLUSTER if domains == Domains() else Scope.DOMAIN
-    if getattr(plugin, "normalize", None) is not None and not getattr(plugin, "scales_by_highest", False):
-        return Scope.CLUSTER
-    if depends is Depends.NODES:
-        return Scope.NODE
-    return Scope.USAGE if getattr(plugin, "sums_only", False) else Scope.NODE_PODS
-
-
-def _old_signature(plugin: Plugin, base: Reuse | None, *, is_complete: bool) -> Callable[[PodInfo], Any] | None:
-    """Return the signature; None if the plugin filters and declares neither ``depends`` nor ``reuse``."""
-    sign: Callable[[PodInfo], Any] | None = getattr(plugin, "sign", base.signature if base is not None else None)
-    return sign if is_complete or {"preFilter", "filter"}.isdisjoint(points_of(plugin)) else None
-
-
-def _old_signature_reads(plugin: Plugin, base: Reuse | None) -> Any:
-    """Return the kinds in ``signs_by`` of the class that has ``sign``: a subclass that overrides ``sign`` repeats it."""
-    for members in _layers(plugin):
-        if "sign" in members:
-            return members.get("signs_by")
-        if "reuse" in members:
-            break
-    return base.signature_reads if base is not None else None
-
-
-def _old_idle(plugin: Plugin) -> Callable[[PodInfo, Snapshot], Idle] | None:
-    idle = _old_form(plugin, "idle", "pre_filter", "pre_score")
-    until: Any = getattr(plugin, "idle_until", None)
-    if idle is None or until is None:
-        return None
-    return lambda pod, snapshot: Idle(idle(pod, snapshot), until(snapshot))
-
-
 def _promises_post_filter(plugin: Plugin) -> bool:
-    """Return whether the signature covers PostFilter: always with ``reuse``; with old names only if ``fails_alike`` is true."""
+    """Return whether the signature covers PostFilter: with a ``reuse`` that is declared with it, or later."""
     for members in (_own(plugin), *_layers(plugin)):
         if "reuse" in members:
             return True
-        if "fails_alike" in members:
-            return bool(members["fails_alike"])
         if "post_filter" in members:
             break
     return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Any
 
 from moorage.api.meta import Object
@@ -20,7 +20,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Depends", "Reuse", "Scope", "Signature"]
+__all__ = ["Reuse", "Scope", "Signature"]
 
 #: Name → what a plugin reads of a pod. Plugins that read the same use the same name.
 Signature = Mapping[str, Hashable]
@@ -80,11 +80,3 @@ class Reuse:
     ignores_all: Callable[[Any, PodInfo, NodeView], BoolArray] | None = None
     pins: Pins | None = None
     share: Share | None = None
-
-
-class Depends(Enum):
-    """The old form of ``Scope``, for plugins that declare ``depends``. Deprecated."""
-
-    NODES = "nodes"
-    ROW = "row"
-    CLUSTER = "cluster"

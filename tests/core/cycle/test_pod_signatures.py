@@ -80,7 +80,7 @@ def test_pods_that_name_different_claims_are_signed_once_by_our_own_plugins(plug
 def test_different_shapes_may_share_one_class():
     one = signer(Colors())
     first, other = one.sign(a_pod(nodeSelector={"a": "b"}), SNAPSHOT), one.sign(a_pod(), SNAPSHOT)
-    assert first.key == other.key and first.rows == other.rows
+    assert (first.key, first.rows) == (other.key, other.rows)
 
 
 def test_a_change_of_an_object_that_signatures_read_signs_pods_again():

@@ -79,8 +79,8 @@ class History:
             (plugin, plugin.pre_score(pod, snapshot, nodes), weight) for plugin, weight in ((self.fit, 3), (self.balance, 2))
         ]
         scored = [one for one in scored if one[1] is not SKIP]
-        shares = [(self.fit.reuse.share, "filter", 0), (self.fit.reuse.share, "score", 3), (self.balance.reuse.share, "score", 2)]
-        parts = [share.part(point, pod, weight) for share, point, weight in shares]
+        fit, balance = self.fit.reuse.share, self.balance.reuse.share
+        parts = [fit.part("filter", pod, 0), fit.part("score", pod, 3), balance.part("score", pod, 2)]
         self.was_ruled = None not in parts
         if not self.was_ruled:
             return

@@ -9,7 +9,7 @@ Source  kube-scheduler, backend/cache/podgroupstate.go
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moorage.state.labels import IdCounts
 from moorage.state.pod_info import PodInfo
@@ -91,6 +91,19 @@ class GroupPods:
         self._nodes.pop(uid, None)
         self._unscheduled.pop(uid, None)
         self._rank.pop(uid, None)
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the pods as they are now."""
+        books: tuple[dict[str, Any], ...] = (self._all, self._nodes, self._unscheduled, self._rank)
+        copies, ranked = [book.copy() for book in books], self._ranked
+
+        def restore() -> None:
+            for book, held in zip(books, copies, strict=True):
+                book.clear()
+                book.update(held)
+            self._ranked = ranked
+
+        return restore
 
     def _wait(self, pod: PodInfo) -> None:
         if pod.uid not in self._unscheduled:

@@ -1,7 +1,7 @@
 """A simulation whose changes can be reversed: it writes the changes of its records and objects to an undo log.
 
-Changes of volumes, device slices, pod groups and waiting plugins affect the order of many indexes, and so do claims that get
-devices. Such changes are not reversed: the log gives up, and the state is rebuilt from its history.
+Changes of volumes, device slices and waiting plugins affect the order of many indexes, and so do claims that get devices. Such
+changes are not reversed: the log gives up, and the state is rebuilt from its history.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import ResourceClaim
+from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineParts
@@ -28,7 +29,9 @@ __all__ = ["RECORDED_PARTS", "RecordedSimulation"]
 
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 #: Kinds whose changes are reversed.
-_REVERSIBLE: Final = (Pod, Node, Namespace, Service, PodDisruptionBudget, ReplicaSet, StatefulSet, ReplicationController)
+_REVERSIBLE: Final = (
+    Pod, Node, Namespace, Service, PodDisruptionBudget, PodGroup, ReplicaSet, StatefulSet, ReplicationController,
+)  # fmt: skip
 #: Points at which plugins may keep state about pods. Built-in plugins drop it with the pods.
 _KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind", "postFilter", "preEnqueue"])
 
@@ -100,7 +103,7 @@ class RecordedSimulation(SimulatedCluster):
         """Open a transaction: save what is small."""
         self.log.begin()
         scheduler = self.scheduler
-        if self.has_keepers or self._waiting_work or scheduler.state.bindings.by_uid or scheduler.cluster.groups is not None:
+        if self.has_keepers or self._waiting_work or scheduler.state.bindings.by_uid:
             self.log.give_up()
         self.log.add(partial(self._restore, self._small(), self._events.copy(), self._due_now()))
 
@@ -111,11 +114,13 @@ class RecordedSimulation(SimulatedCluster):
         return mine, engine, cycle.order.start, (changes.position, changes.updates.position)
 
     def _due_now(self) -> Callable[[], None]:
-        collector, claims = self._collector.save(), self._claims.save()
+        collector, claims, groups = self._collector.save(), self._claims.save(), self.groups.copy()
 
         def restore() -> None:
             collector()
             claims()
+            self.groups.clear()
+            self.groups.update(groups)
 
         return restore
 
@@ -144,8 +149,6 @@ class RecordedSimulation(SimulatedCluster):
             if isinstance(obj, Pod):
                 self._touch(obj.metadata.uid)
                 self._touch_name(obj)
-                if obj.spec.scheduling_group is not None:
-                    self.log.give_up()
             elif isinstance(obj, ResourceClaim) and self._allocates_nothing(obj):
                 after = obj if isinstance(fact, Seen) else None
                 self.log.add(self._claims.save_claim(obj.key, after))

@@ -19,6 +19,7 @@ from moorage.core.queue import QueuedPod, QueuePlace, SchedulingQueue
 from moorage.framework.events import ClusterEvent
 from moorage.state.cluster import ClusterState
 from moorage.state.node_tree import zone_of
+from moorage.state.pod_groups import GroupPods, PodGroups, group_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["RecordedClusterState", "RecordedQueue", "UndoLog"]
@@ -106,6 +107,50 @@ class UndoLog:
 NO_LOG: Final = UndoLog()
 
 
+# -- recorded groups ---------------------------------------------------------------------------------------------------
+
+
+class RecordedGroups(PodGroups):
+    """The pods of groups, each group saved before its first change in a transaction."""
+
+    def __init__(self, cluster: RecordedClusterState) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def account(self) -> Iterator[Any]:
+        """Yield all that decisions depend on, order included."""
+        yield sorted((key, list(some.nodes.items()), [pod.uid for pod in some.unscheduled]) for key, some in self._groups.items())
+
+    def _save(self, pod: PodInfo) -> None:
+        key = group_key(pod)
+        if key is not None and self._cluster.log.is_new((self, key)):
+            held = self._groups.get(key)
+            self._cluster.log.add(partial(self._restore, key, held, None if held is None else held.save()))
+
+    def _restore(self, key: str, held: GroupPods | None, restore: Callable[[], None] | None) -> None:
+        if held is None or restore is None:
+            self._groups.pop(key, None)
+        else:
+            self._groups[key] = held
+            restore()
+
+    def note(self, pod: PodInfo) -> None:
+        self._save(pod)
+        super().note(pod)
+
+    def put(self, pod: PodInfo, node: str) -> None:
+        self._save(pod)
+        super().put(pod, node)
+
+    def take(self, pod: PodInfo) -> None:
+        self._save(pod)
+        super().take(pod)
+
+    def drop(self, pod: PodInfo) -> None:
+        self._save(pod)
+        super().drop(pod)
+
+
 # -- recorded state ----------------------------------------------------------------------------------------------------
 
 #: A pod with its node.
@@ -116,6 +161,11 @@ class RecordedClusterState(ClusterState):
     """A cluster state that records how to reverse its changes; see the module's description."""
 
     log: UndoLog = NO_LOG
+
+    def __init__(self, *, keep_groups: bool = False) -> None:
+        super().__init__()
+        if keep_groups:
+            self.groups = RecordedGroups(self)
 
     def account(self, listed: Mapping[str, Pod]) -> Iterator[Any]:
         """Yield all that decisions depend on, order included. Of pods that are ``listed`` elsewhere, by UID, only the UID.
@@ -140,6 +190,8 @@ class RecordedClusterState(ClusterState):
         held = [list(some.values()) for _, some in sorted(self._objects.items(), key=lambda one: one[0].__name__) if some]
         yield lambda: held
         yield self._assumed
+        if isinstance(self.groups, RecordedGroups):
+            yield from self.groups.account()
 
     @property
     def placed_pods(self) -> dict[str, _Placed]:

@@ -11,6 +11,7 @@ from itertools import islice
 
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.state.labels import SelectorIndex
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Budgets"]
@@ -29,6 +30,8 @@ class Budgets:
         for budget in budgets:
             self._given.setdefault(budget.metadata.namespace, []).append(budget)
         self._compiled: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
+        #: Namespace → the positions of its budgets, indexed by the pods that they may select.
+        self._indexes: dict[str, SelectorIndex[int]] = {}
 
     def __bool__(self) -> bool:
         """Return False if no budget can match a pod."""
@@ -39,12 +42,22 @@ class Budgets:
         known = self._compiled.get(namespace)
         if known is None:
             known = self._compiled[namespace] = list(_that_match(self._given.get(namespace, ())))
+            index = self._indexes[namespace] = SelectorIndex[int]()
+            for at, (selector, _) in enumerate(known):
+                index.add(at, frozenset([namespace]), selector)
         return known
+
+    def matching(self, pod: PodInfo) -> list[PodDisruptionBudget]:
+        """Return the budgets against which the eviction of a pod counts; a pod that a budget lists as disrupted does not."""
+        known = self._of(pod.namespace) if pod.labels else ()
+        if not known:
+            return []
+        among = (known[at] for at in sorted(self._indexes[pod.namespace].candidates(pod.namespace, pod.labels)))
+        return [one for selector, one in among if pod.name not in one.status.disrupted_pods and selector.matches(pod.labels)]
 
     def covers(self, pod: PodInfo) -> bool:
         """Return whether the eviction of a pod counts against a budget."""
-        budgets = self._of(pod.namespace) if pod.labels else ()
-        return any(pod.name not in one.status.disrupted_pods and selector.matches(pod.labels) for selector, one in budgets)
+        return bool(self.matching(pod))
 
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Split pods into those that would violate a budget, if evicted one by one in this order, and the others.
@@ -78,9 +91,7 @@ class Budgets:
         ``left`` holds the remaining disruptions by the budget's id(). Returns whether the pod violates one.
         """
         exceeds = False
-        for selector, budget in self._of(pod.namespace) if pod.labels else ():
-            if pod.name in budget.status.disrupted_pods or not selector.matches(pod.labels):
-                continue
+        for budget in self.matching(pod):
             remaining = left.get(id(budget), budget.status.disruptions_allowed) - 1
             left[id(budget)] = remaining
             exceeds |= remaining < 0

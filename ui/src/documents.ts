@@ -305,6 +305,58 @@ export interface PlanAnswer {
 
 export type NodePlan = Envelope<"NodePlan", PlanAnswer>;
 
+// -- PodGroupExplanation
+
+export interface GangPart {
+  readonly state: "placed" | "fits" | "blocked" | "held" | "absent";
+  readonly count: number;
+  readonly pods?: readonly string[];
+  readonly why?: string;
+}
+
+export interface GangDomain {
+  readonly name: string;
+  readonly nodes: number;
+  readonly accepting: number;
+  readonly fits: number;
+  readonly atMost: number;
+  readonly ever: number;
+  readonly stops?: Amounts;
+  readonly closed?: string;
+}
+
+export interface GangWay {
+  readonly kind: string;
+  readonly text: string;
+  readonly placed?: number;
+  readonly domain?: string;
+  readonly moved?: readonly string[];
+  readonly evicted?: readonly string[];
+  readonly atLeast?: number;
+  readonly commands?: readonly string[];
+}
+
+export interface GangAnswer {
+  readonly namespace: string;
+  readonly name: string;
+  readonly state: string;
+  readonly minCount?: number;
+  readonly pods: number;
+  readonly placed: number;
+  readonly needed: number;
+  readonly priority: number;
+  readonly topologyKey?: string;
+  readonly largest: number;
+  readonly atMost: number;
+  readonly domain?: string;
+  readonly message?: string;
+  readonly parts: readonly GangPart[];
+  readonly domains: readonly GangDomain[];
+  readonly ways: readonly GangWay[];
+}
+
+export type PodGroupExplanation = Envelope<"PodGroupExplanation", GangAnswer>;
+
 // -- DrainReport
 
 export interface DrainedPod {
@@ -480,7 +532,7 @@ export interface OverviewAnswer {
 
 export type Overview = Envelope<"Overview", OverviewAnswer>;
 
-export type AnyDocument = Explanation | Capacity | NodePlan | DrainReport | Survival | Comparison | Overview;
+export type AnyDocument = Explanation | Capacity | NodePlan | DrainReport | Survival | Comparison | Overview | PodGroupExplanation;
 
 /** A document of a kind that has no page of its own: a newer release, or a simulation report. */
 export type UnknownDocument = Envelope<string, unknown>;

@@ -54,17 +54,20 @@ _ROUNDING: Final = 0.001
 
 
 def grouped(found: Iterable[Explanation]) -> list[tuple[str, list[Explanation]]]:
-    """Return explanations by cause: pods that the same requirements keep off all nodes, whatever they ask for."""
+    """Return explanations by cause: pods of one group, or that the same requirements keep off all nodes."""
     held: dict[object, list[Explanation]] = {}
     for one in found:
         terms = one.eligible_conflict or next(iter(one.conflicts), ())
-        key: object = (one.outcome, frozenset((term.plugin, term.term) for term in terms)) if terms else _cause(one)
+        whole = not terms or one.standing.name == "group"
+        key: object = _cause(one) if whole else (one.outcome, frozenset((term.plugin, term.term) for term in terms))
         held.setdefault(key, []).append(one)
     return [(_cause(some[0]), some) for some in held.values()]
 
 
 def _cause(one: Explanation) -> str:
-    """Return the summary without the name of the pod."""
+    """Return the summary without the name of the pod; of a pod in a group, what its group lacks."""
+    if one.standing.name == "group":
+        return f"{one.standing.text}; {one.standing.causes[0]}"
     return one.summary.partition(": ")[2].rstrip(".") or one.summary
 
 

@@ -1,4 +1,8 @@
-"""Why a job waits in its queue: its place, what it lacks, who borrows, what would start it, and when it starts by itself."""
+"""Why jobs and gangs wait.
+
+A job waits in its queue: its place, what it lacks, who borrows, what would start it, and when it starts by itself. A gang waits
+for enough of its pods to fit together: how many fit in each topology domain, what stops the next one, and what makes room.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from moorage.basis.printable import counted, one_line
+from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.queue_report import amount_text, time_text
-from moorage.report.style import columns, paragraph
+from moorage.report.style import cells, columns, paragraph, together
 
-__all__ = ["Borrower", "NeededQuota", "StartingChange", "WorkloadExplanation"]
+__all__ = [
+    "Borrower", "GangDomain", "GangExplanation", "GangPart", "GangWay", "NeededQuota", "StartingChange", "WorkloadExplanation",
+]  # fmt: skip
 
 _STATES: Final = {
     "started": "runs",
@@ -170,3 +176,178 @@ def _borrower_line(one: Borrower) -> str:
 def headline(namespace: str, title: str, waits_for: str) -> str:
     """Return the first line."""
     return f"{namespace}/{title} {_STATES[waits_for]}"
+
+
+# -- gangs ---------------------------------------------------------------------------------------------------------------
+
+#: How many domains the text lists.
+_MOST_DOMAINS: Final = 8
+
+
+class GangPart(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Pods of a group in one state: ``placed``, ``fits``, ``blocked``, ``held`` or ``absent``; ``why`` in words."""
+
+    state: str
+    count: int
+    pods: tuple[str, ...] = ()
+    why: str = ""
+
+
+class GangDomain(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The room of a topology domain for the pods of a group that have no node.
+
+    ``nodes``   how many nodes it has; ``accepting``: how many of them accept a pod of the group, resources aside
+    ``fits``    how many pods fit together now; no more than ``at_most`` fit in any order and on any nodes
+    ``ever``    no more than that fit even if all other pods left but those of DaemonSets and mirror pods
+    ``stops``   why the next one does not fit: each reason with the number of nodes
+    ``closed``  why the group cannot use it
+    """
+
+    name: str
+    nodes: int
+    accepting: int
+    fits: int
+    at_most: int
+    ever: int
+    stops: dict[str, int] = {}
+    closed: str = ""
+
+
+class GangWay(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Changes with which the group starts, tried by the engine. ``kind``: create, release, wait, room, fewer or grow.
+
+    ``placed``   how many pods of the group get a node
+    ``moved``    pods that make room and find another node; ``evicted``: those that then wait
+    ``at_least`` no fewer pods have to make room; equal to their number: proven
+    """
+
+    kind: str
+    text: str
+    placed: int = 0
+    domain: str = ""
+    moved: tuple[str, ...] = ()
+    evicted: tuple[str, ...] = ()
+    at_least: int = 0
+    commands: tuple[str, ...] = ()
+
+
+class GangExplanation(Answer, frozen=True, kw_only=True):
+    """Why a pod group waits.
+
+    ``state``    scheduled, fits (there is room since it was tried), waiting (too few of its pods fit), never (no domain can
+                 hold it), incomplete (too few of its pods exist or are released), preempting or missing (there is no group)
+    ``needed``   how many further pods must fit together; ``largest``: how many do; no more than ``at_most`` do
+    ``message``  the result of the latest attempt, in kube-scheduler's words
+    """
+
+    KIND: ClassVar[str] = "PodGroupExplanation"
+
+    namespace: str
+    name: str
+    state: str
+    min_count: int | None = None
+    pods: int = 0
+    placed: int = 0
+    needed: int = 0
+    priority: int = 0
+    topology_key: str = ""
+    largest: int = 0
+    at_most: int = 0
+    domain: str = ""
+    message: str = ""
+    parts: tuple[GangPart, ...] = ()
+    domains: tuple[GangDomain, ...] = ()
+    ways: tuple[GangWay, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return self.state == "scheduled"
+
+    def _node_names(self) -> tuple[str, ...]:
+        return self.nodes
+
+    def _answer(self) -> dict[str, Any]:
+        found = {
+            "namespace": self.namespace, "name": self.name, "state": self.state, "minCount": self.min_count,
+            "pods": self.pods, "placed": self.placed, "needed": self.needed, "priority": self.priority,
+            "topologyKey": self.topology_key or None, "largest": self.largest, "atMost": self.at_most,
+            "domain": self.domain or None, "message": self.message or None, "parts": plain(self.parts),
+            "domains": plain(self.domains), "ways": plain(self.ways),
+        }  # fmt: skip
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _text(self, *, wide: bool) -> str:
+        blocks = [paragraph(one_line(self.summary)), "\n".join(self._facts(wide))]
+        if self.domains and not self.holds:
+            blocks.append(self._table(wide))
+        if self.ways:
+            blocks.append("\n".join(["What starts it (any one of these):", *self._way_lines(wide)]))
+        elif self.state in {"waiting", "never"}:
+            blocks.append("No change that starts it was found.")
+        tried = (
+            "The engine tried each of these. " if self.proof.runs else "All of its pods are equal: these hold by arithmetic. "
+        )
+        if self.state == "waiting" and not any(one.kind == "room" for one in self.ways):
+            tried = "No set of other pods was found that may leave, by budgets and priorities, and makes room. "
+        if self.ways and self.state != "incomplete":
+            blocks.append(paragraph(f"{tried}{'' if wide else 'Commands and all names: -o wide'}".rstrip()))
+        return "\n\n".join(blocks) + "\n"
+
+    def _facts(self, wide: bool) -> Iterator[str]:
+        policy = "each pod by itself" if self.min_count is None else f"at least {self.min_count} together"
+        facts = [("group", f"{policy}; {counted(self.pods, 'pod')} exist{'s' if self.pods == 1 else ''}, {self.placed} placed")]
+        if self.topology_key:
+            facts.append(("stays", f"within one {self.topology_key}"))
+        facts += [(one.state, _part_text(one, wide)) for one in self.parts]
+        if self.domains and not self.holds:
+            total = self.needed if self.state != "scheduled" else 0
+            bound = "no more in any order, on any nodes" if self.largest == self.at_most else f"at most {self.at_most}"
+            where = f" in {self.domain}" if self.topology_key and self.domain else ""
+            facts.append(("largest", f"{self.largest} of {total} fit together now{where}; {bound}"))
+        if self.message:
+            facts.append(("message", self.message))
+        width = max(len(name) for name, _ in facts)
+        for name, text in facts:
+            head = f"  {name.ljust(width)}  "
+            yield paragraph(one_line(text), indent=head, hanging=" " * len(head))
+
+    def _table(self, wide: bool) -> str:
+        shown = self.domains if wide else self.domains[:_MOST_DOMAINS]
+        rows = [
+            [one.name, f"{one.accepting}/{one.nodes}", _count(one.fits, one.at_most), self._ever(one), _stops(one)]
+            for one in shown
+        ]
+        head = [self.topology_key.rpartition("/")[2].upper() or "DOMAIN", "NODES", "FIT NOW", "EVER", "WHAT STOPS THE NEXT ONE"]
+        left = len(self.domains) - len(shown)
+        more = [f"  and {left} more (-o wide)"] if left else []
+        return "\n".join([cells([head, *rows], (24, 11, 9, 6, 200)), *more])
+
+    def _ever(self, one: GangDomain) -> str:
+        return str(one.ever) if one.ever < self.needed else "all"
+
+    def _way_lines(self, wide: bool) -> Iterator[str]:
+        width = max(len(one.kind) for one in self.ways)
+        for one in self.ways:
+            head = f"  → {one.kind.ljust(width)}  "
+            yield paragraph(one_line(one.text), indent=head, hanging=" " * len(head))
+            if wide:
+                for what, pods in (("moved", one.moved), ("evicted", one.evicted)):
+                    yield from [paragraph(f"{what}: {', '.join(pods)}", indent=" " * len(head))] if pods else []
+                yield from (f"{' ' * len(head)}{one_line(command)}" for command in one.commands)
+
+
+def _count(fits: int, at_most: int) -> str:
+    return str(fits) if fits == at_most else f"{fits}-{at_most}"
+
+
+def _stops(one: GangDomain) -> str:
+    if one.closed:
+        return one.closed
+    return ", ".join(f"{count} {reason}" for reason, count in one.stops.items()) or "-"
+
+
+def _part_text(one: GangPart, wide: bool) -> str:
+    names = (", ".join(one.pods) if wide else some(together(one.pods))) if one.pods else ""
+    head = names if one.count == 1 and names else f"{counted(one.count, 'pod')}{f' ({names})' if names else ''}"
+    return f"{head}{': ' if one.why else ''}{one.why}"

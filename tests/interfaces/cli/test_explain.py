@@ -356,3 +356,46 @@ def test_a_request_falls_to_what_the_pod_uses(explained, full):
     shrink = changes_of(out)["shrink"]
     assert [atom["text"] for atom in shrink["atoms"]] == ["requests.cpu 3 → 350m"]
     assert "its pods use at most 310m cpu" in shrink["effects"]
+
+
+# -- gangs ----------------------------------------------------------------------------------------------------------------
+
+GANG, GANG_SCHEMA = str(ROOT / "examples/gang"), json.loads((ROOT / "docs/reference/pod-group.schema.json").read_text())
+GROUPS = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+
+
+def test_a_gang_is_explained_as_one(explained):
+    status, out, _ = explained("podgroup/tune", "-f", GANG, GROUPS)
+    assert status == 2
+    lines = out.splitlines()
+    assert lines[0] == "ml/tune cannot start: 3 of the 4 pods that it needs fit together."
+    assert "  largest  3 of 4 fit together now; no more in any order, on any nodes" in lines
+    assert "  → room   evict ml/notebook: 1 pod; no fewer are enough" in lines
+    assert "  → grow   add 1 node like a1" in lines
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize(("name", "state"), [("tune", "waiting"), ("train", "scheduled"), ("serve", "incomplete")])
+def test_documents_of_gangs_keep_to_the_schema(name, state, explained):
+    _, out, _ = explained(f"podgroup/ml/{name}", "-f", GANG, GROUPS, "-o", "json")
+    document = json.loads(out)
+    assert list(violations(document, GANG_SCHEMA, root=GANG_SCHEMA)) == []
+    assert document["answer"]["state"] == state
+
+
+def test_pods_point_to_their_gang_and_wait_for_it_together(explained):
+    _, out, _ = explained("--pending", "-f", GANG, GROUPS, "--time-limit", "0")
+    assert "ml/tune \N{MULTIPLICATION SIGN}4: it waits for its group ml/tune" in out
+    _, out, _ = explained("--all", "-f", GANG, GROUPS, "--probes", "0")
+    assert out.count("  its group as a whole: moorage explain podgroup/tune -n ml\n") == 4
+
+
+def test_a_gang_needs_its_gates_and_its_name(explained):
+    for wrong, said in (
+        (["podgroup/tune"], "unless pod groups are enabled: --feature-gates=GenericWorkload=true,GangScheduling=true"),
+        (["podgroup/tun", GROUPS], "no pod or workload podgroup/tun"),
+        (["podgroup/tune", "podgroup/tun", GROUPS], "podgroup/tun: there is no pod group of this name"),
+    ):
+        status, _, err = explained(*wrong, "-f", GANG)
+        assert status == 1
+        assert said in err

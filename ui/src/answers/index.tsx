@@ -6,6 +6,7 @@ import { ComparisonPage } from "./comparison";
 import { DrainPage } from "./drain";
 import { AnswerHead } from "./envelope";
 import { ExplanationPage } from "./explanation";
+import { GangPage } from "./gang";
 import { OverviewPage } from "./overview";
 import { PlanPage } from "./plan";
 import { Raw } from "./raw";
@@ -19,6 +20,7 @@ const PAGES: Readonly<Record<string, ComponentType<{ document: never }>>> = {
   Survival: SurvivalPage,
   Comparison: ComparisonPage,
   Overview: OverviewPage,
+  PodGroupExplanation: GangPage,
 };
 
 export function Answer({ document }: { document: AnyDocument | UnknownDocument }) {

@@ -78,14 +78,22 @@ class Tools:
         self,
         pods: Annotated[
             Sequence[str],
-            Field(description="Pods or workloads: 'web-0', 'shop/web-0', 'deployment/web'. Empty: all pending pods, by cause"),
+            Field(
+                description=(
+                    "Pods, workloads or gangs: 'web-0', 'shop/web-0', 'deployment/web', 'podgroup/ml/train'. Empty: all pending"
+                    " pods, by cause"
+                )
+            ),
         ] = (),
         changes: Changes = (),
         owners: Annotated[
             str, Field(description="Who may make the proposed changes: some of pod,node,cluster,config")
         ] = "pod,node,cluster,config",
     ) -> str:
-        """Why a pod is pending, node by node, and the smallest verified changes that place it; or why it is where it is."""
+        """Why a pod is pending, node by node, and the smallest verified changes that place it; or why it is where it is.
+
+        For a gang: how many of its pods fit in each topology domain, what stops the next one, and what makes room for all.
+        """
         return await self._ask({"explain": list(pods), "all": not pods, "byCause": not pods, "may": owners}, changes)
 
     async def capacity(

@@ -239,7 +239,11 @@ def standing_of(state: ExplainedState, pod: PodInfo, judged: EveryVerdict) -> Po
         text, ended_by = _leaving(state, nominated), ("its victims gone",)
         return PodStanding("nominated", text, queued.attempts, ended_by=ended_by, causes=causes, nominated_node=nominated)
     if in_group:
-        return PodStanding("group", _group(state, pod), queued.attempts, ended_by=("pods of its group",), causes=causes)
+        namespace, _, name = (group_key(pod) or "").partition("/")
+        whole = f"its group as a whole: moorage explain podgroup/{name} -n {namespace}"
+        return PodStanding(
+            "group", _group(state, pod), queued.attempts, ended_by=("pods of its group",), causes=(whole, *causes)
+        )
     if queued.place is QueuePlace.BACKOFF:
         until = queued.backoff_until
         text = f"attempt {queued.attempts} failed; it is retried" + (f" at {until:g}s" if until is not None else "")

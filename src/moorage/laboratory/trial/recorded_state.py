@@ -119,7 +119,8 @@ class RecordedGroups(PodGroups):
 
     def account(self) -> Iterator[Any]:
         """Yield all that decisions depend on, order included."""
-        yield sorted((key, list(some.nodes.items()), [pod.uid for pod in some.unscheduled]) for key, some in self._groups.items())
+        groups = sorted(self._groups.items())
+        yield [(key, list(some.nodes.items()), [pod.uid for pod in some.unscheduled]) for key, some in groups]
 
     def _save(self, pod: PodInfo) -> None:
         key = group_key(pod)

@@ -30,7 +30,7 @@ from moorage.laboratory.recording.replay import history_of
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
-from moorage.report.workload_explanation import WorkloadExplanation
+from moorage.report.workload_explanation import GangExplanation
 from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["explain", "print_explanations"]
@@ -54,7 +54,31 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     return KINDS if kinds <= of_queues else ()
 
 
-def explain_jobs(given: Mapping[str, Any], asked: Asked) -> list[WorkloadExplanation] | None:
+def explain_groups(given: Mapping[str, Any], asked: Asked) -> list[GangExplanation] | None:
+    """Return the explanations of the named pod groups; None if none of the names is that of a pod group.
+
+    Raises  InputError if only some of them are, or if groups are disabled
+    """
+    from moorage.laboratory.explain.explain_gang import explain_group, group_named
+
+    keys = {name: group_named(asked.cluster, name, given["namespace"]) for name in given["pods"]}
+    found = [key for key in keys.values() if key is not None]
+    if not found:
+        return None
+    if missing := [name for name, key in keys.items() if key is None]:
+        raise InputError(f"{missing[0]}: there is no pod group of this name")
+    probes, sides = min(given["probes"], 200), [asked.cluster, *([asked.before] if asked.before is not None else [])]
+    for cluster in sides:
+        cluster.run()
+    answers: list[GangExplanation] = []
+    for key in found:
+        request = asked.request({"podGroups": [key]})
+        after, *before = [explain_group(cluster, key, request, probes=probes, budget=asked.budget) for cluster in sides]
+        answers.append(with_fields(after, before=before[0] if before else None))
+    return answers
+
+
+def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | None:
     """Return the explanations of the named jobs; None if no queue admits them, so that their pods are to be explained.
 
     Raises  InputError for a workload that is not there
@@ -154,8 +178,9 @@ def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node.
 
     Places the pending pods of a cluster as moorage simulate does, then lets every plugin judge every node for the pod. To
-    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. workload/NAME, or the kind and
-    name of a job in Kueue's queues, says why the job waits and what would start it. Exits with 0 when every named pod
+    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. podgroup/NAME says how much of a
+    gang fits where, and what makes room for all of it. workload/NAME, or the kind and name of a job in Kueue's queues, says why
+    the job waits and what would start it. Exits with 0 when every named pod
     has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
     certain.
     """
@@ -171,7 +196,7 @@ def explain(**given: Any) -> int:
     of_nodes, jobs_named = names_nodes(given), kinds_of_jobs(given["pods"])
     kinds = (*jobs_named, *kinds_of_autoscaler(given))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
-        jobs = explain_jobs(given, asked) if jobs_named else None
+        jobs = (explain_groups(given, asked) or explain_jobs(given, asked)) if jobs_named else None
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
         counts = partial(_count, progress)

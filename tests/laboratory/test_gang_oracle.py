@@ -176,7 +176,9 @@ def compare(seed, release):
     objects, key, members = random_cluster(seed, release)
     cluster = moorage.Cluster.from_objects(*objects, feature_gates=GATES[release], release=release)
     cluster.run()
+    before = cluster.digest()
     found = explain_group(cluster, "x/gang", AnswerRequest(release=release))
+    assert cluster.digest() == before
     if found.state == "scheduled":
         return None
     domains, room = domains_of(cluster, key), room_of(cluster)

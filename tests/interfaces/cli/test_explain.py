@@ -383,6 +383,7 @@ def test_documents_of_gangs_keep_to_the_schema(name, state, explained):
     assert document["answer"]["state"] == state
 
 
+@pytest.mark.slow
 def test_pods_point_to_their_gang_and_wait_for_it_together(explained):
     _, out, _ = explained("--pending", "-f", GANG, GROUPS, "--time-limit", "0")
     assert "ml/tune \N{MULTIPLICATION SIGN}4: it waits for its group ml/tune" in out

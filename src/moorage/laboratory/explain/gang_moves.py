@@ -118,7 +118,7 @@ class RoomSearch:
         return unit
 
     def _is_allowed(self, units: Iterable[_Unit], spent: Counter[int] | None = None) -> bool:
-        """Return whether budgets allow that these leave, besides those for which this many disruptions are ``spent``."""
+        """Return whether budgets allow that these leave after this many disruptions of each are ``spent``."""
         more = self._spent(units)
         return all(self._left[key] >= count + (spent[key] if spent else 0) for key, count in more.items())
 

@@ -27,7 +27,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Filling", "GangRoom", "PodClass", "classes_of", "stays"]
+__all__ = ["Filling", "GangRoom", "MemberClass", "classes_of", "stays"]
 
 #: Plugins whose verdict on a node depends on the node and its free resources alone.
 _OF_THE_NODE: Final = frozenset([
@@ -45,7 +45,7 @@ _MOST_STEPS: Final = 60_000
 
 
 @dataclass(frozen=True)
-class PodClass:
+class MemberClass:
     """Pods of the group with equal specs, and the verdicts of all plugins for them.
 
     ``needs``       the amount of each resource that one pod asks for, ``pods`` included
@@ -71,7 +71,7 @@ class PodClass:
         return found
 
 
-def classes_of(profile: Profile, pods: Iterable[PodInfo], snapshot: Snapshot) -> list[PodClass]:
+def classes_of(profile: Profile, pods: Iterable[PodInfo], snapshot: Snapshot) -> list[MemberClass]:
     """Return the classes of pods, in the order of their first pods."""
     held: dict[object, list[PodInfo]] = {}
     for pod in pods:
@@ -80,7 +80,7 @@ def classes_of(profile: Profile, pods: Iterable[PodInfo], snapshot: Snapshot) ->
     return [_class(profile, tuple(some), snapshot) for some in held.values()]
 
 
-def _class(profile: Profile, pods: tuple[PodInfo, ...], snapshot: Snapshot) -> PodClass:
+def _class(profile: Profile, pods: tuple[PodInfo, ...], snapshot: Snapshot) -> MemberClass:
     judged = verdicts_of_all(profile, pods[0], snapshot)
     wants = next((one.state for one in judged.judgements if one.name == FIT and isinstance(one.state, tuple)), ())
     requested = [want for want in wants if isinstance(want, RequestedResource)]
@@ -93,7 +93,7 @@ def _class(profile: Profile, pods: tuple[PodInfo, ...], snapshot: Snapshot) -> P
     others = any(not one.skips and one.name not in _OF_THE_NODE for one in judged.judgements)
     by_device = any(want.by_device for want in requested)
     needs = {want.resource: want.amount for want in requested if want.amount > 0 and not want.by_device} | {"pods": 1}
-    return PodClass(pods, judged, needs, now, ever, not others and not by_device)
+    return MemberClass(pods, judged, needs, now, ever, not others and not by_device)
 
 
 def stays(pod: PodInfo) -> bool:
@@ -137,7 +137,7 @@ class GangRoom:
     ``domains``  the names of the domains, sorted; ``domain`` has the number of each row's, or -1 for a row without the label
     """
 
-    def __init__(self, classes: Sequence[PodClass], snapshot: Snapshot, key: str | None, own: Container[str]) -> None:
+    def __init__(self, classes: Sequence[MemberClass], snapshot: Snapshot, key: str | None, own: Container[str]) -> None:
         self.classes, self.snapshot, self._own = classes, snapshot, own
         self._amounts: dict[int, tuple[int, ...]] = {}
         self.resources = sorted({name for one in classes for name in one.needs})

@@ -147,9 +147,9 @@ class Play:
         order = [trial["pod"] for trial in self.wanted["trials"]]
         return order.index(pod.key) if pod.key in order else len(order)
 
-    def in_turn(self, profile, group, snapshot):
+    def in_turn(self, profile, group, snapshot, within=None):
         """Placements in the order in which they were tried there."""
-        found = run_placement_generate(profile, group, snapshot)
+        found = run_placement_generate(profile, group, snapshot, within)
         if not isinstance(found, tuple):
             return found
         self.placements = {one.name: sorted(one.nodes.names()) for one in found}

@@ -19,7 +19,7 @@ from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, ResourceQuota, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
-from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.pod_groups import CompositePodGroup, PodGroup, Workload
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
@@ -214,6 +214,15 @@ KINDS: Final = (
     ),
     Kind(_SCHEDULING, "PriorityClass", "priorityclasses", PriorityClass, readers=Reader.SIMULATION, namespaced=False),
     Kind(_SCHEDULING, "PodGroup", "podgroups", PodGroup, readers=Reader.BOTH, versions=_GROUP_VERSIONS, gate="GenericWorkload"),
+    Kind(
+        _SCHEDULING,
+        "CompositePodGroup",
+        "compositepodgroups",
+        CompositePodGroup,
+        readers=Reader.BOTH,
+        versions=("v1alpha3",),
+        gate="CompositePodGroup",
+    ),
     Kind(_SCHEDULING, "Workload", "workloads", Workload, versions=("v1alpha2",), gate="GenericWorkload"),
     Kind(_STORAGE, "CSIDriver", "csidrivers", CSIDriver, readers=Reader.BOTH, namespaced=False),
     Kind(_STORAGE, "CSINode", "csinodes", CSINode, readers=Reader.BOTH, namespaced=False),

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from moorage.api.meta import Object, Value
 
 __all__ = [
-    "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_INITIALLY_SCHEDULED", "POD_GROUP_SCHEDULED", "BasicSchedulingPolicy",
-    "Condition", "DisruptionMode", "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim", "PodGroupResourceClaimStatus",
-    "PodGroupSchedulingConstraints", "PodGroupSchedulingPolicy", "PodGroupSpec", "PodGroupStatus", "PodGroupTemplate",
-    "PodGroupTemplateReference", "TopologyConstraint", "TypedLocalObjectReference", "Workload",
-    "WorkloadPodGroupTemplateReference", "WorkloadReference", "WorkloadSpec", "find_condition", "with_condition",
+    "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_INITIALLY_SCHEDULED", "POD_GROUP_SCHEDULED",
+    "BasicSchedulingPolicy", "CompositeGangSchedulingPolicy", "CompositePodGroup", "CompositePodGroupSchedulingPolicy",
+    "CompositePodGroupSpec", "Condition", "DisruptionMode", "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim",
+    "PodGroupResourceClaimStatus", "PodGroupSchedulingConstraints", "PodGroupSchedulingPolicy", "PodGroupSpec",
+    "PodGroupStatus", "PodGroupTemplate", "PodGroupTemplateReference", "TopologyConstraint", "TypedLocalObjectReference",
+    "Workload", "WorkloadPodGroupTemplateReference", "WorkloadReference", "WorkloadSpec", "find_condition", "with_condition",
 ]  # fmt: skip
 
 #: The type of the condition that says whether the group's scheduling requirements are met.
@@ -122,7 +123,62 @@ class PodGroupStatus(Value):
     resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
 
 
-class PodGroup(Object):
+class CompositeGangSchedulingPolicy(Value):
+    #: How many of the groups below must fit at the same time for any of them to be bound.
+    min_group_count: int = 0
+
+
+class CompositePodGroupSchedulingPolicy(Value):
+    """One of the two is set."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
+
+
+class CompositePodGroupSpec(Value):
+    parent_composite_pod_group_name: str | None = None
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class _AnyGroup(Object):
+    """What groups of pods and groups of groups share; ``spec`` is that of either."""
+
+    @property
+    def _spec(self) -> PodGroupSpec | CompositePodGroupSpec:
+        spec: PodGroupSpec | CompositePodGroupSpec = getattr(self, "spec")  # noqa: B009 (each kind has its own)
+        return spec
+
+    @property
+    def priority(self) -> int:
+        """The group's priority; 0 if absent."""
+        return self._spec.priority or 0
+
+    @property
+    def disrupted_as_one(self) -> bool:
+        """Whether its pods may be disrupted only all together."""
+        mode = self._spec.disruption_mode
+        return mode.all is not None if isinstance(mode, DisruptionMode) else mode == DISRUPTED_AS_ONE
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The node labels whose values must be equal for all of the group's pods."""
+        constraints = self._spec.scheduling_constraints
+        return () if constraints is None else tuple(constraint.key for constraint in constraints.topology)
+
+    @property
+    def parent_key(self) -> str | None:
+        """``namespace/name`` of the composite group that this one is part of, if any."""
+        parent = self._spec.parent_composite_pod_group_name
+        return None if parent is None else f"{self.metadata.namespace}/{parent}"
+
+
+class PodGroup(_AnyGroup):
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
 
@@ -132,22 +188,17 @@ class PodGroup(Object):
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
-    @property
-    def priority(self) -> int:
-        """The group's priority; 0 if absent."""
-        return self.spec.priority or 0
+
+class CompositePodGroup(_AnyGroup):
+    """Groups that are scheduled together: pod groups and composite groups that name it as their parent. ``v1alpha3``."""
+
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
 
     @property
-    def disrupted_as_one(self) -> bool:
-        """Whether its pods may be disrupted only all together."""
-        mode = self.spec.disruption_mode
-        return mode.all is not None if isinstance(mode, DisruptionMode) else mode == DISRUPTED_AS_ONE
-
-    @property
-    def topology_keys(self) -> tuple[str, ...]:
-        """The node labels whose values must be equal for all of the group's pods."""
-        constraints = self.spec.scheduling_constraints
-        return () if constraints is None else tuple(constraint.key for constraint in constraints.topology)
+    def min_count(self) -> int | None:
+        """The minimum number of the groups below to schedule together; None if it is no gang."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_group_count
 
 
 class PodGroupTemplate(Value):

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from moorage.api.meta import Object
-from moorage.api.pod_groups import Condition, PodGroup
+from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup
 from moorage.state.pod_info import PodInfo
 
 __all__ = [
@@ -57,7 +57,7 @@ class Evict(Struct, frozen=True):
     victim: PodInfo
     preemptor: PodInfo
     message: str
-    group: PodGroup | None = None
+    group: PodGroup | CompositePodGroup | None = None
 
 
 class SetGroupCondition(Struct, frozen=True):

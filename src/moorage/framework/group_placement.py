@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moorage.state.group_trees import GroupNode
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -12,11 +13,15 @@ __all__ = ["GroupInfo", "Placement", "Proposal"]
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group that is being scheduled, with the pods that this attempt places."""
+    """A group that is being scheduled, with the pods that this attempt places.
+
+    ``tree`` is the group with those below, since 1.37; only with the gate CompositePodGroup may it be a composite group.
+    """
 
     namespace: str
     name: str
     pods: tuple[PodInfo, ...]
+    tree: GroupNode | None = None
 
     @property
     def key(self) -> str:

@@ -17,6 +17,7 @@ from moorage.framework.plugin_runner import MAX_SCORE, ask
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Status
 from moorage.state.cluster import Snapshot
+from moorage.state.view import NodeView
 
 __all__ = ["GroupInfo", "Placement", "PlacementScores", "Proposal", "run_placement_generate", "run_placement_score"]
 
@@ -31,9 +32,14 @@ class PlacementScores:
     final: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def run_placement_generate(profile: Profile, group: GroupInfo, snapshot: Snapshot) -> tuple[Placement, ...] | Status:
-    """Return the placements that the first PlacementGenerate plugin proposes; one of all nodes if there is no such plugin."""
-    everywhere = Placement("", snapshot.nodes)
+def run_placement_generate(
+    profile: Profile, group: GroupInfo, snapshot: Snapshot, within: NodeView | None = None
+) -> tuple[Placement, ...] | Status:
+    """Return the placements that the first PlacementGenerate plugin proposes; one of all nodes if there is no such plugin.
+
+    ``within``: the nodes of the placement of the group above, if there is one; other nodes do not count.
+    """
+    everywhere = Placement("", snapshot.nodes if within is None else within)
     steps = profile.at("placementGenerate")
     if not steps:
         return (everywhere,)

@@ -29,8 +29,8 @@ class PodGroupPodsCount(PlacementScorePlugin, PlacementScoreExtensions):
     name = "PodGroupPodsCount"
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
-        pods = snapshot.group(group.key)
-        return (0 if pods is None else pods.scheduled_count) + len(proposal.assigned)
+        of_each = [snapshot.group(group.key)] if group.tree is None else group.tree.pods(snapshot)
+        return sum(pods.scheduled_count for pods in of_each if pods is not None) + len(proposal.assigned)
 
     def normalize_placements(self, group: GroupInfo, scores: list[int]) -> list[int]:
         del group

@@ -33,7 +33,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     name = "TopologyPlacementGenerator"
 
     def generate_placements(self, group: GroupInfo, everywhere: Placement, snapshot: Snapshot) -> list[Placement]:
-        known = snapshot.objects(PodGroup).get(group.key)
+        known = snapshot.objects(PodGroup).get(group.key) if group.tree is None else group.tree.group
         if known is None:
             raise AttemptError(self.name, f'podgroup.scheduling.k8s.io "{group.name}" not found')
         if not known.topology_keys:
@@ -53,10 +53,11 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
 
         Raises  AttemptError if the domain is unknown or not unique
         """
-        pods = snapshot.group(group.key)
+        of_each = [snapshot.group(group.key)] if group.tree is None else [*group.tree.pods(snapshot)]
         domain: str | None = None
-        for uid, name in pods.nodes.items() if pods is not None else ():
-            pod, node = pods.pod(uid) if pods is not None else None, snapshot.node(name)
+        placed = ((known.pod(uid), uid, name) for known in of_each if known is not None for uid, name in known.nodes.items())
+        for pod, uid, name in placed:
+            node = snapshot.node(name)
             called = pod.key if pod is not None else uid
             if node is None:
                 missing = f'getting node for pod {called}: nodeinfo not found for node name "{name}"'

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -23,12 +24,14 @@ from moorage.api.admission import (
     set_default_storage_class,
 )
 from moorage.api.core import LimitRange, Pod, PodSpec
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 
 __all__ = ["Admittance", "admit", "admit_strictly"]
+
+G = TypeVar("G", PodGroup, CompositePodGroup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,13 @@ def admit_strictly(cluster: ClusterInput, *, bounds: bool = True) -> Admittance:
     admission = _Admission(cluster, bounds)
     pods = tuple(admission.pod(pod) for pod in cluster.pods)
     groups = tuple(admission.group(group) for group in cluster.pod_groups)
+    trees = tuple(admission.group(group) for group in cluster.composite_pod_groups)
     claims = tuple(_claim(claim, cluster) for claim in cluster.persistent_volume_claims)
     notes = (*cluster.report.notes, *admission.notes())
     report = with_fields(cluster.report, notes=notes)
-    admitted = with_fields(cluster, pods=pods, pod_groups=groups, persistent_volume_claims=claims, report=report)
+    admitted = with_fields(
+        cluster, pods=pods, pod_groups=groups, composite_pod_groups=trees, persistent_volume_claims=claims, report=report
+    )
     return Admittance(admitted, admission.out_of_bounds)
 
 
@@ -108,7 +114,7 @@ class _Admission:
             return Admitted(with_runtime.pod, refusals), with_limits.refusals
         return Admitted(with_runtime.pod, (*with_limits.refusals, *refusals)), ()
 
-    def group(self, group: PodGroup) -> PodGroup:
+    def group(self, group: G) -> G:
         """Set a group's priority from its class or the default class, as for pods."""
         if group.spec.priority is not None:
             return group

@@ -16,7 +16,7 @@ from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, r
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -128,6 +128,7 @@ class ClusterInput:
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     pod_groups: tuple[PodGroup, ...] = ()
+    composite_pod_groups: tuple[CompositePodGroup, ...] = ()
     runtime_classes: tuple[RuntimeClass, ...] = ()
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()

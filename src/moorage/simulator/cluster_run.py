@@ -67,7 +67,7 @@ def objects_of(cluster: ClusterInput) -> Iterator[Object]:
     yield from cluster.others
     for group in (
         cluster.services, cluster.replication_controllers, cluster.replica_sets, cluster.stateful_sets,
-        cluster.pod_disruption_budgets, cluster.pod_groups,
+        cluster.pod_disruption_budgets, cluster.composite_pod_groups, cluster.pod_groups,
         cluster.storage_classes, cluster.persistent_volumes, cluster.persistent_volume_claims,
         cluster.csi_drivers, cluster.csi_nodes, cluster.csi_storage_capacities, cluster.volume_attachments,
         cluster.device_classes, cluster.resource_slices, cluster.resource_claims, cluster.resource_claim_templates,

@@ -29,7 +29,7 @@ VolumeAttachment VolumeAttributesClass ClusterTrustBundle PodCertificateRequest
 """.split()  # noqa: SIM905
 #: What a gate or a runtime configuration adds.
 GATED = """
-DeviceTaintRule Eviction EvictionRequest LeaseCandidate PodGroup ResourcePoolStatusRequest StorageVersion
+CompositePodGroup DeviceTaintRule Eviction EvictionRequest LeaseCandidate PodGroup ResourcePoolStatusRequest StorageVersion
 StorageVersionMigration Workload
 """.split()  # noqa: SIM905
 #: What is created and not stored.

@@ -25,6 +25,7 @@ _GONE: Final = {
 }  # fmt: skip
 _GATES_1_37: Final[Mapping[str, Gate]] = {
     **{name: gate for name, gate in CURRENT.gates.items() if name not in _GONE},
+    "CompositePodGroup": Gate(False, ALPHA, needs=(_GROUPS, "TopologyAwareWorkloadScheduling")),
     "DRADeviceTaintRules": Gate(True, STABLE, needs=("DRADeviceTaints",)),
     "DRADeviceTaints": Gate(True, STABLE, needs=_DRA),
     "DRAExtendedResource": Gate(True, STABLE, locked=True, needs=_DRA),
@@ -63,7 +64,6 @@ _INERT_GONE: Final = frozenset(
 )
 _INERT_NEW: Final = frozenset(
     [
-        "CompositePodGroup",
         "ConsistentListFromCacheSkipTimeoutFallback",
         "DRADerivedAttributes",
         "DRADeviceCompatibilityGroups",
@@ -88,10 +88,6 @@ _1_37_1: Final = replace(
     documents=frozenset(["v1"]),
     gates=_GATES_1_37,
     inert_gates=(CURRENT.inert_gates - _INERT_GONE) | _INERT_NEW,
-    dependent_gates={
-        **CURRENT.dependent_gates,
-        "CompositePodGroup": Gate(False, ALPHA, needs=(_GROUPS, "TopologyAwareWorkloadScheduling")),
-    },
     fixed_gates=_GONE,
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants=dict.fromkeys(("DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality"), "1.37"),

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from moorage.api.pod_groups import PodGroup
 from moorage.core.extenders.consultation import Asking
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.victim_units import Unit, Units
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot
+from moorage.state.group_trees import AnyGroup
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
@@ -34,15 +34,22 @@ Fits = Callable[[], Asking[Status]]
 
 
 def group_victims(
-    group: PodGroup, pods: Iterable[PodInfo], snapshot: Snapshot, budgets: Budgets, fits: Fits, *, earliest: bool = False
+    group: AnyGroup,
+    pods: Iterable[PodInfo],
+    snapshot: Snapshot,
+    budgets: Budgets,
+    fits: Fits,
+    *,
+    earliest: bool = False,
+    trees: bool = False,
 ) -> Asking[tuple[PodInfo, ...] | Status]:
     """Return the victims that make room for ``pods`` of a group; a status if preemption does not help.
 
-    ``earliest``: victims are ordered and counted as since 1.37.
+    ``earliest``: victims are ordered and counted as since 1.37. ``trees``: see ``Units``.
     """
     if any(pod.spec.preemption_policy == "Never" for pod in pods):
         return Status(Code.UNSCHEDULABLE, "", (NEVER,))
-    lesser = [unit for unit in Units(snapshot, earliest=earliest).all() if unit.priority < group.priority]
+    lesser = [unit for unit in Units(snapshot, earliest=earliest, trees=trees).all() if unit.priority < group.priority]
     if not lesser:
         return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
     stage = _Stage(snapshot.table)

@@ -14,7 +14,7 @@ from typing import Any
 
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Object, is_older
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.quantity import QuantityError
 from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import EngineState
@@ -97,6 +97,7 @@ class EventHandlers:
         self.names = PodNames()
         self._read = pod_reader(state.gates)
         self._gangs = state.gates["GangScheduling"]
+        self._has_trees = state.gates.serves("CompositePodGroup")
         #: Answers to our writes that no watch has reported yet.
         self.answers = Answers()
 
@@ -123,9 +124,17 @@ class EventHandlers:
         elif isinstance(fact, Gone):
             self.answers.end(obj)
             self._wake(object_events(old := self._remove(obj), None), old, None)
+            self._regroup(obj)
         elif not self.answers.is_outdated(obj):
             self.answers.end(obj)
-            self._wake(object_events(old := self._set(obj), obj), old, obj)
+            old = self._set(obj)
+            self._regroup(obj)
+            self._wake(object_events(old, obj), old, obj)
+
+    def _regroup(self, obj: Object) -> None:
+        """Queue pods with the right tree after a group changed, where groups may be parts of trees."""
+        if self._has_trees and isinstance(obj, (PodGroup, CompositePodGroup)):
+            self._queue.regroup(self._state.now)
 
     def add_placed(self, pods: Sequence[Pod]) -> bool:
         """Do the same as ``handle`` for many pods on nodes that have not ended, if all are new and the queue is empty.

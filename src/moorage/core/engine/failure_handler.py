@@ -69,7 +69,7 @@ class PreemptionExecutor:
 
     def preempt_for_group(self, info: GroupInfo, victims: tuple[PodInfo, ...]) -> None:
         """Order evictions for a pod group. Victims that are being deleted already are left alone."""
-        group = self._state.cluster.snapshot.objects(PodGroup)[info.key]
+        group = self._state.cluster.snapshot.objects(PodGroup)[info.key] if info.tree is None else info.tree.group
         first = info.pods[0]
         text = f"{first.spec.scheduler_name}: preempting to accommodate a higher priority podgroup"
         requested = (Evict(victim, first, text, group) for victim in victims if not victim.terminating)

@@ -36,9 +36,10 @@ from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
 __all__ = [
-    "SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupCycle", "GroupOutcome", "GroupReport", "MemberAttempt",
+    "SCHEDULED", "UNSCHEDULABLE", "WAITING", "AssumedMember", "GroupCycle", "GroupOutcome", "GroupReport", "MemberAttempt",
     "QueuedGroup", "refused",
 ]  # fmt: skip
 
@@ -99,6 +100,7 @@ class GroupOutcome(Struct, eq=False):
     ``nominated``  UID → the node that a pod gets once they are gone
     ``untried``    the status of pods that were not tried: that of the group, since 1.37 before preemption
     ``tried_as``   the code of ``status`` before preemption
+    ``parts``      of a tree: its pod groups, each with its own result
     """
 
     tried: tuple[MemberAttempt, ...]
@@ -109,6 +111,7 @@ class GroupOutcome(Struct, eq=False):
     nominated: dict[str, str] = {}
     untried: Status = UNSCHEDULABLE
     tried_as: Code = Code.UNSCHEDULABLE
+    parts: tuple[tuple[QueuedGroup, GroupOutcome], ...] = ()
 
     @property
     def done_without(self) -> tuple[PluginError, ...]:
@@ -137,7 +140,7 @@ _OTHER_FAILED: Final = "failed to schedule other pod from a pod group: {}"
 _WAITS: Final = "one or more plugins asked to wait and no plugin rejected pod"
 
 
-class _Assumed(Struct, eq=False):
+class AssumedMember(Struct, eq=False):
     """A pod that is assumed for the length of the attempt, and the node it was nominated to before."""
 
     binding: Binding
@@ -148,6 +151,7 @@ class GroupCycle(Struct, eq=False):
     """One attempt for one group.
 
     ``as_one``: the group is refused as one (``Release.groups_as_one``).
+    ``part_of_tree``: the group is one of a tree, and tried ``within`` the placement of the group above.
     ``undo`` gets the effects that undo a reservation; ``fault`` gets the errors that plugins raise meanwhile.
     """
 
@@ -163,15 +167,21 @@ class GroupCycle(Struct, eq=False):
     preempting: list[tuple[PodInfo, PostFilterResult]] = field(default_factory=list)
     demands: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     uids: frozenset[str] = frozenset()
+    part_of_tree: bool = False
+    within: NodeView | None = None
 
-    def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
-        """Try to place the group. ``post_filter`` False: only check whether it fits, without preemption for single pods."""
+    def run(self, *, post_filter: bool = True, may_place_none: bool = False) -> Asking[GroupOutcome]:
+        """Try to place the group. ``post_filter`` False: only check whether it fits, without preemption for single pods.
+
+        ``may_place_none``: a group with enough pods on nodes succeeds even if none of the others fits, as part of a tree.
+        """
         post_filter = post_filter and not self.as_one
         if self.by_placement:
             outcome = yield from self._by_placement(post_filter)
         else:
             outcome = yield from self._in_turn(SearchScope(post_filter=post_filter) if not post_filter else EVERYWHERE)
-        if self.as_one and outcome.status.code is Code.SUCCESS and not any(one.fits for one in outcome.tried):
+        none_fits = outcome.status.code is Code.SUCCESS and not any(one.fits for one in outcome.tried)
+        if self.as_one and none_fits and not may_place_none:
             outcome.status = UNSCHEDULABLE
         return outcome
 
@@ -180,7 +190,7 @@ class GroupCycle(Struct, eq=False):
 
         Source  framework/preemption/podgrouppreemption.go, reprieveVictim
         """
-        assumed: list[_Assumed] = []
+        assumed: list[AssumedMember] = []
         try:
             for one in tried:
                 row = self.cluster.table.row_of.get(one.node or "")
@@ -189,8 +199,7 @@ class GroupCycle(Struct, eq=False):
                     if again.node is None:
                         return False
         finally:
-            for entry in reversed(assumed):
-                self._take_back(entry)
+            self.take_back(assumed)
         return True
 
     # -- the pods in turn ---------------------------------------------------------------------------------------------
@@ -205,11 +214,11 @@ class GroupCycle(Struct, eq=False):
         """
         known, remaining = self.cluster.snapshot.group(self.group.info.key), len(self.group.pods)
         placed = 0 if known is None else known.scheduled_count
-        status = self._feasible(placed, remaining)
+        status = self.feasible(self.group.info, placed, remaining)
         if status.code is Code.UNSCHEDULABLE:
             return GroupOutcome((), refused(status))
         tried: list[MemberAttempt] = []
-        assumed: list[_Assumed] = []
+        assumed: list[AssumedMember] = []
         try:
             for queued in self.group.pods if status.code is not Code.ERROR else ():
                 one = yield from self._try(queued, scope, assumed)
@@ -219,19 +228,18 @@ class GroupCycle(Struct, eq=False):
                     break
                 remaining -= 1
                 placed += one.node is not None
-                status = self._feasible(placed, remaining)
+                status = self.feasible(self.group.info, placed, remaining)
                 if status.code in {Code.UNSCHEDULABLE, Code.ERROR}:
                     break
         finally:
-            for entry in reversed(assumed):
-                self._take_back(entry)
+            self.take_back(assumed)
         return GroupOutcome(tuple(tried), refused(status) if status.code is Code.WAIT else status)
 
-    def _feasible(self, placed: int, remaining: int) -> Status:
-        """Ask the PlacementFeasible plugins whether enough pods can be placed; the first that does not agree decides."""
+    def feasible(self, info: GroupInfo, placed: int, remaining: int) -> Status:
+        """Ask the PlacementFeasible plugins whether enough of a group can be placed; the first that does not agree decides."""
         for step in self.group.profile.placement_feasible:
             try:
-                status = ask(step, "placementFeasible", self.group.info, placed, remaining)
+                status = ask(step, "placementFeasible", info, placed, remaining)
             except PluginError as error:
                 return Status(Code.ERROR, step.name, (f"failed to evaluate placement feasibility: {error}",))
             if isinstance(status, Status) and status.code is not Code.SUCCESS:
@@ -241,7 +249,7 @@ class GroupCycle(Struct, eq=False):
     def _one_by_one(self, scope: SearchScope) -> Asking[GroupOutcome]:
         """Try each pod in turn on the nodes of the scope, then undo it all."""
         tried: list[MemberAttempt] = []
-        assumed: list[_Assumed] = []
+        assumed: list[AssumedMember] = []
         status, waiting, preempts = UNSCHEDULABLE, False, False
         try:
             for queued in self.group.pods:
@@ -256,11 +264,10 @@ class GroupCycle(Struct, eq=False):
                 if one.permit is not None and one.permit.code is Code.SUCCESS:
                     status, waiting = (WAITING, True) if preempts else (SCHEDULED, False)
         finally:
-            for entry in reversed(assumed):
-                self._take_back(entry)
+            self.take_back(assumed)
         return GroupOutcome(tuple(tried), status, waiting)
 
-    def _try(self, queued: QueuedPod, scope: SearchScope, assumed: list[_Assumed]) -> Asking[MemberAttempt]:
+    def _try(self, queued: QueuedPod, scope: SearchScope, assumed: list[AssumedMember]) -> Asking[MemberAttempt]:
         """Find a node for one pod, and assume it there unless Reserve or Permit says no."""
         pod = queued.pod
         decision = yield from self._decide(pod, scope)
@@ -272,19 +279,32 @@ class GroupCycle(Struct, eq=False):
         node = decision.node or (outcome.nominated if outcome is not None else None)
         if not node:
             return MemberAttempt(queued, decision)
-        binding = Binding.begin(queued, self.group.profile, decision, node)
-        entry = _Assumed(binding, self.queue.nomination(pod.uid))
-        self.cluster.assume(pod, node)
-        self._pass_over_demands(pod, node)
-        assumed.append(entry)
-        self.queue.end_nomination(pod.uid)
+        binding = self._assume(queued, decision, node, assumed)
         status = reserve(binding) or (None if self.as_one else permit(binding, self.now))
         if status is not None:
-            assumed.pop()
-            self._take_back(entry)
+            self._take_back(assumed.pop())
             return MemberAttempt(queued, replace(decision, node=None, post_filter=None, refused_after=status))
         said = Status(Code.WAIT, "", (*binding.waits_for, _WAITS)) if binding.waits else SCHEDULED
         return MemberAttempt(queued, decision, node, decision.node is None, said)
+
+    def _assume(self, queued: QueuedPod, decision: Decision, node: str, assumed: list[AssumedMember]) -> Binding:
+        """Count a pod on its node until it is taken back."""
+        pod = queued.pod
+        binding = Binding.begin(queued, self.group.profile, decision, node)
+        assumed.append(AssumedMember(binding, self.queue.nomination(pod.uid)))
+        self.cluster.assume(pod, node)
+        self._pass_over_demands(pod, node)
+        self.queue.end_nomination(pod.uid)
+        return binding
+
+    def keep(self, tried: MemberAttempt, node: str, kept: list[AssumedMember]) -> None:
+        """Count a pod that was tried on its node again, with what plugins reserve for it, until it is taken back."""
+        reserve(self._assume(tried.queued, tried.decision, node, kept))
+
+    def take_back(self, assumed: list[AssumedMember]) -> None:
+        """Undo assumptions, the latest first."""
+        for entry in reversed(assumed):
+            self._take_back(entry)
 
     def _decide(self, pod: PodInfo, scope: SearchScope) -> Asking[Decision]:
         profile, snapshot, nominated = self.group.profile, self.cluster.snapshot, self.queue.nominated
@@ -292,7 +312,7 @@ class GroupCycle(Struct, eq=False):
             return (yield from self.cycle.deciding(profile, pod, snapshot, nominated, scope))
         return self.cycle.decide(profile, pod, snapshot, nominated, scope)
 
-    def _take_back(self, entry: _Assumed) -> None:
+    def _take_back(self, entry: AssumedMember) -> None:
         binding = entry.binding
         effects = unreserve(binding, self.fault)
         self.cluster.forget(binding.pod.uid)
@@ -338,12 +358,13 @@ class GroupCycle(Struct, eq=False):
     # -- one placement after another ----------------------------------------------------------------------------------
 
     def _by_placement(self, post_filter: bool) -> Asking[GroupOutcome]:
-        placements = run_placement_generate(self.group.profile, self.group.info, self.cluster.snapshot)
+        group, snapshot = self.group, self.cluster.snapshot
+        placements = run_placement_generate(group.profile, group.info, snapshot, self.within)
         if isinstance(placements, Status):
             return GroupOutcome((), placements)
         first: GroupOutcome | None = None
         possible: list[tuple[Placement, GroupOutcome]] = []
-        nominated = self._nominated(placements) if self.as_one else None
+        nominated = self._nominated(placements) if self.as_one and not self.part_of_tree else None
         for placement in sorted(placements, key=lambda one: one is not nominated):
             outcome = yield from self._in_turn(self._scope(placement, post_filter))
             if outcome.status.code is Code.ERROR:
@@ -359,7 +380,7 @@ class GroupCycle(Struct, eq=False):
             text = f"0/{len(placements)} placements are available, {which} placement status: {reason}"
             status = Status(Code.UNSCHEDULABLE, "", (text,))
             return GroupOutcome(first.tried, refused(status) if self.as_one else status)
-        return possible[0][1] if len(possible) == 1 else self._best(possible)
+        return possible[0][1] if len(possible) == 1 else self.best(possible)
 
     def _nominated(self, placements: Sequence[Placement]) -> Placement | None:
         """Return the placement with the nodes to which most of the pods are nominated, the first of several, if any."""
@@ -372,7 +393,7 @@ class GroupCycle(Struct, eq=False):
         rows = None if len(placement.nodes) == len(self.cluster.table) else placement.nodes.row_numbers
         return SearchScope(rows, post_filter)
 
-    def _best(self, possible: list[tuple[Placement, GroupOutcome]]) -> GroupOutcome:
+    def best(self, possible: list[tuple[Placement, GroupOutcome]]) -> GroupOutcome:
         """Return the outcome of the placement with the highest score. The seed breaks ties."""
         proposals = [
             Proposal(placement, tuple((one.queued.pod, one.node) for one in outcome.tried if one.node is not None))

@@ -39,6 +39,7 @@ from moorage.core.engine.group_cycle import (
     QueuedGroup,
     refused,
 )
+from moorage.core.engine.group_tree_cycle import TreeCycle
 from moorage.core.engine.outbox import Decided, GroupAttempted
 from moorage.core.extenders.consultation import Asking, without_asking
 from moorage.core.queue import QueuedPod
@@ -46,6 +47,7 @@ from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect, SetGroupCondition
 from moorage.framework.placements import GroupInfo
 from moorage.framework.verdicts import Code, Status
+from moorage.state.group_trees import GroupNode, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -82,20 +84,28 @@ class GroupScheduler:
         Returns the pods to schedule, by priority and then by age, without those for which ``skip`` returns True.
         """
         state = self.state
-        known = state.cluster.snapshot.group_of(first.pod)
-        others = [] if known is None else [pod for pod in known.unscheduled if pod.uid != first.pod.uid]
+        snapshot = state.cluster.snapshot
+        tree = tree_of(first.pod, snapshot) if state.gates.serves("CompositePodGroup") else None
+        of_each = [snapshot.group_of(first.pod)] if tree is None else [*tree.pods(snapshot)]
+        others = [pod for known in of_each if known is not None for pod in known.unscheduled if pod.uid != first.pod.uid]
         pods = [first, *(queued for pod in others if (queued := state.queue.pop_this(pod, state.now)) is not None)]
         pods.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt or 0.0, queued.initial_order))
         pods = [queued for queued in pods if not skip(queued)]
         if not pods:
-            state.queue.end_group(group_key(first.pod) or "", Code.SUCCESS, state.now)
+            state.queue.end_group(first.entry, Code.SUCCESS, state.now)
         return pods
 
     def attempt_for(self, pods: list[QueuedPod]) -> GroupAttempt:
         """Return the attempt for pods of one group. Pods that name different schedulers fail together."""
         names = [queued.pod.spec.scheduler_name for queued in pods]
-        namespace, _, name = (group_key(pods[0].pod) or "/").partition("/")
-        info = GroupInfo(namespace, name, tuple(queued.pod for queued in pods))
+        key, snapshot = group_key(pods[0].pod) or "/", self.state.cluster.snapshot
+        if self.state.gates.serves("CompositePodGroup"):
+            tree = tree_of(pods[0].pod, snapshot)
+        else:
+            known = snapshot.objects(PodGroup).get(key)
+            tree = None if known is None else GroupNode(known)
+        namespace, _, name = (key if tree is None else tree.group.key).partition("/")
+        info = GroupInfo(namespace, name, tuple(queued.pod for queued in pods), tree)
         group = QueuedGroup(info, self.state.profiles[names[0]], tuple(pods))
         return GroupAttempt(self, group, _refusal_of(names))
 
@@ -120,7 +130,8 @@ class GroupAttempt:
             return
         if self._state.gates.emulated.groups_as_one and (why := self._disagreement()):
             self._fail_all(why)
-            self._set_condition(Status(Code.ERROR, "", (why,)))
+            for key in self._leaf_keys:
+                self._set_condition(key, Status(Code.ERROR, "", (why,)))
             self._end(Code.ERROR)
             return
         outcome = yield from self._decide()
@@ -144,7 +155,12 @@ class GroupAttempt:
 
     def _end(self, code: Code) -> None:
         """Let the pods that failed wait together again, if their group is queued as one."""
-        self._state.queue.end_group(self.key, code, self._state.now)
+        self._state.queue.end_group(self._group.pods[0].entry, code, self._state.now)
+
+    @property
+    def _leaf_keys(self) -> list[str]:
+        tree = self._group.info.tree
+        return [self.key] if tree is None else [leaf.key for leaf in tree.leaves()]
 
     def _fail_all(self, why: str) -> None:
         for queued in self._group.pods:
@@ -157,13 +173,12 @@ class GroupAttempt:
         Source  schedule_one_podgroup.go, validatePodGroup
         """
         info, snapshot = self._group.info, self._state.cluster.snapshot
-        group, known = snapshot.objects(PodGroup).get(info.key), snapshot.group(info.key)
-        if group is None:
+        if info.tree is None:
             return f'podgroup.scheduling.k8s.io "{info.name}" not found'
-        by_group = self._state.gates["PodGroupPreemptionPolicy"]
+        group, by_group = info.tree.group, self._state.gates["PodGroupPreemptionPolicy"]
         policy = (group.spec.preemption_policy if by_group else info.pods[0].spec.preemption_policy) or _PREEMPTS
         of_group = " as the pod group's preemption policy" if by_group else ""
-        placed = () if known is None else (known.pod(uid) for uid in known.nodes)
+        placed = (known.pod(uid) for known in info.tree.pods(snapshot) for uid in known.nodes)
         for pod in (*info.pods, *placed):
             if pod is None:
                 continue
@@ -186,16 +201,25 @@ class GroupAttempt:
             self._group, self._groups.cycle, state.cluster, state.queue, by_placement, state.gates.emulated.groups_as_one,
             state.now, self._unreserve, state.outbox.fault,
         )  # fmt: skip
-        outcome = yield from cycle.run()
+        tree = self._group.info.tree
+        attempt = cycle if tree is None or isinstance(tree.group, PodGroup) else TreeCycle(cycle, tree)
+        outcome = yield from attempt.run()
         outcome.preempting = tuple(cycle.preempting)
         before_preemption = outcome.status
         outcome.tried_as = before_preemption.code
         if state.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
-            yield from self._preempt_for_group(cycle, outcome)
+            yield from self._preempt_for_group(attempt, outcome)
+        for _, part in outcome.parts:
+            part.untried, part.waiting, part.nominated = part.status, outcome.waiting, outcome.nominated
+            if outcome.status.code is Code.ERROR:
+                part.status = outcome.status
+            else:
+                for reason in outcome.status.reasons[len(before_preemption.reasons) :]:
+                    part.status = _with_reason(part.status, reason)
         outcome.untried = before_preemption if state.gates.emulated.groups_as_one else outcome.status
         return outcome
 
-    def _preempt_for_group(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[None]:
+    def _preempt_for_group(self, cycle: GroupCycle | TreeCycle, outcome: GroupOutcome) -> Asking[None]:
         """Search victims for the group as a whole and record the result in the outcome.
 
         Source  schedule_one_podgroup.go, runWorkloadAwarePreemption
@@ -213,12 +237,12 @@ class GroupAttempt:
                 outcome.waiting = True
                 outcome.nominated = {pod.uid: pod.status.nominated_node_name for pod in self._group.info.pods}
 
-    def _victims(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[tuple[PodInfo, ...] | Status]:
+    def _victims(self, cycle: GroupCycle | TreeCycle, outcome: GroupOutcome) -> Asking[tuple[PodInfo, ...] | Status]:
         group, snapshot = self._group, self._state.cluster.snapshot
         step, as_one = group.profile.pod_group_post_filter, self._state.gates.emulated.groups_as_one
         if step is None:
             return Status(Code.UNSCHEDULABLE, "", (NO_PREEMPTION,))
-        known = snapshot.objects(PodGroup).get(group.info.key)
+        known = snapshot.objects(PodGroup).get(group.info.key) if group.info.tree is None else group.info.tree.group
         if known is None:
             missing = f'podgroup.scheduling.k8s.io "{group.info.name}" not found'
             return Status(Code.ERROR, "", (f"failed to get pod group object: {missing}",))
@@ -255,10 +279,8 @@ class GroupAttempt:
                 groups.preemption.preempt(pod, result)
         if outcome.victims:
             groups.preemption.preempt_for_group(group.info, outcome.victims)
-        untried = (
-            MemberAttempt(queued, Decision(queued.pod, group=outcome.untried)) for queued in group.pods[len(outcome.tried) :]
-        )
-        decisions = [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
+        settled = [(of, part, self._settle_part(of, part)) for of, part in outcome.parts or ((group, outcome),)]
+        decisions = [decision for _, _, of_part in settled for decision in of_part]
         self._settled = True
         self._end(outcome.tried_as)
         groups.binding_cycle.settle_waits()
@@ -266,8 +288,16 @@ class GroupAttempt:
             held = self._state.bindings.held.get(decision.pod.uid)
             if held is not None and held.waits:
                 groups.binding_cycle.publish(held)
-        self._set_condition(outcome.status)
-        self._state.outbox.put(GroupAttempted(_report(group, outcome, decisions)))
+        for of, part, of_part in settled:
+            self._set_condition(of.info.key, part.status)
+            self._state.outbox.put(GroupAttempted(_report(of, part, of_part)))
+
+    def _settle_part(self, group: QueuedGroup, outcome: GroupOutcome) -> list[Decision]:
+        """Start the binding cycles of a group's pods, or requeue them. Returns the decisions that were reported."""
+        untried = (
+            MemberAttempt(queued, Decision(queued.pod, group=outcome.untried)) for queued in group.pods[len(outcome.tried) :]
+        )
+        return [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
 
     def _settle_pod(self, tried: MemberAttempt, outcome: GroupOutcome) -> Decision:
         """Start the binding cycle of a pod, or requeue it. Returns the decision that was reported."""
@@ -299,14 +329,14 @@ class GroupAttempt:
         self._groups.failure_handler.requeue(queued, decision, nominated)
         return decision
 
-    def _set_condition(self, status: Status) -> None:
+    def _set_condition(self, key: str, status: Status) -> None:
         """Order the group's condition to be written if it changes. A group that was scheduled once stays so.
 
         Source  schedule_one_podgroup.go, updatePodGroupCondition
         """
-        known = self._state.cluster.snapshot.objects(PodGroup).get(self._group.info.key)
+        known = self._state.cluster.snapshot.objects(PodGroup).get(key)
         if known is None:
-            missing = f'podgroup.scheduling.k8s.io "{self._group.info.name}" not found'
+            missing = f'podgroup.scheduling.k8s.io "{key.partition("/")[2]}" not found'
             self._state.outbox.fault(AttemptError("", missing))
             return
         kind = POD_GROUP_INITIALLY_SCHEDULED if self._state.gates.emulated.groups_as_one else POD_GROUP_SCHEDULED

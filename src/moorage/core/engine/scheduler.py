@@ -36,6 +36,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
 from moorage.state.cluster import ClusterState, Snapshot
+from moorage.state.group_trees import tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -82,6 +83,8 @@ class Scheduler:
             max_unschedulable_s=max_unschedulable_s,
             gates=gates,
         )
+        if gates.serves("CompositePodGroup"):
+            state.queue.entry_of = self._entry_of
         self.failure_handler = FailureHandler(state, self.preemption)
         self.binding_cycle = BindingCycle(state, cycle, self.failure_handler)
         self.event_handlers = EventHandlers(state, self.binding_cycle)
@@ -94,6 +97,10 @@ class Scheduler:
             "a scheduler cannot be copied or pickled; make another one (for a simulation: prepare(options)) and let it"
             " observe the same facts: with the same seed it decides the same"
         )
+
+    def _entry_of(self, pod: PodInfo) -> str | None:
+        tree = tree_of(pod, self.snapshot)
+        return group_key(pod) if tree is None else tree.entry
 
     # -- what plugins may reach (framework.registry.Handle) and drivers may read -----------------------------------------
 

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import NOBODY_LESSER, Victims
 from moorage.core.preemption.row_importance import started
 from moorage.framework.post_filter import WhatIf
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
+from moorage.state.group_trees import AnyGroup, below, entry_key
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -32,13 +33,14 @@ class Unit:
     priority: int
     pods: list[tuple[int, PodInfo]] = field(default_factory=list)
     earliest: bool = False
+    is_tree: bool = False
 
     def __iter__(self) -> Iterator[PodInfo]:
         return (pod for _, pod in self.pods)
 
     @property
-    def importance(self) -> tuple[int, bool, int, int]:
-        """Sort key, the most important first: higher priority, groups before pods, larger groups, earlier start.
+    def importance(self) -> tuple[int, bool, bool, int, int]:
+        """Sort key, the most important first: higher priority, trees before groups before pods, larger groups, earlier start.
 
         A group starts with its first pod, in 1.36 the first in node order. A pod of a group that may be disrupted pod by pod
         ranks as a group of one.
@@ -46,13 +48,17 @@ class Unit:
         first = self.pods[0][1]
         grouped = first.spec.scheduling_group is not None
         start = min(map(started, self)) if self.earliest else started(first)
-        return -self.priority, not grouped, -len(self.pods) if grouped else 0, start
+        return -self.priority, not self.is_tree, not grouped, -len(self.pods) if grouped else 0, start
 
 
 class Units:
-    """The units of a cluster. ``earliest``: a group starts with the pod of it that started first, as since 1.37."""
+    """The units of a cluster. ``earliest``: a group starts with the pod of it that started first, as since 1.37.
 
-    def __init__(self, snapshot: Snapshot, *, earliest: bool) -> None:
+    ``trees``: groups may have parents (gate CompositePodGroup); the highest one that is disrupted as a whole is the unit.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, earliest: bool, trees: bool = False) -> None:
+        self._composites: Mapping[str, CompositePodGroup] = snapshot.objects(CompositePodGroup) if trees else {}
         self._table = snapshot.table
         self._groups: Mapping[str, PodGroup] = snapshot.objects(PodGroup)
         self._snapshot = snapshot
@@ -68,16 +74,33 @@ class Units:
     def priority(self, pod: PodInfo) -> int:
         """Return the priority that a pod has as a victim: that of its group, if it is known."""
         group = self._group_of(pod)
-        return pod.priority if group is None else group.priority
+        return pod.priority if group is None else list(self._and_above(group))[-1].priority
+
+    def _and_above(self, group: PodGroup) -> Iterator[AnyGroup]:
+        passed: set[str] = set()
+        found: AnyGroup | None = group
+        while found is not None:
+            yield found
+            passed.add(entry_key(found))
+            above = self._composites.get(found.parent_key or "")
+            found = above if above is not None and entry_key(above) not in passed else None
+
+    def _whole(self, pod: PodInfo) -> AnyGroup | None:
+        """Return the highest group of a pod that is disrupted as a whole, if any."""
+        group = self._group_of(pod)
+        whole = [one for one in self._and_above(group) if one.disrupted_as_one] if group is not None else []
+        return whole[-1] if whole else None
 
     def all(self) -> list[Unit]:
         """Return all placed pods and groups as units, in the order of the nodes and of the pods on them."""
         units: dict[str, Unit] = {}
         for row in self._table.rows_in_turn().tolist():
             for pod in self._table.pods[row].values():
-                group = self._group_of(pod)
-                if group is not None and group.disrupted_as_one:
-                    unit = units.setdefault(f"group {group.key}", Unit(group.priority, earliest=self._earliest))
+                whole = self._whole(pod)
+                if whole is not None:
+                    priority = self.priority(pod) if self._earliest else whole.priority
+                    made = Unit(priority, [], self._earliest, isinstance(whole, CompositePodGroup))
+                    unit = units.setdefault(f"group {entry_key(whole)}", made)
                 else:
                     unit = units[f"pod {pod.uid}"] = Unit(self.priority(pod) if self._earliest else pod.priority)
                 unit.pods.append((row, pod))
@@ -87,19 +110,21 @@ class Units:
         """Return the units with a pod on the row, in the order of its pods, each with its pods on all rows."""
         units: dict[str, Unit] = {}
         for pod in self._table.pods[row].values():
-            group = self._group_of(pod)
-            if group is None or not group.disrupted_as_one:
+            whole = self._whole(pod)
+            if whole is None:
                 units[f"pod {pod.uid}"] = Unit(self.priority(pod), [(row, pod)])
-            elif f"group {group.key}" not in units:
-                units[f"group {group.key}"] = Unit(group.priority, list(self._placed(group.key)), self._earliest)
+            elif f"group {entry_key(whole)}" not in units:
+                is_tree = isinstance(whole, CompositePodGroup)
+                made = Unit(self.priority(pod), list(self._placed(whole)), self._earliest, is_tree)
+                units[f"group {entry_key(whole)}"] = made
         return list(units.values())
 
-    def _placed(self, key: str) -> Iterator[tuple[int, PodInfo]]:
-        known = self._snapshot.group(key)
-        for uid, node in () if known is None else known.nodes.items():
-            row, pod = self._table.row_of.get(node), None if known is None else known.pod(uid)
-            if row is not None and pod is not None:
-                yield row, self._table.pods[row].get(uid, pod)
+    def _placed(self, whole: AnyGroup) -> Iterator[tuple[int, PodInfo]]:
+        for known in below(whole, self._snapshot).pods(self._snapshot):
+            for uid, node in known.nodes.items():
+                row, pod = self._table.row_of.get(node), known.pod(uid)
+                if row is not None and pod is not None:
+                    yield row, self._table.pods[row].get(uid, pod)
 
 
 def select_units(pod: PodInfo, row: int, node: WhatIf, units: Iterable[Unit], budgets: Budgets) -> Victims | Status:

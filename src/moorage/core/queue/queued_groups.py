@@ -20,10 +20,12 @@ from moorage.core.queue.pre_enqueue import Gates
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.framework.verdicts import Code
 from moorage.state.pod_groups import group_key
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["GroupEntry", "GroupsOfPods"]
 
 _ATTEMPT_FAILED = "ScheduleAttemptFailure"
+_REGROUPED = "PodGroupUpdate"
 
 
 class GroupEntry(Struct, eq=False):
@@ -59,6 +61,8 @@ class GroupsOfPods:
     _groups: dict[str, GroupEntry] | None
     _gates: Gates
     _backoff: BackoffQueue
+    #: Returns the key of the group that a pod is queued with: that of its group, or of the root of its group's tree.
+    entry_of: Callable[[PodInfo], str | None] = staticmethod(group_key)
 
     def _next_order(self) -> int:
         raise NotImplementedError
@@ -77,13 +81,15 @@ class GroupsOfPods:
 
     def _group_of(self, queued: QueuedPod) -> GroupEntry | None:
         """Return the group that a pod is queued with, if groups are queued as one."""
-        return None if self._groups is None else self._groups.get(group_key(queued.pod) or "")
+        return self._groups.get(queued.entry) if self._groups is not None and queued.entry else None
 
     def _join(self, queued: QueuedPod, label: str, now: float) -> QueuePlace | None:
         """Put a pod that is in no place where its group waits, or make a new group active; None if it goes with no group."""
-        key = None if self._groups is None else group_key(queued.pod)
-        if self._groups is None or key is None:
+        if self._groups is None or queued.pod.spec.scheduling_group is None:
             return None
+        if not queued.entry:
+            queued.entry = self.entry_of(queued.pod) or ""
+        key = queued.entry
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = GroupEntry(now, self._next_order())
@@ -140,11 +146,21 @@ class GroupsOfPods:
         if group is None or group.members.pop(queued.uid, None) is None:
             return
         if self._groups is not None and not group.members and not group.trying:
-            del self._groups[group_key(queued.pod) or ""]
+            del self._groups[queued.entry]
         elif group.place is QueuePlace.ACTIVE or group.place is QueuePlace.BACKOFF:
             waits = group.place is QueuePlace.BACKOFF and self._backoff.holds(next(iter(group.members.values())), now)
             self._take_all_out(group, queued)
             self._move_group(group, label, now, active=not waits)
+
+    def regroup(self, now: float) -> None:
+        """Move the waiting pods whose trees of groups have another root than before to their new groups."""
+        waiting = [member for group in (self._groups or {}).values() for member in group.members.values()]
+        moved = [queued for queued in waiting if self.entry_of(queued.pod) != queued.entry]
+        for queued in moved:
+            self._take_out(queued)
+            self._leave_group(queued, _REGROUPED, now)
+            queued.entry = ""
+            self._join(queued, _REGROUPED, now)
 
     def _begin_group(self, queued: QueuedPod) -> None:
         """Record that a pod leaves its group's place for an attempt."""

@@ -54,6 +54,7 @@ class QueuedPod(Struct, eq=False):
     ``flushed_at``          when it was last retried for that reason
     ``tried_at``            the cluster state of its last attempt as a member of a group
     ``deleted``             it was deleted or bound by another client during its attempt; it will not be requeued
+    ``entry``               the key of the group that it is queued with, where groups are queued as one; "" if none
     """
 
     pod: PodInfo
@@ -74,6 +75,7 @@ class QueuedPod(Struct, eq=False):
     flushed_at: float = float("-inf")
     tried_at: int = -1
     deleted: bool = False
+    entry: str = ""
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores every field."""

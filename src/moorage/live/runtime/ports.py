@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
-from moorage.api.pod_groups import Condition, PodGroup
+from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.framework.effects import Question
@@ -61,7 +61,7 @@ class EventNote(Struct, frozen=True, gc=False):
     reason: str
     action: str
     text: str
-    related: Pod | PodGroup | None = None
+    related: Pod | PodGroup | CompositePodGroup | None = None
     reporter: str = ""
 
 

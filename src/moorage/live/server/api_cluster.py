@@ -18,7 +18,7 @@ from moorage.api.core import Pod, PodCondition
 from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
 from moorage.api.meta import Object
-from moorage.api.pod_groups import Condition, PodGroup, find_condition
+from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup, find_condition
 from moorage.errors import ClusterError
 from moorage.live.client.resources import WatchedResource, resource_of
 from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
@@ -322,11 +322,11 @@ def _group_condition(condition: Condition) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _reference(obj: Pod | PodGroup) -> dict[str, str]:
-    grouped = isinstance(obj, PodGroup)
+def _reference(obj: Pod | PodGroup | CompositePodGroup) -> dict[str, str]:
+    versions = {PodGroup: "scheduling.k8s.io/v1alpha2", CompositePodGroup: "scheduling.k8s.io/v1alpha3"}
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2" if grouped else "v1",
-        "kind": "PodGroup" if grouped else "Pod",
+        "apiVersion": versions.get(type(obj), "v1"),
+        "kind": type(obj).__name__,
         "namespace": obj.metadata.namespace,
         "name": obj.metadata.name,
         "uid": obj.metadata.uid,

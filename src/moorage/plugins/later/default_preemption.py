@@ -17,10 +17,11 @@ from moorage.core.preemption.candidates import Candidate, PreemptionSearch, find
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.victim_units import Units
 from moorage.framework.points import Attempt, PostFilterResult
-from moorage.framework.verdicts import Code, Status, Verdicts
-from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Code, Hold, Status, Verdicts
+from moorage.plugins.default_preemption import UNDER_WAY_FOR_GROUP, DefaultPreemption
 from moorage.state.cluster import Snapshot
-from moorage.state.pod_groups import group_key
+from moorage.state.group_trees import tree_of
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["DefaultPreemptionV137"]
@@ -35,6 +36,18 @@ class DefaultPreemptionV137(DefaultPreemption):
     """The plugin; see the module docstring."""
 
     reuse = DefaultPreemption.reuse
+    _trees = False
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        self._trees = handle.gates.serves("CompositePodGroup")
+
+    def pre_enqueue(self, pod: PodInfo) -> Hold | None:
+        tree = tree_of(pod, self._handle.snapshot) if self._trees and self._is_async and self._handle is not None else None
+        if tree is None or self._handle is None:
+            return super().pre_enqueue(pod)
+        under_way = self._handle.evicting_for(tree.group.metadata.uid)
+        return Hold.because(UNDER_WAY_FOR_GROUP, unresolvable=True) if under_way else None
 
     def nominate(self, pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
         found = super().nominate(pod, attempt, best)
@@ -46,14 +59,15 @@ class DefaultPreemptionV137(DefaultPreemption):
         if all(pod.spec.preemption_policy != "Never" for pod in pods) and self._victims_leave(group, pods, snapshot):
             return Status(Code.SUCCESS, "", (f"{FOR_GROUP}{UNDER_WAY}",))
         budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
-        found = yield from group_victims(group, pods, snapshot, budgets, fits, earliest=True)
+        found = yield from group_victims(group, pods, snapshot, budgets, fits, earliest=True, trees=self._trees)
         if not isinstance(found, Status):
             return found
         return Status(found.code, found.plugin, (f"{FOR_GROUP}{found.message}",))
 
     def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values(), first_only=True)
-        units = Units(attempt.snapshot, earliest=True) if self._for_groups and attempt.snapshot.objects(PodGroup) else None
+        known = self._for_groups and attempt.snapshot.objects(PodGroup)
+        units = Units(attempt.snapshot, earliest=True, trees=self._trees) if known else None
         return find_candidates(attempt, budgets, percentage, absolute, self._ranking, units)
 
     def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -64,11 +78,10 @@ class DefaultPreemptionV137(DefaultPreemption):
 
     def _victims_leave(self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot) -> bool:
         """Return whether a victim of an earlier attempt still terminates on a node to which a pod of the group is nominated."""
-        groups, table = snapshot.objects(PodGroup), snapshot.table
+        units, table = Units(snapshot, earliest=True, trees=self._trees), snapshot.table
         rows = {table.row_of.get(pod.status.nominated_node_name) for pod in pods} - {None}
         return any(
-            (known.priority if (known := groups.get(group_key(other) or "")) is not None else other.priority) < group.priority
-            and self.is_leaving(other)
+            units.priority(other) < group.priority and self.is_leaving(other)
             for row in rows
             if row is not None
             for other in table.pods[row].values()

@@ -1,0 +1,102 @@
+"""Trees of pod groups: composite groups, the groups that name them as their parents, and the pods of the leaves.
+
+A pod group without a parent is a tree of its own. Only the gate CompositePodGroup makes parents count.
+
+Source  kube-scheduler 1.37, backend/queue/workload_forest.go; plugins/gangscheduling/hierarchy_tracker.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_groups import GroupPods, group_key
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["AnyGroup", "GroupNode", "below", "entry_key", "root_of", "tree_of"]
+
+AnyGroup = PodGroup | CompositePodGroup
+
+#: Begins the key of a composite group, since a pod group may have the same name.
+_COMPOSITE = "composite "
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNode:
+    """A group, and the groups below a composite one, by kind and name."""
+
+    group: AnyGroup
+    children: tuple[GroupNode, ...] = ()
+
+    @property
+    def entry(self) -> str:
+        return entry_key(self.group)
+
+    @property
+    def needed(self) -> int:
+        """The minimum number of pods, or of groups below, to schedule together; 1 if the group is no gang."""
+        return 1 if self.group.min_count is None else self.group.min_count
+
+    def nodes(self) -> Iterator[GroupNode]:
+        """Yield this group and all below, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+    def leaves(self) -> Iterator[PodGroup]:
+        """Yield the pod groups of the tree."""
+        for node in self.nodes():
+            if isinstance(node.group, PodGroup):
+                yield node.group
+
+    def pods(self, snapshot: Snapshot) -> Iterator[GroupPods]:
+        """Yield the pods of each pod group of the tree that has any."""
+        for leaf in self.leaves():
+            known = snapshot.group(leaf.key)
+            if known is not None:
+                yield known
+
+    def is_ready(self, snapshot: Snapshot) -> bool:
+        """Return whether enough pods exist, in enough of the groups below."""
+        if isinstance(self.group, PodGroup):
+            known = snapshot.group(self.group.key)
+            return self.group.min_count is None or (known is not None and len(known) >= self.needed)
+        return sum(child.is_ready(snapshot) for child in self.children) >= self.needed
+
+
+def entry_key(group: AnyGroup) -> str:
+    """Return the key of a group among all groups of both kinds; that of a pod group is ``namespace/name``."""
+    return f"{_COMPOSITE}{group.key}" if isinstance(group, CompositePodGroup) else group.key
+
+
+def root_of(group: AnyGroup, snapshot: Snapshot) -> AnyGroup | None:
+    """Return the group without a parent above this one; None if one in between is unknown, or above itself."""
+    composites = snapshot.objects(CompositePodGroup)
+    passed = set()
+    while group.parent_key is not None:
+        above = composites.get(group.parent_key)
+        if above is None or above.key in passed:
+            return None
+        passed.add(above.key)
+        group = above
+    return group
+
+
+def tree_of(pod: PodInfo, snapshot: Snapshot) -> GroupNode | None:
+    """Return the whole tree of a pod's group; None if its group, or one above, is unknown."""
+    group = snapshot.objects(PodGroup).get(group_key(pod) or "")
+    root = None if group is None else root_of(group, snapshot)
+    return None if root is None else below(root, snapshot)
+
+
+def below(group: AnyGroup, snapshot: Snapshot) -> GroupNode:
+    """Return a group with all groups below it."""
+    if isinstance(group, PodGroup):
+        return GroupNode(group)
+    kinds = snapshot.objects(CompositePodGroup), snapshot.objects(PodGroup)
+    children: list[AnyGroup] = []
+    for known in kinds:
+        children += sorted((one for one in known.values() if one.parent_key == group.key), key=lambda one: one.name)
+    return GroupNode(group, tuple(below(one, snapshot) for one in children))

@@ -14,10 +14,9 @@ from pathlib import Path
 import moorage
 from moorage.laboratory.compare.queue_runs import queue_metrics
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.kueue.trace_works import works_of_trace
-from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulate import Options
 from moorage.simulator.trace import capacity_of
 
 HERE = Path(__file__).parent
@@ -52,10 +51,7 @@ def play(trace, documents):
     """Return the report on the queues after the trace."""
     cluster = ClusterInput(nodes=trace.nodes)
     queued = queued_cluster(cluster, documents, lambda objects: works_of_trace(trace, objects, documents))
-    prepared = prepare(Options())
-    queued.attach(prepared[0])
-    _, run = simulate_cluster(queued.cluster, Options(), prepared=prepared, titles=queued.titles)
-    return queued.report(run.ended_s)
+    return queued.played(Options())
 
 
 def main():

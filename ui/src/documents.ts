@@ -519,6 +519,55 @@ export interface PendingCause {
   readonly message: string;
 }
 
+/** A ClusterQueue of Kueue; `amounts` at the end and as means over the run. */
+export interface ClusterQueue {
+  readonly name: string;
+  readonly cohort: string;
+  readonly fault: string;
+  readonly share: number;
+  readonly admitted: number;
+  readonly waiting: number;
+  readonly finished: number;
+  readonly evictions: number;
+  readonly amounts: readonly {
+    readonly resource: string;
+    readonly nominal: number;
+    readonly used: number;
+    readonly borrowed: number;
+    readonly lent: number;
+    readonly meanUsed: number;
+    readonly meanBorrowed: number;
+    readonly meanLent: number;
+  }[];
+  readonly waits: { readonly p50: number | null; readonly p90: number | null } | null;
+}
+
+/** A job in a queue; times in seconds, before the moment of the input negative. */
+export interface QueuedJob {
+  readonly namespace: string;
+  readonly object: string;
+  readonly clusterQueue: string;
+  readonly priority: number;
+  readonly pods: number;
+  readonly state: "Waiting" | "Admitted" | "Finished" | "Deactivated";
+  readonly reason: string;
+  readonly arrived: number;
+  readonly reserved: number | null;
+  readonly finished: number | null;
+  readonly evictions: number;
+  readonly withoutNode: number;
+  readonly held: readonly (readonly [number, number | null])[];
+}
+
+export interface Queues {
+  readonly queues: readonly ClusterQueue[];
+  readonly cohorts: readonly { readonly name: string; readonly parent: string; readonly nominal: Amounts }[];
+  readonly workloads: readonly QueuedJob[];
+  readonly fairSharing: boolean;
+  readonly seconds: number;
+  readonly fairness: number | null;
+}
+
 export interface OverviewAnswer {
   readonly nodes: { readonly all: number; readonly counted: number; readonly cordoned: number; readonly notReady: number };
   readonly pods: { readonly placed: number; readonly pending: number };
@@ -528,6 +577,8 @@ export interface OverviewAnswer {
   readonly groups: readonly Place[];
   readonly zones: readonly Place[];
   readonly mix: readonly Shape[];
+  /** Kueue's, if there are any. */
+  readonly queues?: Queues;
 }
 
 export type Overview = Envelope<"Overview", OverviewAnswer>;

@@ -13,7 +13,16 @@ from moorage.api.quantity import canonical
 from moorage.basis.printable import counted
 from moorage.report.style import columns, fitted
 
-__all__ = ["QueueAmounts", "QueueFigures", "QueueReport", "QueueWaits", "WorkloadFigures", "amount_text", "time_text"]
+__all__ = [
+    "CohortFigures",
+    "QueueAmounts",
+    "QueueFigures",
+    "QueueReport",
+    "QueueWaits",
+    "WorkloadFigures",
+    "amount_text",
+    "time_text",
+]
 
 #: Up to this many workloads are listed in a text; of more, those that wait come first.
 _LISTED: Final = 40
@@ -94,8 +103,19 @@ class QueueFigures(Struct, frozen=True, rename="camel"):
     fault: str = ""
 
 
+class CohortFigures(Struct, frozen=True, rename="camel"):
+    """A Cohort, and the one above it; ``nominal`` is quota of its own, by resource, over all flavors."""
+
+    name: str
+    parent: str
+    nominal: Mapping[str, int]
+
+
 class WorkloadFigures(Struct, frozen=True, rename="camel"):
-    """A workload. ``state`` is Waiting, Admitted, Finished or Deactivated; ``without_node`` counts its pending pods."""
+    """A workload. ``state`` is Waiting, Admitted, Finished or Deactivated; ``without_node`` counts its pending pods.
+
+    ``held``: from when to when it held quota, in seconds; the last end is null if it still does
+    """
 
     namespace: str
     name: str
@@ -112,6 +132,7 @@ class WorkloadFigures(Struct, frozen=True, rename="camel"):
     finished: float | None
     evictions: int
     without_node: int
+    held: tuple[tuple[float, float | None], ...] = ()
 
 
 class QueueReport(Struct, frozen=True, rename="camel"):
@@ -122,6 +143,7 @@ class QueueReport(Struct, frozen=True, rename="camel"):
     fair_sharing: bool
     seconds: float
     fairness: float | None = None
+    cohorts: tuple[CohortFigures, ...] = ()
 
     @property
     def is_timed(self) -> bool:

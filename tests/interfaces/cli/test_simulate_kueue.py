@@ -236,3 +236,28 @@ def test_the_report_has_the_queues_as_they_are(moorage):
     schema = json.loads((TEAMS.parents[1] / "docs/reference/overview.schema.json").read_text())
     jsonschema.validate(json.loads(ran.out), schema)
     assert "CLUSTERQUEUE" in moorage("report", "-f", TEAMS, "-q").out
+
+
+def test_the_report_can_play_the_queues(moorage):
+    ran = moorage("report", "-f", TEAMS, "--play", "-q", "-o", "json")
+    found = json.loads(ran.out)["answer"]["queues"]
+    schema = json.loads((TEAMS.parents[1] / "docs/reference/overview.schema.json").read_text())
+    pytest.importorskip("jsonschema").validate(json.loads(ran.out), schema)
+    assert [(one["name"], one["parent"]) for one in found["cohorts"]] == [("company", "")]
+    assert {one["object"]: one["held"] for one in found["workloads"]} == {
+        "Job/train": [[0.0, None]],
+        "Job/label": [[0.0, None]],
+        "Job/transcribe": [[0.0, None]],
+        "Job/sweep": [],
+    }
+    page = moorage("report", "-f", TEAMS, "--play", "-q", "-o", "html").out
+    assert '"cohorts"' in page
+
+
+def test_without_queues_there_is_nothing_to_play(moorage, tmp_path):
+    (tmp_path / "node.json").write_text(
+        '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1"}}}'
+    )
+    ran = moorage("report", "-f", tmp_path, "--play", "-q")
+    assert ran.status == 1
+    assert "--play: the input has no ClusterQueue" in ran.err

@@ -130,3 +130,10 @@ WRONG = {
 def test_refuses(documents, says):
     with pytest.raises(InputError, match=says):
         run(node(), *queue("a", 4), *documents)
+
+
+def test_spans_of_quota_are_told():
+    pods = job("gang", "a", pods=2, minutes=10, notes={"moorage.dev/arrival": "5m"})
+    report, _ = run(node(), queue("a", 2), pods)
+    [one] = report.workloads
+    assert one.held == ((300.0, 900.0),)

@@ -5,6 +5,7 @@ import { Bar } from "../kit/bar";
 import { type Column, NUM, Table, TableSection } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
+import { QueuesOfCluster } from "./queues";
 
 export function OverviewPage({ document }: { document: Overview }) {
   const { answer } = document;
@@ -40,6 +41,7 @@ export function OverviewPage({ document }: { document: Overview }) {
       <Places title="Node groups" places={answer.groups} />
       <Places title="Zones" places={answer.zones} />
       <Mix answer={answer} />
+      {answer.queues && <QueuesOfCluster queues={answer.queues} />}
     </>
   );
 }

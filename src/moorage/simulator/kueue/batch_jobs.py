@@ -11,6 +11,7 @@ from moorage.errors import StateError
 from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
+from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
 from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find_works
@@ -20,6 +21,7 @@ from moorage.simulator.kueue.structure import check_structure
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.validation import refuse_invalid
 from moorage.simulator.kueue.workloads import read_workload
+from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["KINDS", "QUEUE_KINDS", "QueuedCluster", "has_queues", "queued_cluster", "read_queues"]
@@ -90,6 +92,16 @@ class QueuedCluster:
                 admission.add(workload, now_s)
             timed.append(one)
         return queue_report(admission, timed, 0.0, ran=False)
+
+    def played(self, options: Options) -> QueueReport:
+        """Run the cluster with its queues until nothing more happens, and return the report. It cannot run again.
+
+        Raises  ConfigError, InputError
+        """
+        prepared = prepare(options)
+        self.attach(prepared[0])
+        _, run = simulate_cluster(self.cluster, options, prepared=prepared, titles=self.titles)
+        return self.report(run.ended_s)
 
     def report(self, end_s: float) -> QueueReport:
         """Return the report on the queues after the run.

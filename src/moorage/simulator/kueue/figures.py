@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.report.queue_report import QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
+from moorage.report.queue_report import CohortFigures, QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.quota import CohortNode
@@ -38,7 +38,15 @@ def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: f
             queues[at] = QueueFigures(**{**{f: getattr(queue, f) for f in queue.__struct_fields__}, "fault": fault})
     shares = [share for name, queue in objects.queues.items() if (share := _satisfied(queue, uses[name], by_queue[name]))]
     workloads = tuple(_workload(one, objects) for one in works)
-    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares))
+    cohorts = tuple(_cohort(cohort) for _, cohort in sorted(objects.cohorts.items()))
+    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares), cohorts)
+
+
+def _cohort(cohort: CohortNode) -> CohortFigures:
+    nominal: dict[str, int] = {}
+    for (_, resource), quota in cohort.quotas.items():
+        nominal[resource] = nominal.get(resource, 0) + quota.nominal
+    return CohortFigures(cohort.name, "" if cohort.parent is None else cohort.parent.name, nominal)
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -186,6 +194,17 @@ def _waits(works: Iterable[TimedWork], late_s: float) -> QueueWaits | None:
     return QueueWaits(p50, p90, p99, waits[-1])
 
 
+def _spans(one: TimedWork) -> Iterator[tuple[float, float | None]]:
+    """Yield when it held quota; giving back a part of it does not end a span."""
+    begun: float | None = None
+    for at, episode in enumerate(one.episodes):
+        begun = episode.since_s if begun is None else begun
+        goes_on = at + 1 < len(one.episodes) and one.episodes[at + 1].since_s == episode.until_s and not episode.reason
+        if not goes_on:
+            yield begun, episode.until_s
+            begun = None
+
+
 def _evictions(one: TimedWork) -> int:
     return sum(bool(episode.reason) for episode in one.episodes)
 
@@ -214,5 +233,6 @@ def _workload(one: TimedWork, objects: Objects) -> WorkloadFigures:
         started=one.started_s,
         finished=one.finished_s,
         evictions=_evictions(one),
+        held=tuple(_spans(one)),
         without_node=len(one.pods) - len(one.placed) if state == "Admitted" else 0,
     )

@@ -42,6 +42,9 @@ All that is printed: moorage help report
     "--by-engine", type=click.IntRange(0), default=3, show_default=True,
     help="Number of pod shapes for which to count how many more pods fit.",
 )  # fmt: skip
+@click.option(
+    "--play", is_flag=True, help="Let the jobs in Kueue's queues run to their ends, and report on queues over that time."
+)
 @click.option("--serve", is_flag=True, help="Show the cluster in a browser and answer its questions, until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for --serve [a free one].")
 @click.option("--csv", "csv_directory", metavar="DIR", help="Also write the nodes, pods, attempts, verdicts and scores as CSV.")
@@ -60,7 +63,10 @@ def report(**given: Any) -> int:
         found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
         documents = read_queues(asked.changed_input, None)
         if has_queues(documents):
-            found = with_values(found, queues=queued_cluster(asked.changed_input, documents).now())
+            queues = queued_cluster(asked.changed_input, documents)
+            found = with_values(found, queues=queues.played(asked.cluster.options) if given["play"] else queues.now())
+        elif given["play"]:
+            raise InputError("--play: the input has no ClusterQueue, so there is nothing to play")
         if given["csv_directory"] is not None:
             _write_frames(asked, given["csv_directory"])
     if given["output"] == "csv":

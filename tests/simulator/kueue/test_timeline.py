@@ -137,3 +137,15 @@ def test_spans_of_quota_are_told():
     report, _ = run(node(), queue("a", 2), pods)
     [one] = report.workloads
     assert one.held == ((300.0, 900.0),)
+
+
+@pytest.mark.slow
+def test_many_pods_may_end_at_one_moment():
+    """The pods of an evicted gang leave together; each end is an event of its own."""
+    rules = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    high = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}
+    gang = job("gang", "a", pods=600, minutes=60)
+    urgent = job("urgent", "a", pods=600, minutes=1, at=1, labels={"kueue.x-k8s.io/priority-class": "high"})
+    nodes = [node(f"n{at}", 100) for at in range(6)]
+    report, _ = run(*nodes, high, queue("a", 600, **rules), gang, urgent)
+    assert [(one.state, one.evictions) for one in report.workloads] == [("Finished", 1), ("Finished", 0)]

@@ -451,7 +451,7 @@ class QueueTimeline:
 
     def _drop(self, uid: str) -> None:
         if (pod := self._simulation.pods.get(uid)) is not None:
-            self._simulation.tell([Gone(pod)])
+            self._simulation.at(self._now, Gone(pod))
 
     def _release_if_gone(self, one: TimedWork) -> None:
         workload = one.work.workload

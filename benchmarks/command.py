@@ -18,6 +18,7 @@ from benchmarks.carrying import measure_carried
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
 from benchmarks.explaining import measure_explanations
+from benchmarks.gangs import GANG_SHAPES, measure_gangs
 from benchmarks.growth import measure_growth
 from benchmarks.growth_axes import AXES
 from benchmarks.live import LIVE
@@ -147,6 +148,16 @@ def million(pods: int, nodes: int, apps: int, shuffled: bool, pending: bool, out
     figures = measure_million(pods, nodes, apps, output, shuffled=shuffled, pending=pending)
     click.echo(json.dumps(figures))
     sys.exit(0 if figures["within"] else 1)
+
+
+@main.command()
+@click.argument("names", nargs=-1, type=click.Choice([*GANG_SHAPES]))
+@click.option("--nodes", default=1000)
+@click.option("--gangs", type=int, help="Number of gangs, instead of that of the shape.")
+def gangs(names: tuple[str, ...], nodes: int, gangs: int | None) -> None:
+    """Measure gangs as Kubernetes 1.37 schedules them: preempting, and in racks. Prints one JSON object per line."""
+    for name in names or GANG_SHAPES:
+        click.echo(json.dumps(measure_gangs(name, nodes, gangs)))
 
 
 @main.command()

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from benchmarks.command import main
+from benchmarks.gangs import GANG_SHAPES, measure_gangs
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.running import run
 from benchmarks.simulations import placement, small_cluster, week
@@ -139,3 +140,20 @@ def test_questions_are_measured_as_commands_and_as_served(tmp_path):
     result = CliRunner().invoke(main, ["questions", "who"])
     assert result.exit_code == 2
     assert "unknown question who" in result.output
+
+
+#: What becomes of two gangs on thirty nodes: pods placed, and pods evicted.
+GANGS = {
+    "gangs-preempt-pods": (20, 160),
+    "gangs-preempt-groups": (20, 260),
+    "large-gangs": (0, 0),
+    "large-gangs-in-racks": (0, 0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GANG_SHAPES)
+def test_gangs_preempt_and_fit_or_wait(name):
+    figures = measure_gangs(name, 30, 2)
+    assert (figures["placed"], figures["evicted"]) == GANGS[name]
+    assert figures["scaled_s"] > 0

@@ -5,6 +5,8 @@ The tables follow those of upstream's tests for pod group cycles, PlacementFeasi
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +17,7 @@ from moorage.core.building.builder import build_scheduler
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Phase
+from moorage.core.engine.pod_groups import _Fitting
 from moorage.core.queue import QueuePlace
 from tests.core.engine.driving import Driven, Outputs, node, pod
 from tests.core.engine.test_group_preemption import full, started, victims
@@ -304,3 +307,36 @@ def test_the_rack_of_the_nominated_nodes_is_tried_first_and_used_if_it_holds_the
         run.see(*racks(a=[2, 2], b=[2, 2]), together(least=2), *(replace_nomination(member(name), nominated) for name in "pq"))
         placed[nominated] = {where[0] for _, where in run.steps() if where}
     assert placed == {"a1": {"a"}, "b1": {"b"}}
+
+
+# -- asking only about what came back -----------------------------------------------------------------------------------------
+
+
+def crowded(seed):
+    """Full nodes with pods and groups of several ranks, some of which repel the pods of the group that preempts."""
+    rng = random.Random(seed)
+    objects = [node(f"n{at}", "3", labels={"zone": f"z{at % 2}"}) for at in range(4)]
+    objects += [ranked(f"v{at}", 1, rng.choice([1, 5]), rng.choice([ALL, SINGLE, None])) for at in range(2)]
+    repels = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": "zone"}
+    ]}}  # fmt: skip
+    for at in range(12):
+        group = rng.choice([None, None, "v0", "v1"])
+        spec = {"priority": rng.choice([1, 5, 10]), "on": f"n{at % 4}", "cpu": rng.choice(["1", "1", "500m"])}
+        if rng.random() < 0.1:
+            spec["affinity"] = repels
+        objects.append(started(pod(f"x{at}", **spec) if group is None else member(f"x{at}", group=group, **spec), at))
+    pods = [high(f"p{at}", labels={"app": "p"}) for at in range(rng.choice([1, 2, 4]))]
+    return [*objects, ranked(least=rng.choice([1, len(pods)])), *pods]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_victims_are_the_same_if_all_pods_are_asked_about_again(seed, monkeypatch):
+    chosen = []
+    for _ in range(2):
+        run = driven()
+        run.see(*crowded(seed))
+        messages(run)
+        chosen.append((victims(run), [where for _, where in run.steps(0.0)]))
+        monkeypatch.delattr(_Fitting, "beside", raising=False)
+    assert chosen[0] == chosen[1]

@@ -4,7 +4,8 @@
 important first; those that leave too little room are the victims. A group that may only be disrupted as a whole
 (``disruptionMode: PodGroup``, or ``all`` since 1.37) is removed or reprieved as one unit.
 
-The caller passes ``fits``, which checks the group against the table as it stands. The table is restored at the end.
+The caller passes ``fits``, which checks the group against the table as it stands; its method ``beside``, if it has one, does so
+knowing that the group fitted before some pods came back. The table is restored at the end.
 
 Source  kube-scheduler, framework/preemption/podgrouppreemption.go, types.go
 """
@@ -53,6 +54,7 @@ def group_victims(
     if not lesser:
         return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
     stage = _Stage(snapshot.table)
+    beside: Callable[[list[tuple[int, PodInfo]]], Asking[Status]] | None = getattr(fits, "beside", None)
     try:
         for unit in lesser:
             stage.remove(unit)
@@ -65,7 +67,7 @@ def group_victims(
         gone: list[Unit] = []
         for unit, _ in turns:
             stage.put_back(unit)
-            status = yield from fits()
+            status = yield from (fits() if beside is None else beside(unit.pods))
             if status.code is not Code.SUCCESS:
                 stage.remove(unit)
                 gone.append(unit)

@@ -108,7 +108,7 @@ class GroupOutcome(Struct, eq=False):
     waiting: bool = False
     preempting: tuple[tuple[PodInfo, PostFilterResult], ...] = ()
     victims: tuple[PodInfo, ...] = ()
-    nominated: dict[str, str] = {}
+    nominated: dict[str, str] = field(default_factory=dict)
     untried: Status = UNSCHEDULABLE
     tried_as: Code = Code.UNSCHEDULABLE
     parts: tuple[tuple[QueuedGroup, GroupOutcome], ...] = ()

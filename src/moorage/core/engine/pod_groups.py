@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from moorage.api.devices import DeviceClass
 from moorage.api.pod_groups import (
     POD_GROUP_INITIALLY_SCHEDULED,
     POD_GROUP_SCHEDULED,
@@ -46,7 +47,9 @@ from moorage.core.queue import QueuedPod
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect, SetGroupCondition
 from moorage.framework.placements import GroupInfo
+from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
+from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import GroupNode, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
@@ -57,6 +60,12 @@ __all__ = ["GroupAttempt", "GroupScheduler"]
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
 _ALL: Final = "all pods in a single pod group should have"
 _FOUND: Final = "pod group preemption: found a placement for podgroup, preempting {} victims"
+#: Filter plugins that look at one node alone, if the pod has no constraints towards others, and no volumes or claims.
+_LOOK_AT_ONE_NODE: Final = frozenset([
+    "DynamicResources", "InterPodAffinity", "NodeAffinity", "NodeDeclaredFeatures", "NodeName", "NodePorts", "NodeResourcesFit",
+    "NodeUnschedulable", "NodeVolumeLimits", "PodTopologySpread", "TaintToleration", "VolumeBinding", "VolumeRestrictions",
+    "VolumeZone",
+])  # fmt: skip
 _PREEMPTS: Final = "PreemptLowerPriority"
 NOT_WITH_CONSTRAINTS: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
@@ -250,18 +259,7 @@ class GroupAttempt:
             return Status(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
         cycle.note_demands()
 
-        placed: list[MemberAttempt] = []
-
-        def fits() -> Asking[Status]:
-            """Try the group; since 1.37 only the first time, and then only whether its pods still fit their nodes."""
-            if placed:
-                return SCHEDULED if (yield from cycle.holds(placed)) else UNSCHEDULABLE
-            tried = yield from cycle.run(post_filter=False)
-            if as_one and tried.status.code is Code.SUCCESS:
-                placed.extend(one for one in tried.tried if one.node is not None)
-                outcome.nominated = {one.queued.pod.uid: one.node for one in placed if one.node is not None}
-            return tried.status
-
+        fits = _Fitting(cycle, outcome, as_one, snapshot, group.profile)
         found: tuple[PodInfo, ...] | Status = yield from step.call(known, group.info.pods, snapshot, fits)
         return found
 
@@ -347,6 +345,51 @@ class GroupAttempt:
         if with_condition(known, condition, None) is not known:
             effects = (SetGroupCondition(known, condition),)
             self._state.outbox.order(Phase.GROUP_STATUS, self._group.pods[0].pod, "", effects)
+
+
+class _Fitting:
+    """Tells whether a group fits the table as it stands: in 1.36 by trying it again each time.
+
+    Since 1.37 it is tried once, and then asked whether its pods still fit the nodes that they got.
+    """
+
+    def __init__(
+        self, cycle: GroupCycle | TreeCycle, outcome: GroupOutcome, as_one: bool, snapshot: Snapshot, profile: Profile
+    ) -> None:
+        self._cycle, self._outcome, self._as_one, self._table = cycle, outcome, as_one, snapshot.table
+        self._placed: dict[int, list[MemberAttempt]] = {}
+        #: Whether the pods of the group may depend on what happens on nodes other than their own.
+        self._looks_around = bool(snapshot.objects(DeviceClass)) or any(
+            step.name not in _LOOK_AT_ONE_NODE for step in profile.at("filter")
+        )
+
+    def __call__(self) -> Asking[Status]:
+        if self._placed:
+            every = [one for of_row in self._placed.values() for one in of_row]
+            return SCHEDULED if (yield from self._cycle.holds(every)) else UNSCHEDULABLE
+        tried = yield from self._cycle.run(post_filter=False)
+        if self._as_one and tried.status.code is Code.SUCCESS:
+            for one in tried.tried:
+                if one.node is not None:
+                    self._placed.setdefault(self._table.row_of.get(one.node, -1), []).append(one)
+                    self._outcome.nominated[one.queued.pod.uid] = one.node
+                    self._looks_around |= not _is_plain(one.queued.pod)
+        return tried.status
+
+    def beside(self, came_back: Iterable[tuple[int, PodInfo]]) -> Asking[Status]:
+        """Return the same as a call, if the group fitted before these pods came back to the table."""
+        back = list(came_back)
+        if not self._placed or self._looks_around or any(pod.required_anti_affinity for _, pod in back):
+            return (yield from self())
+        for row in {row for row, _ in back} & self._placed.keys():
+            if not (yield from self._cycle.holds(self._placed[row])):
+                return UNSCHEDULABLE
+        return SCHEDULED
+
+
+def _is_plain(pod: PodInfo) -> bool:
+    """Return True for a pod whose fit on a node depends on no other node."""
+    return not (pod.has_affinity or pod.spec.topology_spread_constraints or pod.spec.resource_claims or pod.volumes is not None)
 
 
 def _refusal_of(schedulers: list[str]) -> str:

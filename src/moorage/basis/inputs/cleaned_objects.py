@@ -6,7 +6,7 @@ scheduling or a controller reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ from moorage.api.core import Pod
 from moorage.api.kinds import Kind, Reader
 from moorage.api.workloads import CronJob, StatefulSet
 
-__all__ = ["KINDS", "UNKNOWN_KIND", "ObjectCleaner", "find_kind", "why_unused"]
+__all__ = ["KINDS", "UNKNOWN_KIND", "ObjectCleaner", "find_kind", "list_parts", "why_unused"]
 
 
 #: Annotations that scheduling or a controller reads.
@@ -182,3 +182,12 @@ def why_unused(api_version: str, name: str) -> str:
         return _NOT_READ
     moved = [kind.api_version for kind in KINDS if kind.name == name]
     return f"{UNKNOWN_KIND}; {name} is read as {moved[0]}" if moved else UNKNOWN_KIND
+
+
+def list_parts(items: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a List of objects in JSON in parts: one line for each object."""
+    yield b'{"apiVersion":"v1","kind":"List","items":['
+    for number, item in enumerate(items):
+        yield b",\n" if number else b"\n"
+        yield item
+    yield b"\n]}\n"

@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.api.releases import CURRENT
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.cleaned_objects import KINDS, list_parts
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
@@ -413,11 +413,7 @@ class StoreInputs:
 
 def _write_list(path: Path, records: Sequence[Record]) -> None:
     with open(path, "xb", opener=_private) as file:
-        file.write(b'{"apiVersion":"v1","kind":"List","items":[\n')
-        for at, record in enumerate(records):
-            file.write(b",\n" if at else b"")
-            file.write(record.body)
-        file.write(b"\n]}\n")
+        file.writelines(list_parts(record.body for record in records))
 
 
 def _private(path: str, flags: int) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.custom_objects import CustomKind
-from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind
+from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects
 from moorage.errors import UNREACHABLE, ClusterError, InputError
@@ -301,9 +301,4 @@ class DumpWriter:
             not_read=tuple(UnreadKind(one.plural, one.why) for one in missing),
         )
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
-        yield b'{"apiVersion":"v1","kind":"List","items":[\n'
-        yield _encode(head)
-        for item in self.items:
-            yield b",\n"
-            yield item
-        yield b"\n]}\n"
+        yield from list_parts((_encode(head), *self.items))

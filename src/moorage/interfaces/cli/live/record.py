@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -23,6 +22,7 @@ from msgspec.structs import replace as with_fields
 
 from moorage import __version__
 from moorage.api.core import Pod
+from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted, one_line
 from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, LogFault, is_log, moment_text, parse_moment
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
@@ -128,7 +128,7 @@ def cut(**given: Any) -> None:
     record = found.record(cluster.report.taken_at, {name: value for name, value in settings.items() if value})
     if given["key_file"] is not None:
         record["capsule"].pop("outcome", None)
-    write_parts(given["path"], _parts([record, *documents]))
+    write_parts(given["path"], list_parts(map(msgspec.json.encode, (record, *documents))))
     if not given["quiet"]:
         where = given["path"] or "standard output"
         say(
@@ -168,15 +168,6 @@ def _redacted(found: Capsule, key: bytes, options: Options) -> tuple[list[dict[s
     if bool(decision.node) != bool(found.outcome.node) or (not decision.node and decision.rejected_by != found.outcome.plugins):
         raise InputError("without its names the capsule does not repeat the decision; leave --redact out")
     return made, pod.key
-
-
-def _parts(documents: list[dict[str, Any]]) -> Iterator[bytes]:
-    """Yield the file in parts: one line for each object."""
-    yield b'{"apiVersion":"v1","kind":"List","items":['
-    for number, one in enumerate(documents):
-        yield b",\n" if number else b"\n"
-        yield json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
-    yield b"\n]}\n"
 
 
 # -- record status -----------------------------------------------------------------------------------------------------

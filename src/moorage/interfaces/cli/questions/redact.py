@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 import yaml
 
 from moorage.basis.files import read_file
+from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted
 from moorage.interfaces.cli.cluster_files import (
     STDIN,
@@ -102,7 +104,7 @@ def redact(**given: Any) -> int:
     if check is not None and check.differences:
         _report_differences(check)
         return PENDING
-    write_parts(given["path"], _parts(redacted))
+    write_parts(given["path"], list_parts(map(msgspec.json.encode, redacted.objects)))
     for one in redacted.configurations:
         write_parts(given["config_output"], [_configuration(one, given["config_output"])])
     if given["map_file"] is not None:
@@ -141,15 +143,6 @@ def read_key(path: str, *, quiet: bool) -> bytes:
         if not quiet:
             say(f"{path}: a new key; keep it to yourself", err=True)
     return read_file(path).strip()
-
-
-def _parts(redacted: Redacted) -> Iterator[bytes]:
-    """Yield the file in parts: one line for each object."""
-    yield b'{"apiVersion":"v1","kind":"List","items":['
-    for number, one in enumerate(redacted.objects):
-        yield b",\n" if number else b"\n"
-        yield json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
-    yield b"\n]}\n"
 
 
 def _document(mapping: Mapping[str, str]) -> bytes:

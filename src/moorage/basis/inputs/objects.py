@@ -178,7 +178,6 @@ class _Envelope(_Head):
     server_version: dict[str, Any] | None = None
 
 
-_read_head = msgspec.json.Decoder(_Head).decode
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 #: How objects from kubectl and the API server start.
 _OBJECTS_OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')

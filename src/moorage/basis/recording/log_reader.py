@@ -30,7 +30,7 @@ from moorage.basis.recording.frames import (
     frames_in,
     unpacked,
 )
-from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, log_files
+from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, began_at, log_files
 from moorage.errors import InputError
 
 __all__ = [
@@ -178,7 +178,7 @@ class ClusterLog:
 
         Raises  InputError if nothing can be rebuilt
         """
-        starts = [at for path in (path for _, path in self.snapshots) if (at := _begin(path)) is not None]
+        starts = [at for path in (path for _, path in self.snapshots) if (at := began_at(path)) is not None]
         if not starts:
             raise InputError(
                 f"{self.directory}: the log has no complete snapshot yet; wait until the recorder has listed all kinds"
@@ -215,7 +215,7 @@ class ClusterLog:
         """Return the state of the last whole snapshot that is not after a moment, and the number of the next change."""
         faults = []
         for number, path in reversed(self.snapshots):
-            began = _begin(path)
+            began = began_at(path)
             if began is not None and began > at:
                 continue
             try:
@@ -267,7 +267,7 @@ class ClusterLog:
     def _gap(self, expected: int, found: int | None, fault: LogFault | None, path: Path) -> InputError:
         why = str(fault) if fault is not None else f"{path.name}: changes {expected} to {(found or 0) - 1} are missing"
         later = next(
-            (begin for number, one in self.snapshots if number > expected and (begin := _begin(one)) is not None), None
+            (begin for number, one in self.snapshots if number > expected and (begin := began_at(one)) is not None), None
         )
         hint = "there is no later snapshot" if later is None else f"moments from {moment_text(later)} on can be read"
         return InputError(f"{self.directory}: the log is damaged: {why}; {hint}")
@@ -338,16 +338,6 @@ def _fault(path: Path, one: LogFrame | Damage) -> LogFault:
     return LogFault(path.name, one.offset, "wrong checksum of a frame")
 
 
-def _begin(path: Path) -> int | None:
-    """Return the time of a snapshot; None if the begin of its file is damaged."""
-    try:
-        with open(path, "rb") as file:
-            first = next(iter(frames_in(file.read(4096))), None)
-    except OSError:
-        return None
-    return None if first is None or isinstance(first, Damage) else first.at
-
-
 # -- a log as input ----------------------------------------------------------------------------------------------------
 # The objects of a log at a moment as a List, which every command reads like a dump.
 
@@ -355,21 +345,13 @@ def _begin(path: Path) -> int | None:
 STATE_KEPT_S: Final = 30.0
 
 
-def state_of(directory: str | PathLike[str], moment: str = "") -> LogState:
-    """Return the state of a log at a moment as ``parse_moment`` reads it; "" for its end.
+def objects_at(directory: str | PathLike[str], moment: str = "") -> bytes:
+    """Return the objects at a moment as ``parse_moment`` reads it as a List in JSON, with a record of the log in front.
 
     Raises  InputError
     """
     log = ClusterLog(directory)
-    return log.state_at(parse_moment(moment, *log.span()))
-
-
-def objects_at(directory: str | PathLike[str], moment: str = "") -> bytes:
-    """Return the objects at a moment as a List in JSON, with a record of the log in front.
-
-    Raises  InputError
-    """
-    state = state_of(directory, moment)
+    state = log.state_at(parse_moment(moment, *log.span()))
     return state.as_list(msgspec.json.encode(_record(directory, state)))
 
 

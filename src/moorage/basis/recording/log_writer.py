@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from moorage.basis.recording.frames import BEGIN, CHANGES, END, OBJECTS, Damage, Mark, Put, Record, frames_in, packed
 from moorage.errors import InputError
 
-__all__ = ["CHANGES_SUFFIX", "SNAPSHOT_SUFFIX", "LogLimits", "LogWriter", "SnapshotWriter"]
+__all__ = ["CHANGES_SUFFIX", "SNAPSHOT_SUFFIX", "LogLimits", "LogWriter", "SnapshotWriter", "began_at", "log_files"]
 
 CHANGES_SUFFIX: Final = ".changes"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
@@ -160,7 +160,8 @@ class LogWriter:
         total = sum(sizes.values())
         for start in starts[1:]:
             older = [path for number, path in files if number < start and path in sizes]
-            too_old = limits.kept_s and _began(self.directory, start) < self.last_at - limits.kept_s * 1e6
+            began = began_at(self.directory / f"{start:016d}{SNAPSHOT_SUFFIX}") or 0
+            too_old = limits.kept_s and began < self.last_at - limits.kept_s * 1e6
             if not too_old and not (limits.kept_bytes and total > limits.kept_bytes):
                 return
             for path in older:
@@ -210,10 +211,14 @@ def log_files(directory: Path) -> Iterable[tuple[int, Path]]:
     return [(int(one.stem), one) for one in directory.iterdir() if one.suffix in suffixes and one.stem.isdecimal()]
 
 
-def _began(directory: Path, number: int) -> int:
-    with open(directory / f"{number:016d}{SNAPSHOT_SUFFIX}", "rb") as file:
-        first = next(iter(frames_in(file.read(4096))), None)
-    return 0 if first is None or isinstance(first, Damage) else first.at
+def began_at(path: Path) -> int | None:
+    """Return the time of a snapshot; None if the begin of its file is damaged."""
+    try:
+        with open(path, "rb") as file:
+            first = next(iter(frames_in(file.read(4096))), None)
+    except OSError:
+        return None
+    return None if first is None or isinstance(first, Damage) else first.at
 
 
 def _after(directory: Path) -> tuple[int, int]:

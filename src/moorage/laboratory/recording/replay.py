@@ -163,12 +163,6 @@ class PodHistory(NamedTuple):
     node: str = ""
     #: The time of the last record before the pod was bound.
     before: int = 0
-    #: Whether the pod was bound when it was first seen.
-    was_bound: bool = False
-
-    def facts(self) -> dict[str, Any]:
-        """Return the history as plain data."""
-        return self._asdict()
 
 
 def history_of(log: ClusterLog, key: str, until: int) -> PodHistory:
@@ -181,12 +175,12 @@ def history_of(log: ClusterLog, key: str, until: int) -> PodHistory:
     found, last = PodHistory(), since
     for (kind, name), (_, body) in log.state_at(since).objects.items():
         if kind == "Pod" and name == key:
-            found = PodHistory(since, 0, _read(body).spec.node_name, since, was_bound=bool(_read(body).spec.node_name))
+            found = PodHistory(since, 0, _read(body).spec.node_name, since)
     for record in log.records(since, until):
         if isinstance(record, Put) and record.kind == "Pod" and record.key == key:
             node = _read(record.body).spec.node_name
             if not found.came:
-                found = PodHistory(record.at, 0, node, last, was_bound=bool(node))
+                found = PodHistory(record.at, 0, node, last)
             elif node and not found.node:
                 found = found._replace(bound=record.at, node=node, before=last)
         elif isinstance(record, Dropped) and record.kind == "Pod" and record.key == key:

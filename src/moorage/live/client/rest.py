@@ -94,7 +94,6 @@ class Throttle:
 
 # -- rest --------------------------------------------------------------------------------------------------------------
 
-MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _MAX_ATTEMPTS = 10

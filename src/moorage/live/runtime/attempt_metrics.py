@@ -200,11 +200,6 @@ class AttemptObserver:
             counts[phase] = counts.get(phase, 0) + 1
         return counts
 
-    @property
-    def pods_under_way(self) -> int:
-        """The number of pods between their decision and their binding."""
-        return len(self._trips)
-
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def attempted(self, decision: Decision, began: float, now: float) -> None:

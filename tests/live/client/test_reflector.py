@@ -189,6 +189,38 @@ def agrees(server, follower):
     return held == {name: obj.metadata.resource_version for name, obj in follower.view.items()}
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_until_when_all_changes_are_delivered(streams):
+    """A list tells all until it began; what a watch tells first after an interruption may be as old as its last news."""
+
+    async def main():
+        server, now = Server(), asyncio.get_running_loop().time
+        began = now()
+        async with following(server, streams=streams) as follower:
+            reflector = follower.reflector
+            await follower.synced.wait()
+            assert began <= reflector.told_until < now()
+            await asyncio.sleep(10)
+            server.put("a")
+            await asyncio.sleep(0.1)
+            heard = reflector.told_until
+            assert began + 10 <= heard <= now()
+            server.watch_faults = [ClusterError("refused", 503)] * 3
+            server.cut()
+            await asyncio.sleep(1)
+            server.put("b")
+            while "b" not in follower.view:
+                await asyncio.sleep(0.1)
+            assert now() > heard + 2
+            assert reflector.told_until < heard + 0.2
+            await asyncio.sleep(3)
+            server.put("c")
+            await asyncio.sleep(0.1)
+            assert reflector.told_until > now() - 1
+
+    run_virtually(main())
+
+
 def test_a_list_and_a_watch_from_its_version():
     async def main():
         server = Server()

@@ -62,6 +62,8 @@ _IDLE_S = 40.0
 #: Timeout of a watch after one without changes. It ends before its silence would count as dead, and kube-apiserver
 #: ends it with a bookmark, so a quiet kind stays up to date and its version never becomes too old.
 _QUIET_S = 35
+#: How long after its begin a watch may tell of what happened while it was interrupted.
+_LATE_S = 2.0
 #: Longest pause, without jitter, before reconnecting to an unreachable server. client-go waits up to a minute.
 _MAX_UNREACHABLE_PAUSE_S = 5.0
 #: Lists that stay older for this long are from a cluster restored from a backup.
@@ -137,6 +139,8 @@ class Reflector(Generic[T]):
         self._raw_objects = raw_objects
         self._backoff, self._expired_backoff = Backoff(clock, rng), Backoff(clock, rng)
         self._unreachable_backoff = Backoff(clock, rng, max_s=_MAX_UNREACHABLE_PAUSE_S)
+        #: All changes until this time are delivered. What a watch first tells after an interruption may be older than its end.
+        self.told_until = float("-inf")
         #: Called after each change of a known object: its key, and the object or None.
         self.on_change: Callable[[str, T | None], None] | None = None
         self._known: dict[str, T] = {}
@@ -238,7 +242,9 @@ class Reflector(Generic[T]):
     # -- lists ---------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
+        began = self._clock()
         await self._apply_list(*await self._all_pages())
+        self.told_until = began
 
     async def _apply_list(self, fresh: dict[str, T], undecodable: Mapping[str, str], version: str) -> None:
         """Deliver the differences between a list and the known objects. ``undecodable`` maps undecodable objects to UIDs.
@@ -316,7 +322,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Process events until the stream ends; without a valid state, start with the initial list."""
-        began, events, changes = self._clock(), 0, 0
+        began, events, changes, told = self._clock(), 0, 0, self.told_until
         initial_list = _InitialList[T]() if self._must_list else None
         params = self._params(
             watch="true",
@@ -326,8 +332,11 @@ class Reflector(Generic[T]):
         )
         try:
             async with self._wire.watch(self.resource.path, params, _IDLE_S) as stream:
+                opened = self._clock()
                 async for lines in stream:
                     facts: list[Fact] = []
+                    if self._clock() - opened > _LATE_S:
+                        told = self._clock()
                     try:
                         for line in lines:
                             event = self._decoder.event(line)
@@ -335,7 +344,7 @@ class Reflector(Generic[T]):
                                 facts += self._handle_event(event)
                             elif event.ends_list:
                                 await self._apply_list(initial_list.fresh, initial_list.undecodable, event.version)
-                                initial_list, self._truncated = None, 0
+                                initial_list, self._truncated, told = None, 0, began
                             else:
                                 initial_list.add(event)
                             events += 1
@@ -343,6 +352,7 @@ class Reflector(Generic[T]):
                     finally:
                         if facts:  # also those before a line that is an error
                             await self._sink.put_all(facts)
+                        self.told_until = told
         except ClusterError as error:
             if initial_list is None or _may_retry(error):
                 raise

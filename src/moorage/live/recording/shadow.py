@@ -4,31 +4,38 @@ An engine follows the cluster and never makes an attempt of its own. When a pod 
 it is unschedulable, the cycle decides on the pod as it was, before the change is applied.
 
 The cluster's scheduler decides on what it knows: it has counted pods whose bindings are under way, and may not have seen the
-last deletions and changes of nodes; and it writes what it decided later, in the order of its decisions. So if the decisions
-differ, the pods that were bound or deleted before, and the nodes that changed, are put back: first as far as for the decision
-before this one, then more and less. What happens right after is counted too, until the decisions agree or nothing is left.
-A list of pods or nodes after a broken watch does not tell in which order they changed; what differs around it counts as not
-compared. So does what differs before a watch that was interrupted tells of a change with a lower resource version than the
-decision.
+last deletions and changes of nodes; and it writes what it decided later, in the order of its decisions. So a decision that
+differs waits until the watches of pods and nodes have told all that happened before it. Resource versions order these changes,
+in whichever order the watches told of them. Then the pods that were bound or deleted and the nodes that changed are put back:
+first to right before the decision, then as far as for a decision before this one, then more and less; and what happened right
+after it is counted, until the decisions agree or nothing is left.
+
+A list of pods or nodes after a broken watch does not tell what happened since the last change that the watch told. No outside
+observer can know the state of the cluster then, so what differs around it counts apart, as what cannot be judged.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.api.meta import Object
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import feasible_nodes_to_find
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.what_if import Nominated
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import Scores
 from moorage.state.pod_info import PodInfo
@@ -133,46 +140,55 @@ class Agreement:
 
 # -- shadow ------------------------------------------------------------------------------------------------------------
 
-#: How long bindings and deletions may be seen in another order than the scheduler knew of them, before and after a decision.
+#: How long changes may be seen in another order than the scheduler knew of them, before and after a decision.
 _LATE_S: Final = 10.0
 _SOON_S: Final = 1.0
-#: How long a difference waits for changes of before the decision, of which an interrupted watch tells late: it is begun again
-#: after a minute at most. And how many differences wait.
-_INTERRUPTED_S: Final = 90.0
-_WAITING: Final = 200
-_UNORDERED: Final = "the order of changes before it is not known: a watch was interrupted"
-#: How many are kept, and how many states of the cluster are tried for a decision.
-_SHADOW_KEPT: Final = 500
+#: How many changes are kept, how many differences wait, and how many of these are judged at a time.
+_SHADOW_KEPT: Final = 5000
+_WAITING: Final = 1000
+_AT_ONCE: Final = 20
+#: How many bindings of after a decision are counted.
 _MOST: Final = 8
+#: How many states are tried for a difference; on 5,000 nodes, how many in a second, and how many after a pause. So a few
+#: differences are looked into, and many of them cost little.
+_MOST_TRIES: Final = 100
+_TRIES_PER_S: Final = 3
+_TRIES_KEPT: Final = 500
+_UNORDERED: Final = "cannot be judged: a watch began again with a list, so the order of the changes before it is lost"
+_UNTOLD: Final = "cannot be judged: a watch was interrupted, and what happened before the decision is not known yet"
 
 
-class _Move(NamedTuple):
-    """A pod that was bound, changed or deleted: as it was before and after, None if on no node. Or a node that changed."""
+class _Change(NamedTuple):
+    """A pod that was bound, changed or deleted, or a node. It happened between ``early`` and ``now``.
 
+    ``before``: the pod or node until then; None if the pod was on no node, or there was no such node.
+    """
+
+    version: int
+    early: float
     now: float
+    key: str
+    is_node: bool
     before: PodInfo | Node | None
-    after: PodInfo | Node | None
-
-    @property
-    def key(self) -> str:
-        """The UID of the pod, or the name of the node."""
-        one = self.before or self.after
-        return one.name if isinstance(one, Node) else (one or _nobody).uid
 
 
 class _Open(NamedTuple):
-    """A difference that changes which are seen later may explain: the pod as it waited, the decision's resource version."""
+    """A difference that a state of another moment may explain: the pod as it waited, the decision's resource version.
+
+    ``is_ordered``: the order of the changes around it is known, once the watches have told all until ``soon``.
+    """
 
     found: ComparedDecision
     pod: PodInfo
+    nominated: Nominated
     version: int
     at: int
+    early: float
     soon: float
-    until: float
-    moves: tuple[_Move, ...]
+    is_ordered: bool
 
 
-_nobody: Final = PodInfo(Pod())
+_version_of: Final = attrgetter("version")
 
 
 class Shadow:
@@ -189,12 +205,16 @@ class Shadow:
         self._cycle = Cycle(scheduler.cycle.seed, always_score=True, by_class=False)
         #: Pods that wait for a node from this scheduler, by UID, with the last reasons that their status gave.
         self._waiting: dict[str, str] = {}
-        self._recent: deque[_Move] = deque(maxlen=_SHADOW_KEPT)
-        #: How many moves there were, and how many of them the scheduler knew of at its last decision that agrees.
-        self._moves = self._known = 0
-        self._open: list[_Open] = []
-        #: When a list last told of changes of pods without their order.
-        self._unordered_at = float("-inf")
+        #: The last changes, by resource version; and what those that are taken back while a difference is judged had made.
+        self._changes: list[_Change] = []
+        self._taken_back: list[PodInfo | Node | None] = []
+        #: The version of the state that a decision was last found to be made on: for failures, and for bindings.
+        self._known = [0, 0]
+        self._open: deque[_Open] = deque()
+        #: Until when the watches had told everything, and until when a list leaves the order of changes unknown.
+        self._sure = self._unordered_until = float("-inf")
+        #: How many states may be tried now; below 0 after many differences.
+        self._tries: float = _TRIES_KEPT
         #: Facts that the engine could not take.
         self.faults = 0
 
@@ -208,53 +228,61 @@ class Shadow:
         return (message for message in self._waiting.values() if message)
 
     def lost_order(self, now: float) -> None:
-        """Note that the next fact comes from a list: what happened before it is known, but not in which order."""
-        self._unordered_at = now
-        if self._open:
-            self.agreement.uncompared[_UNORDERED] += len(self._open)
-            self._open.clear()
+        """Note that the next fact comes from a list: what happened since the last news is known, but not its order."""
+        self._unordered_until = now + _LATE_S
+        self._open = deque(one if one.soon <= self._sure else one._replace(is_ordered=False) for one in self._open)
 
-    def observe(self, fact: Seen | Gone, now: float, at: int, *, compares: bool = True) -> None:
-        """Compare a decision that a fact tells of, then apply the fact. ``at``: the time of the log before it."""
-        pod = fact.obj
-        placed = None
-        node = _node_named(self.scheduler, pod.name) if isinstance(fact, Seen) and isinstance(pod, Node) else None
-        if isinstance(pod, Pod):
-            placed = self.scheduler.cluster.pod(pod.metadata.uid)
-            if isinstance(fact, Gone) or pod.status.phase in ENDED_PHASES:
-                self._waiting.pop(pod.metadata.uid, None)
+    def observe(self, fact: Seen | Gone, now: float, at: int, early: float | None = None, *, compares: bool = True) -> None:
+        """Compare a decision that a fact tells of, then apply the fact.
+
+        ``at`` is the time of the log before it; ``early`` when it happened at the earliest, if a watch tells of it late.
+        """
+        obj, early = fact.obj, now if early is None else early
+        if isinstance(obj, Pod):
+            key, is_node = obj.metadata.uid, False
+            if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
+                self._waiting.pop(key, None)
             else:
-                self._pod(pod, placed, now, at, compares=compares)
+                self._pod(obj, now, early, at, compares=compares)
+        else:
+            key, is_node = obj.name, True
+        decides = isinstance(obj, Pod | Node)
+        before = self._held(key, is_node) if decides else None
         try:
             self.scheduler.observe(fact, now)
             self.scheduler.take()
         except MoorageError:
             self.faults += 1
-        if isinstance(pod, Pod):
-            after = self.scheduler.cluster.pod(pod.metadata.uid)
-            if _counts_otherwise(placed, after):
-                self._moved(_Move(now, placed, after), _version(pod))
-        elif node is not None and isinstance(pod, Node) and _differ(node, pod):
-            self._moved(_Move(now, node, pod), _version(pod))
-        if self._open and self._open[0].until < now:
-            self.settle(now)
+        if decides and _counts_otherwise(before, self._held(key, is_node)):
+            version = _version(obj) or (self._changes[-1].version if self._changes else 0)
+            insort(self._changes, _Change(version, early, now, key, is_node, before), key=_version_of)
+            if len(self._changes) > _SHADOW_KEPT * 1.1:
+                del self._changes[:-_SHADOW_KEPT]
 
-    def _pod(self, pod: Pod, placed: PodInfo | None, now: float, at: int, *, compares: bool) -> None:
+    def _held(self, key: str, is_node: bool) -> PodInfo | Node | None:
+        """Return a pod that is on a node, by its UID, or a node, by its name."""
+        if not is_node:
+            return self.scheduler.cluster.pod(key)
+        table = self.scheduler.cluster.table
+        row = table.row_of.get(key)
+        return None if row is None else table.nodes[row]
+
+    def _pod(self, pod: Pod, now: float, early: float, at: int, *, compares: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node:
             if pod.spec.scheduler_name in self.scheduler.profiles:
                 before, message = self._waiting.get(uid), _reasons_of(pod)
                 self._waiting[uid] = message
                 if message and before is not None and message != before:
-                    self._compare(pod, message, now, at, compares=compares)
+                    self._compare(pod, message, now, early, at, compares=compares)
         elif self._waiting.pop(uid, None) is not None:
-            self._compare(pod, "", now, at, compares=compares)
-        elif placed is None and compares and pod.spec.scheduler_name in self.scheduler.profiles:
+            self._compare(pod, "", now, early, at, compares=compares)
+        elif self.scheduler.cluster.pod(uid) is None and compares and pod.spec.scheduler_name in self.scheduler.profiles:
             self.agreement.uncompared["was never seen without a node"] += 1
 
     # -- comparing -----------------------------------------------------------------------------------------------------
 
-    def _compare(self, pod: Pod, message: str, now: float, at: int, *, compares: bool) -> None:
+    def _compare(self, pod: Pod, message: str, now: float, early: float, at: int, *, compares: bool) -> None:
         """Compare the node of a pod, or the reasons why it has none, with a decision on the state now."""
         queued = self.scheduler.queue.get(pod.metadata.uid)
         if not compares or queued is None:
@@ -262,29 +290,23 @@ class Shadow:
                 "the recorder was starting or behind" if not compares else "does not wait in the queue"
             ] += 1
             return
-        waited, node = queued.pod, pod.spec.node_name
-        found = self._judged(waited, node, message)
+        waited, nominated = queued.pod, self.scheduler.queue.nominated
+        found = self._judged(waited, nominated, pod.spec.node_name, message)
         if found is None:
             self.agreement.uncompared["a plugin failed or the node is not known"] += 1
-            return
-        if not found.verdict.agrees:
-            earlier = self._undone(waited, found, now)
-            if earlier is None and now - self._unordered_at < _LATE_S:
-                self.agreement.uncompared[_UNORDERED] += 1
-                return
-            if earlier is None:
-                self._open.append(_Open(found, waited, _version(pod), at, now + _SOON_S, now + _INTERRUPTED_S, ()))
-                if len(self._open) > _WAITING:
-                    self._different(self._open.pop(0))
-                return
-            found = earlier
-        self.agreement.count(found, at)
+        elif found.verdict.agrees:
+            self.agreement.count(found, at)
+        elif len(self._open) >= _WAITING:
+            self.agreement.uncompared[_UNTOLD] += 1
+        else:
+            is_ordered = early >= self._unordered_until
+            self._open.append(_Open(found, waited, nominated, _version(pod), at, early, now + _SOON_S, is_ordered))
 
-    def _judged(self, pod: PodInfo, node: str, message: str) -> ComparedDecision | None:
+    def _judged(self, pod: PodInfo, nominated: Nominated, node: str, message: str) -> ComparedDecision | None:
         """Return the comparison on the state as it is; None if there can be none."""
         scheduler = self.scheduler
         profile = scheduler.profiles[pod.spec.scheduler_name]
-        decision = self._cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated)
+        decision = self._cycle.decide(profile, pod, scheduler.snapshot, nominated)
         if decision.error is not None:
             return None
         if message:
@@ -293,85 +315,117 @@ class Shadow:
             pod, node, decision, scheduler.snapshot.table, self._percentages.get(pod.spec.scheduler_name, 0)
         )
 
-    def _undone(self, pod: PodInfo, found: ComparedDecision, now: float) -> ComparedDecision | None:
-        """Take back the last bindings, deletions and changes of nodes until the decisions agree; None if they never do."""
-        depths = _depths(self._moves - self._known)
-        undone, agreed = list[_Move](), None
-        for depth in depths:
-            while len(undone) < depth and (move := self._undoable(len(undone), now)) is not None:
-                _put(self.scheduler, move.key, move.before)
-                undone.append(move)
-            while len(undone) > depth:
-                move = undone.pop()
-                _put(self.scheduler, move.key, move.after)
-            if len(undone) < depth:
-                continue
-            again = self._judged(pod, found.node, found.message)
-            if again is not None and again.verdict.agrees:
-                agreed, self._known = _reordered(again, depth), self._moves - depth
-                break
-        for move in reversed(undone):
-            _put(self.scheduler, move.key, move.after)
-        return agreed
+    # -- states of other moments ---------------------------------------------------------------------------------------
 
-    def _undoable(self, depth: int, now: float) -> _Move | None:
-        """Return the move before the last ``depth``, if it is recent and what it moved is as it left it."""
-        if depth >= len(self._recent):
-            return None
-        move = self._recent[-1 - depth]
-        is_node = isinstance(move.after, Node)
-        held = _node_named(self.scheduler, move.key) if is_node else self.scheduler.cluster.pod(move.key)
-        return move if move.now >= now - _LATE_S and held is move.after else None
+    def settle(self, sure: float) -> bool:
+        """Judge some differences again, if the watches have told all that happened until right after them.
 
-    def _moved(self, move: _Move, version: int) -> None:
-        """Note that a pod was bound or deleted or a node changed, and look at open differences again with what came since."""
-        self._recent.append(move)
-        self._moves += 1
-        still = []
-        for before in self._open:
-            case, again = before, None
-            if move.after is not None and move.key != case.pod.uid and len(case.moves) < _MOST and move.now <= case.soon:
-                case = before._replace(moves=(*before.moves, move))
-                again = self._with_later(case)
-            if again is not None:
-                self.agreement.count(again, case.at)
-            elif 0 < version < case.version:
+        ``sure``: until when they have told everything; infinite at the end. Returns whether there are more of them.
+        """
+        if sure > self._sure:
+            self._tries = min(self._tries + (sure - self._sure) * _TRIES_PER_S, _TRIES_KEPT)
+        self._sure = sure
+        due = list[_Open]()
+        while self._open and self._open[0].soon <= sure and len(due) < _AT_ONCE:
+            due.append(self._open.popleft())
+        due.sort(key=_version_of, reverse=True)  # the way back is then the shortest
+        ended = [(case, self._explained(case)) for case in due]
+        self._go_to(len(self._changes))
+        for case, found in reversed(ended):
+            if found is None and not case.is_ordered:
                 self.agreement.uncompared[_UNORDERED] += 1
+            elif found is None and case.version < self._changes[0].version:
+                self.agreement.uncompared[_UNTOLD] += 1
             else:
-                still.append(case)
-        self._open = still
+                self.agreement.count(found or case.found, case.at)
+                if found is None:
+                    self.on_difference(case.found, case.at)
+        return bool(self._open and self._open[0].soon <= sure)
 
-    def _with_later(self, case: _Open) -> ComparedDecision | None:
-        """Return the comparison on a state with pods that were bound after the pod, but without the pod itself."""
-        placed = self.scheduler.cluster.pod(case.pod.uid)
-        if placed is not None:
-            _put(self.scheduler, case.pod.uid, None)
-        again = self._judged(case.pod, case.found.node, case.found.message)
-        if placed is not None:
-            _put(self.scheduler, case.pod.uid, placed)
-        return _reordered(again, len(case.moves)) if again is not None and again.verdict.agrees else None
+    def end(self) -> None:
+        """Judge what waits, at the end."""
+        self.lost_order(self._sure)
+        while self.settle(float("inf")):
+            pass
 
-    def settle(self, now: float) -> None:
-        """Count the differences that nothing has explained in time."""
-        due, self._open = [one for one in self._open if one.until < now], [one for one in self._open if one.until >= now]
-        for case in due:
-            self._different(case)
+    def _explained(self, case: _Open) -> ComparedDecision | None:
+        """Return the comparison on the first state on which the decisions agree; None if there is none."""
+        changes, is_binding = self._changes, case.found.is_binding
+        last = bisect_left(changes, case.version, key=_version_of)
+        oldest = last
+        while oldest and changes[oldest - 1].now >= case.early - _LATE_S:
+            oldest -= 1
+        known = bisect_left(changes, self._known[is_binding], oldest, last, key=_version_of)
+        cost = (1000 + len(self.scheduler.cluster.table)) / 6000
+        tries = max(1, min(_MOST_TRIES, int(self._tries / cost)))
+        for index, bound in islice(self._states(case, range(oldest, last), known), tries):
+            self._tries -= cost
+            self._go_to(index)
+            placed = self._place(index, bound, case)
+            again = self._judged(case.pod, case.nominated, case.found.node, case.found.message)
+            for uid in reversed(placed):
+                self.scheduler.cluster.remove_pod(uid)
+            if again is not None and again.verdict.agrees:
+                self._known[is_binding] = case.version if index == last else changes[index].version
+                return again if index == bound == last else _reordered(again, max(last, bound) - index)
+        return None
 
-    def _different(self, case: _Open) -> None:
-        self.agreement.count(case.found, case.at)
-        self.on_difference(case.found, case.at)
+    def _states(self, case: _Open, before: range, known: int) -> Iterator[tuple[int, int]]:
+        """Yield states that it may have decided on: the first change that it had not seen, and until which it knew bindings."""
+        last = before.stop
+        yield last, last
+        changes = [index for index in _outward(before, known) if not self._is_own(index)]
+        states = [(index, last) for index in changes], [(index, index) for index in _outward(before, known)]
+        more = [(last, index + 1) for index in range(last, len(self._changes)) if self._is_own(index)][: _MOST + 1]
+        yield from (*states[0], *more, *states[1]) if case.found.is_binding else (*states[1], *more, *states[0])
+
+    def _is_own(self, index: int) -> bool:
+        """Return whether a change is a binding, which the scheduler knew of before it was written."""
+        return not self._changes[index].is_node and self._changes[index].before is None
+
+    def _place(self, index: int, bound: int, case: _Open) -> list[str]:
+        """Count the bindings from one index to another; return the UIDs of their pods."""
+        changes, taken, placed = self._changes, self._taken_back, list[str]()
+        for at in range(index, bound):
+            change, pod = changes[at], taken[len(changes) - 1 - at]
+            if self._is_own(at) and isinstance(pod, PodInfo) and change.key != case.pod.uid and change.early <= case.soon:
+                self.scheduler.cluster.place(pod, pod.spec.node_name)
+                placed.append(change.key)
+        return placed
+
+    def _go_to(self, index: int) -> None:
+        """Let the cluster be as it was before the change of an index, or as it is now for their number."""
+        changes, taken = self._changes, self._taken_back
+        while len(changes) - len(taken) > index:
+            change = changes[-1 - len(taken)]
+            taken.append(self._held(change.key, change.is_node))
+            self._put(change, change.before)
+        while len(changes) - len(taken) < index:
+            self._put(changes[-len(taken)], taken.pop())
+
+    def _put(self, change: _Change, one: PodInfo | Node | None) -> None:
+        """Let the pod or node of a change be as this one; None: on no node, or not there."""
+        cluster = self.scheduler.cluster
+        if isinstance(one, Node):
+            cluster.set_node(one)
+        elif one is not None:
+            cluster.place(one, one.spec.node_name)
+        elif change.is_node:
+            cluster.remove_node(change.key)
+        else:
+            cluster.remove_pod(change.key)
 
 
-def _version(obj: Pod | Node) -> int:
+def _version(obj: Object) -> int:
     """Return the resource version, which orders the changes of all objects; 0 if it is no number."""
     version = obj.metadata.resource_version
     return int(version) if version.isdecimal() else 0
 
 
-def _depths(likely: int) -> list[int]:
-    """Return how many moves to take back, in the order in which to try: about as many as is likely, and few."""
-    near = [likely, likely - 1, likely + 1, 1, likely - 2, likely + 2, 2, 3, likely - 3, 4, 5, 6, 7, 8]
-    return [one for one in dict.fromkeys(near) if one > 0][:_MOST]
+def _outward(before: range, known: int) -> list[int]:
+    """Return indexes of changes in the order in which to try the states before them: the likely ones, then ever fewer."""
+    near = [known, known + 1, known - 1, known + 2, known - 2, *(before.stop - one - one * one // 32 for one in range(1, 64))]
+    return [one for one in dict.fromkeys(near) if one in before]
 
 
 def _reasons_of(pod: Pod) -> str:
@@ -382,34 +436,17 @@ def _reasons_of(pod: Pod) -> str:
     return ""
 
 
-def _put(scheduler: Scheduler, uid: str, one: PodInfo | Node | None) -> None:
-    """Let a pod be on the node that it names, or on none; let a node be as this one."""
-    if one is None:
-        scheduler.cluster.remove_pod(uid)
-    elif isinstance(one, Node):
-        scheduler.cluster.set_node(one)
-    else:
-        scheduler.cluster.place(one, one.spec.node_name)
+def _counts_otherwise(before: PodInfo | Node | None, after: PodInfo | Node | None) -> bool:
+    """Return whether a change decides about pods: of a node, more than a heartbeat; of a pod, more than its status.
 
-
-def _counts_otherwise(before: PodInfo | None, after: PodInfo | None) -> bool:
-    """Return whether a pod was bound or deleted, or selectors count it otherwise: its labels changed, or its deletion began."""
-    if before is None or after is None:
-        return before is not after
-    return before.label_class != after.label_class
-
-
-def _node_named(scheduler: Scheduler, name: str) -> Node | None:
-    table = scheduler.cluster.table
-    row = table.row_of.get(name)
-    return None if row is None else table.nodes[row]
-
-
-def _differ(before: Node, after: Node) -> bool:
-    """Return whether a node changed in what decides about pods, not only by a heartbeat."""
-    if before.spec != after.spec or before.metadata.labels != after.metadata.labels:
-        return True
-    return before.status.allocatable != after.status.allocatable
+    A pod that is being deleted counts otherwise.
+    """
+    if isinstance(before, Node) and isinstance(after, Node):
+        same = before.spec == after.spec and before.metadata.labels == after.metadata.labels
+        return not same or before.status.allocatable != after.status.allocatable
+    if isinstance(before, PodInfo) and isinstance(after, PodInfo):
+        return before.label_class != after.label_class or before.spec != after.spec
+    return before is not after
 
 
 def _reordered(found: ComparedDecision, by: int) -> ComparedDecision:

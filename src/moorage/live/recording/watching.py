@@ -58,20 +58,15 @@ class Watching:
         self.inbox = Inbox(inbox)
         chance = random.Random()  # noqa: S311 (spreads retries)
         self.reflectors: list[Reflector[Any]] = [
-            Reflector(
-                resource,
-                rest,
-                self.inbox.source(resource.plural),
-                clock=clock,
-                rng=chance,
-                report=observers.report,
-                streams=True,
-            )
-            for resource in watched(shadow.scheduler.gates)
+            Reflector(one, rest, self.inbox.source(one.plural), clock=clock, rng=chance, report=observers.report, streams=True)
+            for one in watched(shadow.scheduler.gates)
         ]
         named = {source.name: source for source in self.inbox.sources}
-        #: By type, the sources whose lists lose an order that decisions depend on.
-        self._ordered: dict[type, FactSource] = {Pod: named["pods"], Node: named["nodes"]}
+        #: By type, the sources whose lists lose an order that decisions depend on, and what follows these kinds.
+        self._ordered: dict[type, tuple[FactSource, Reflector[Any]]] = {
+            kind: (named[name], next(one for one in self.reflectors if one.resource.plural == name))
+            for kind, name in ((Pod, "pods"), (Node, "nodes"))
+        }
         self._flushed = self._said = self._empty_at = clock()
         #: The number of facts that were taken.
         self.facts = 0
@@ -119,16 +114,17 @@ class Watching:
         taken = self.inbox.take(_TURN)
         for fact in taken:
             self._take(fact, now)
+        more = False
         if not self.inbox:
             self._empty_at = self._clock()
+            more = self.shadow.settle(min(reflector.told_until for _, reflector in self._ordered.values()))
         self._sign(self._clock())
-        more = False
         if not self.recorder.has_started and self.inbox.is_whole and not self.inbox:
             unserved = [one.resource.plural for one in self.reflectors if one.unserved]
             self.recorder.start({**self.about, "unserved": unserved})
             self._log.info(0, "Recording", objects=len(self.recorder), to=str(self.recorder.writer.directory))
         if self._clock() - self._flushed >= FLUSH_S or not taken:
-            more = self._write()
+            more = self._write() or more
         return more or len(self.inbox) > 0
 
     def _take(self, fact: object, now: float) -> None:
@@ -136,11 +132,12 @@ class Watching:
             fact.close()
         elif isinstance(fact, Seen | Gone):
             self.facts += 1
-            compares = self.recorder.has_started and not self.is_behind
-            ordered = self._ordered.get(type(fact.obj))
-            if ordered is not None and ordered.is_listing:
-                self.shadow.lost_order(now)
-            self.shadow.observe(fact, now, self.recorder.writer.last_at, compares=compares)
+            compares, early = self.recorder.has_started and not self.is_behind, now
+            if (ordered := self._ordered.get(type(fact.obj))) is not None:
+                early = min(now, ordered[1].told_until)
+                if ordered[0].is_listing:
+                    self.shadow.lost_order(now)
+            self.shadow.observe(fact, now, self.recorder.writer.last_at, early, compares=compares)
             self.recorder.observe(fact)
 
     def _sign(self, now: float) -> None:
@@ -162,7 +159,6 @@ class Watching:
         """Write the log. A failed write is tried again; what waits stays in memory and in order."""
         now = self._clock()
         self._flushed = now
-        self.shadow.settle(now)
         if self.recorder.has_started and now - self._said >= ALIVE_S:
             self._said = now
             self.recorder.mark("agreement", self.shadow.agreement.facts(), last=True)
@@ -182,7 +178,7 @@ class Watching:
 
         Raises  MoorageError if the log cannot be written
         """
-        self.shadow.settle(float("inf"))
+        self.shadow.end()
         self._on_status(self)
         if self.recorder.has_started:
             self.recorder.mark("agreement", self.shadow.agreement.facts(), last=True)

@@ -117,7 +117,7 @@ def watched(gates: FeatureGates) -> tuple[WatchedResource[Object], ...]:
 
 
 def _is_watched(resource: WatchedResource[Object], gates: FeatureGates) -> bool:
-    if resource.gate and not gates[resource.gate]:
+    if resource.gate and not gates.serves(resource.gate):
         return False
     gate = gates.emulated.gated_kinds.get(resource.type.__name__)
     return gate is None or (bool(gate) and gates[gate])

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import moorage
+from moorage.api.pod_groups import PodGroup
+from moorage.errors import InputError
 from moorage.report.run_document import as_data
 from moorage.report.tables import render
 from moorage.simulator.cluster_reader import read
@@ -131,3 +134,34 @@ def test_the_same_input_gives_the_same_result(seed):
     objects = [node(f"n{at}", "2") for at in range(3)] + [gang(least=2), gang("h", 4)]
     objects += [member(f"a{at}") for at in range(3)] + [member(f"b{at}", group="h") for at in range(5)]
     assert run(*objects, seed=seed) == run(*objects, seed=seed)
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------------
+
+SERVED = {  # release → the version that it serves, and one that it does not serve, with what to write
+    "1.36": (["v1alpha2"], "v1beta1", "write scheduling.k8s.io/v1alpha2"),
+    "1.37": (["v1beta1", "v1alpha3"], "v1alpha2", "write scheduling.k8s.io/v1beta1 or scheduling.k8s.io/v1alpha3"),
+}
+
+
+def a_versioned_group(version):
+    mode = "PodGroup" if version == "v1alpha2" else {"all": {}}
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": mode}
+    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+
+
+@pytest.mark.parametrize("release", SERVED)
+def test_groups_are_read_in_the_versions_that_the_release_serves(release):
+    served, gone, instead = SERVED[release]
+    for version in served:
+        cluster = moorage.Cluster.from_objects(
+            a_versioned_group(version), release=release, feature_gates="GenericWorkload=true"
+        )
+        assert cluster.snapshot.objects(PodGroup)["default/g"].disrupted_as_one
+    with pytest.raises(InputError, match=f"Kubernetes {release} does not serve this version; {instead}"):
+        moorage.Cluster.from_objects(a_versioned_group(gone), release=release)
+
+
+def test_an_option_that_does_not_exist_is_an_error():
+    with pytest.raises(InputError, match="no option of a cluster: emulate; use config, release"):
+        moorage.Cluster.from_objects(emulate="1.37")

@@ -223,7 +223,7 @@ KINDS: Final = (
         versions=("v1alpha3",),
         gate="CompositePodGroup",
     ),
-    Kind(_SCHEDULING, "Workload", "workloads", Workload, versions=("v1alpha2",), gate="GenericWorkload"),
+    Kind(_SCHEDULING, "Workload", "workloads", Workload, versions=_GROUP_VERSIONS, gate="GenericWorkload"),
     Kind(_STORAGE, "CSIDriver", "csidrivers", CSIDriver, readers=Reader.BOTH, namespaced=False),
     Kind(_STORAGE, "CSINode", "csinodes", CSINode, readers=Reader.BOTH, namespaced=False),
     Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", CSIStorageCapacity, readers=Reader.BOTH),

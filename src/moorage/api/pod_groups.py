@@ -7,7 +7,7 @@ individually (``basic``). Scheduling reads only groups: their creator copies the
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -206,9 +206,10 @@ class PodGroupTemplate(Value):
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
-    disruption_mode: str | None = None
+    disruption_mode: str | DisruptionMode | None = None
     priority_class_name: str = ""
     priority: int | None = None
+    preemption_policy: str | None = None
 
 
 class TypedLocalObjectReference(Value):
@@ -218,8 +219,11 @@ class TypedLocalObjectReference(Value):
 
 
 class WorkloadSpec(Value):
+    """``composite_pod_group_templates`` came with ``v1alpha3``; one of the two lists is set."""
+
     controller_ref: TypedLocalObjectReference | None = None
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[dict[str, Any], ...] = ()
 
 
 class Workload(Object):

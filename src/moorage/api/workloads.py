@@ -93,6 +93,8 @@ class JobSpec(Value):
     managed_by: str | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     active_deadline_seconds: int | None = None
+    #: How its pods are scheduled together (gate WorkloadWithJob, since 1.37); only the Job controller reads it.
+    scheduling: dict[str, Any] | None = None
 
 
 class Job(Object):

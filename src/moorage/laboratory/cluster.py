@@ -26,7 +26,7 @@ from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.capacity.cluster_capacity import CapacityQuestions
 from moorage.laboratory.change.least_change import OWNERS, Remedy, find_least_change
-from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable
+from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.drain.cluster_outages import OutageQuestions
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
@@ -112,7 +112,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         Raises  InputError, ConfigError
         """
         made = cluster_options(options)
-        return cls(read(map(str, paths), recursive, custom=kinds_named(made)), made)
+        return cls(read(map(str, paths), recursive, custom=kinds_named(made), rules=rules_for(made)), made)
 
     @classmethod
     def from_objects(cls, *objects: ObjectLike | Iterable[ObjectLike], **options: Unpack[ClusterOptions]) -> Self:
@@ -123,7 +123,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         Raises  InputError, ConfigError
         """
         made = cluster_options(options)
-        return cls(read_given(flat_objects(objects), custom=kinds_named(made)), made)
+        return cls(read_given(flat_objects(objects), custom=kinds_named(made), rules=rules_for(made)), made)
 
     @classmethod
     def live(

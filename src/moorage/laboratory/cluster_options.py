@@ -7,12 +7,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from moorage.api.releases import find_release
 from moorage.errors import CopyError, InputError
 from moorage.framework.effects import Question
 from moorage.laboratory.present import text_of
+from moorage.simulator.cluster_reader import ReadRules
 from moorage.simulator.simulate import Options
 
-__all__ = ["ClusterOptions", "ConfigLike", "cluster_options", "refuse_unpicklable"]
+__all__ = ["ClusterOptions", "ConfigLike", "cluster_options", "refuse_unpicklable", "rules_for"]
 
 #: A KubeSchedulerConfiguration or a Policy: a path, or its text.
 ConfigLike = str | PathLike[str] | bytes | None
@@ -42,8 +44,12 @@ class ClusterOptions(TypedDict, total=False):
 def cluster_options(given: ClusterOptions) -> Options:
     """Return the options.
 
-    Raises  InputError if the configuration's file cannot be read
+    Raises  InputError for an option that does not exist, and if the configuration's file cannot be read
     """
+    if unknown := given.keys() - ClusterOptions.__annotations__.keys():
+        raise InputError(
+            f"no option of a cluster: {', '.join(sorted(unknown))}; use {', '.join(ClusterOptions.__annotations__)}"
+        )
     text, where = _configuration(given.get("config"))
     ask = given.get("ask")
     return Options(
@@ -65,6 +71,11 @@ def _configuration(config: ConfigLike) -> tuple[bytes | None, str]:
         return Path(config).read_bytes(), str(config)
     except OSError as error:
         raise InputError(f"{config}: {error.strerror or error}") from None
+
+
+def rules_for(options: Options) -> ReadRules:
+    """Return the rules for reading the objects of a cluster with these options."""
+    return ReadRules(release=find_release(options.emulate) if options.emulate else None)
 
 
 def refuse_unpicklable(options: Options) -> None:

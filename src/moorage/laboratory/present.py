@@ -17,7 +17,7 @@ from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import FoundObject, find_objects
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read_objects
+from moorage.simulator.cluster_reader import USUAL_RULES, ReadRules, read_objects
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -75,12 +75,14 @@ def is_implied(obj: Object) -> bool:
     return isinstance(obj, Namespace) and obj.metadata.labels == {"kubernetes.io/metadata.name": obj.metadata.name}
 
 
-def read_given(given: Iterable[ObjectLike], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+def read_given(
+    given: Iterable[ObjectLike], *, validated: bool = True, custom: Iterable[str] = (), rules: ReadRules = USUAL_RULES
+) -> ClusterInput:
     """Return the cluster that these describe together, with defaults filled in.
 
     Raises  InputError for what cannot be read
     """
-    return read_objects(_flattened(given), validated=validated, custom=custom)
+    return read_objects(_flattened(given), validated=validated, custom=custom, rules=rules)
 
 
 def _flattened(given: Iterable[ObjectLike]) -> Iterator[Object | FoundObject]:

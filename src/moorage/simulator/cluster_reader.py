@@ -34,6 +34,7 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_decoding import PodDecoder, without_token_name
 from moorage.api.reading.json_tree import UNREADABLE
+from moorage.api.releases.release import Release
 from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
 from moorage.basis.inputs.cleaned_objects import KINDS, UNKNOWN_KIND, find_kind, why_unused
@@ -148,11 +149,24 @@ class ReadRules:
     ``validation``  how to handle fields that a kind does not have
     ``treat_as``    pairs of ``plural.group`` and the workload kind that its objects are read as
     ``for_policies``  keep what admission policies read of objects, even if this input has no policies
+    ``release``     refuse pod groups and workloads in versions that this release does not serve; None: read them all
     """
 
     validation: Validation = Validation.STRICT
     treat_as: tuple[tuple[str, Kind], ...] = ()
     for_policies: bool = False
+    release: Release | None = None
+
+    def refused(self, found: FoundObject) -> str:
+        """Return why the release does not read an object of ``scheduling.k8s.io`` in its version; "" if it does."""
+        group, _, version = found.api_version.partition("/")
+        if group != _SCHEDULING or found.kind not in _GROUPED or self.release is None:
+            return ""
+        served = self.release.group_versions
+        if version in served:
+            return ""
+        instead = " or ".join(f"{_SCHEDULING}/{one}" for one in served)
+        return f"{found.api_version}: Kubernetes {self.release.series} does not serve this version; write {instead}"
 
     def translated(self, found: FoundObject) -> FoundObject | None:
         """Return an object as the workload that its kind is to be treated as; None if there is no such rule."""
@@ -166,6 +180,8 @@ class ReadRules:
         return None
 
 
+_SCHEDULING: Final = "scheduling.k8s.io"
+_GROUPED: Final = frozenset({"CompositePodGroup", "PodGroup", "Workload"})
 USUAL_RULES: Final = ReadRules()
 
 
@@ -333,6 +349,9 @@ class _Reader:
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         if found.kind == SERVER_VERSION:
             self.server_version = plain_object(found)["version"]
+            return
+        if refused := self.rules.refused(found):
+            self._note_fault(InputError(f"{found.where}: {found.kind}: {refused}"))
             return
         kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
         translated = self.rules.translated(found) if kind is None else None

@@ -95,6 +95,7 @@ _1_37_1: Final = replace(
     groups_as_one=True,
     nominates_gated_pods=True,
     removed_plugins=(),
+    group_versions=("v1beta1", "v1alpha3"),
     compared=False,
 )
 

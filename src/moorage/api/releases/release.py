@@ -62,6 +62,8 @@ class Release:
     own_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: The versions of ``scheduling.k8s.io`` in which pod groups and workloads are served.
+    group_versions: tuple[str, ...] = ("v1alpha2",)
     #: Its decisions were compared with kube-scheduler's of this release; if False, they only follow its source code.
     compared: bool = True
     #: It has the plugins, algorithm providers and configuration rules of 1.19 to 1.21.

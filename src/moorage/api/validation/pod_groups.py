@@ -34,6 +34,7 @@ _MOST_TEMPLATES: Final = 8
 _MOST_CONSTRAINTS: Final = 1
 _HIGHEST_PRIORITY: Final = 1_000_000_000
 _MODES: Final = ("Pod", "PodGroup")
+_PREEMPTS: Final = ("Never", "PreemptLowerPriority")
 
 
 def pod_group_faults(group: PodGroup) -> Faults:
@@ -41,6 +42,10 @@ def pod_group_faults(group: PodGroup) -> Faults:
     yield from object_meta(group.metadata, True)
     if group.spec.pod_group_template_ref is not None:
         yield from _template_reference("spec.podGroupTemplateRef", group.spec.pod_group_template_ref)
+    if (origin := group.spec.workload_ref) is not None:
+        for name, value in (("workloadName", origin.workload_name), ("templateName", origin.template_name)):
+            if not value:
+                yield required(f"spec.workloadRef.{name}")
     yield from _common_faults("spec", group.spec)
 
 
@@ -50,7 +55,7 @@ def workload_faults(workload: Workload) -> Faults:
     if workload.spec.controller_ref is not None:
         yield from _controller("spec.controllerRef", workload.spec.controller_ref)
     path, templates = "spec.podGroupTemplates", workload.spec.pod_group_templates
-    if not templates:
+    if not templates and not workload.spec.composite_pod_group_templates:
         yield required(path)
     if len(templates) > _MOST_TEMPLATES:
         yield too_many(path, len(templates), _MOST_TEMPLATES)
@@ -127,6 +132,8 @@ def _common_faults(path: str, spec: PodGroupSpec | PodGroupTemplate) -> Faults:
         yield from _one_of(f"{path}.disruptionMode", {"single": spec.disruption_mode.single, "all": spec.disruption_mode.all})
     elif spec.disruption_mode is not None and spec.disruption_mode not in _MODES:
         yield unsupported(f"{path}.disruptionMode", spec.disruption_mode, _MODES)
+    if spec.preemption_policy is not None and spec.preemption_policy not in _PREEMPTS:
+        yield unsupported(f"{path}.preemptionPolicy", spec.preemption_policy, _PREEMPTS)
     if spec.priority_class_name:
         yield from named(f"{path}.priorityClassName", spec.priority_class_name, check_dns1123_subdomain)
     if spec.priority is not None and spec.priority > _HIGHEST_PRIORITY:

@@ -15,7 +15,7 @@ import click
 
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
-from moorage.api.releases import Release, why_unknown
+from moorage.api.releases import Release, find_release, why_unknown
 from moorage.api.releases.detection import DetectedRelease, detect_release
 from moorage.basis import files
 from moorage.basis.inputs.files import PROJECT_FILE, InputFile
@@ -218,7 +218,9 @@ def rules_of(given: Mapping[str, Any]) -> ReadRules:
 
     Raises  InputError
     """
-    return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]))
+    named = given.get("emulate")
+    release = None if named in {None, AUTO} else find_release(named)
+    return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]), release=release)
 
 
 def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ Source  kubernetes, pkg/features/kube_features.go and pkg/scheduler/framework/pl
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from moorage.api.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
 from moorage.errors import ConfigError, Fault
@@ -50,6 +52,12 @@ class FeatureGates:
     def serves(self, gate: str) -> bool:
         """Return whether kinds behind a gate are served. A gate that changes no decision is closed unless it was named."""
         return self._open.get(gate, gate in self._named)
+
+    def varied(self, gates: Mapping[str, bool], traits: Mapping[str, Any]) -> FeatureGates:
+        """Return these gates with some other values, of a release with some other traits: a mixture that no release is."""
+        made = copy(self)
+        made.emulated, made._open = replace(self.emulated, **traits), {**self._open, **gates}
+        return made
 
     @property
     def names(self) -> list[str]:

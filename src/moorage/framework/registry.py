@@ -91,6 +91,10 @@ class Registry:
         found = args_of(self._classes.get(name))
         return self._args.get(name) if found is None else found
 
+    def with_classes(self, classes: Mapping[str, Any]) -> Registry:
+        """Return a copy with other classes for some of its plugins."""
+        return Registry((classes.get(name, cls) for name, cls in self._classes.items()), self._args)
+
     def build(self, name: str, args: object = None) -> Plugin:
         """Build the plugin. ``args`` is an instance of its ``Args``; None means the defaults.
 

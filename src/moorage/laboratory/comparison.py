@@ -32,6 +32,7 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput, RunSeries, measure_run
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
 from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
+from moorage.laboratory.compare.release_causes import with_causes
 from moorage.laboratory.compare.run_inputs import input_digest, input_of_runs
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report.answer import AnswerRequest, Proof
@@ -322,6 +323,9 @@ def compare(
     draws = Draws(digest)
     metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)
     moved, extra = _moved(runs, sides, draws)
+    moves = _moves(runs)
+    if sides[0].given is sides[1].given:
+        moves = with_causes(moves, sides[1].given, (sides[0].options, sides[1].options), runs.b[0].seed, budget)
     extra["newPending"] = new_pending_metric(runs.a, runs.b, draws)
     results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
     return Comparison(
@@ -333,7 +337,7 @@ def compare(
         metrics=metrics,
         extra=extra,
         moved=moved,
-        moves=_moves(runs),
+        moves=moves,
         gates=results,
         new_pending=tuple(one.pod for one in new_pending(runs.a[0].pending, runs.b[0].pending)),
         runs=(runs.a, runs.b),

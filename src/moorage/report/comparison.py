@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -53,11 +54,15 @@ class MoveCount(Struct, frozen=True):
 
 
 class PodMove(Struct, frozen=True):
-    """A pod that is on another node in B with the first seed; an empty name of a node stands for none."""
+    """A pod that is on another node in B with the first seed; an empty name of a node stands for none.
+
+    ``cause``: the change between two releases without which it stays; "" if the releases are equal, or it was not found in time
+    """
 
     pod: str
     a: str
     b: str
+    cause: str = ""
 
 
 class ReleaseChange(Struct, frozen=True):
@@ -121,7 +126,9 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
             **{side: {"name": name, "notes": list(notes)} for side, name, notes in sides},
             "metrics": {name: _metric(one) for name, one in self.metrics.items()},
             **({} if self.moved is None else {"moved": _moved(self.moved)}),
-            "moves": [{"pod": one.pod, "a": one.a, "b": one.b} for one in self.moves],
+            "moves": [
+                {"pod": one.pod, "a": one.a, "b": one.b, **({"cause": one.cause} if one.cause else {})} for one in self.moves
+            ],
             "newPending": list(self.new_pending),
             "gates": [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in self.gates],
             "releaseChanges": [{"kind": one.kind, "text": one.text} for one in self.release_changes],
@@ -186,6 +193,8 @@ _SHORT_GATE = 20
 def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
     """Return the text: the summary, the table, what moved, the gates that failed, and how certain it is."""
     parts = [paragraph(one_line(found.summary)), _sides(found), _table(found, wide=wide)]
+    if causes := _causes(found):
+        parts.append(causes)
     if found.moves and wide:
         parts.append(_moves(found))
     if found.new_pending:
@@ -287,8 +296,17 @@ def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, 
 
 
 def _moves(found: ComparisonValues) -> str:
-    rows = [[one.pod, one.a or "-", one.b or "-"] for one in found.moves]
-    return f"Moved, with the first seed:\n{columns(['POD', 'A', 'B'], rows)}"
+    rows = [[one.pod, one.a or "-", one.b or "-", one.cause or "-"] for one in found.moves]
+    if not any(one.cause for one in found.moves):
+        return f"Moved, with the first seed:\n{columns(['POD', 'A', 'B'], [row[:3] for row in rows])}"
+    return f"Moved, with the first seed:\n{columns(['POD', 'A', 'B', 'BECAUSE'], rows)}"
+
+
+def _causes(found: ComparisonValues) -> str:
+    """Return how many pods each change between the releases moves."""
+    counts = Counter(one.cause for one in found.moves if one.cause)
+    lines = [paragraph(one_line(f"{count} by: {cause}"), indent="  ", hanging="    ") for cause, count in counts.most_common()]
+    return "\n".join(["Changes of the release that move pods, with the first seed:", *lines]) if lines else ""
 
 
 def _new_pending(pods: Sequence[str], *, wide: bool) -> str:

@@ -133,6 +133,15 @@ def rules_between(profile: ResolvedProfile, one: Release, other: Release) -> Ite
         yield f"after {'1.23' if '{key}' in older.preempted_text else '1.28'}, the event of an evicted pod is {text!r}"
 
 
+def change_texts(profile: ResolvedProfile, one: Release, other: Release) -> dict[str, str]:
+    """Return what differs between two releases for a profile, in words, by the plugin or the trait of ``Release``."""
+    older, newer = sorted((one, other), key=lambda release: _number(release.name))
+    found = {trait: text for trait, _, text in _TRAITS if getattr(older, trait) != getattr(newer, trait)}
+    for name, _, text in _changed(profile, older, newer):
+        found[name] = f"{found[name]}, and {text}" if name in found else f"{name} {text}"
+    return found
+
+
 def _changed_traits(older: Release, newer: Release) -> Iterator[str]:
     for trait, ended, text in _TRAITS:
         if getattr(older, trait) == getattr(newer, trait):

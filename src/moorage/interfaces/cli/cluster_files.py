@@ -218,7 +218,7 @@ def rules_of(given: Mapping[str, Any]) -> ReadRules:
 
     Raises  InputError
     """
-    named = given.get("emulate")
+    named = None if given.get("a_release") or given.get("b_release") else given.get("emulate")
     release = None if named in {None, AUTO} else find_release(named)
     return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]), release=release)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.framework.changes import Change
 from moorage.framework.dropped_fields import ignored_fields_note
@@ -84,11 +85,13 @@ def _run_input(
 class RunSeries:
     """Runs of one input and one configuration with several seeds. The objects are loaded once, and each run is rolled back.
 
+    ``loaded`` replaces the configuration of the options.
+
     Raises  ConfigError, InputError
     """
 
-    def __init__(self, given: RunInput, options: Options) -> None:
-        self.given, self.options = given, with_fields(options, seed=0)
+    def __init__(self, given: RunInput, options: Options, loaded: Loaded | None = None) -> None:
+        self.given, self.options, self._configuration = given, with_fields(options, seed=0), loaded
         self._simulation: RecordedSimulation | None = None
         self._notes: list[InputNote] = []
         self._release = ""
@@ -112,7 +115,7 @@ class RunSeries:
         return measured
 
     def _loaded(self) -> RecordedSimulation:
-        loaded = load_options(self.options)
+        loaded = self._configuration or load_options(self.options)
         for change in self.given.config:
             loaded = reconfigure(loaded, change)
         simulation, self._notes = prepare(self.options, parts=RECORDED_PARTS, simulation=RecordedSimulation, loaded=loaded)

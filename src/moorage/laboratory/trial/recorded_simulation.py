@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import ResourceClaim
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineParts
@@ -30,7 +30,8 @@ __all__ = ["RECORDED_PARTS", "RecordedSimulation"]
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 #: Kinds whose changes are reversed.
 _REVERSIBLE: Final = (
-    Pod, Node, Namespace, Service, PodDisruptionBudget, PodGroup, ReplicaSet, StatefulSet, ReplicationController,
+    CompositePodGroup, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, ReplicaSet, ReplicationController, Service,
+    StatefulSet,
 )  # fmt: skip
 #: Points at which plugins may keep state about pods. Built-in plugins drop it with the pods.
 _KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind", "postFilter", "preEnqueue"])

@@ -8,7 +8,7 @@ from contextlib import suppress
 import moorage
 from moorage.errors import InputError, StateError
 
-__all__ = ["World"]
+__all__ = ["DeviceWorld", "GroupWorld", "World"]
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
@@ -189,3 +189,149 @@ class World:
                     self.act(cluster, depth + 1)
                 if self.random.random() < 0.5:
                     t.commit()
+
+
+DRIVER, DEVICES = "gpu.example.com", "resource.k8s.io/v1"
+
+
+class DeviceWorld(World):
+    """As ``World``, with volumes and devices: objects of theirs come, change and go, and half of the pods need some."""
+
+    def pod(self, node: str = "") -> dict:
+        pod = super().pod(node)
+        pick, spec = self.random.choice, pod["spec"]
+        if pick([0, 1]):
+            volume = {
+                "name": "v",
+                "persistentVolumeClaim": {"claimName": pick(["bound", "late", "now", "stuck", "c0", "c1", "c2"])},
+            }
+            if pick([0, 0, 1]):
+                volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": self.claim("x")["spec"]}}}
+            spec["volumes"] = [volume]
+        if pick([0, 1]):
+            source = pick([{"resourceClaimName": pick(["d0", "d1"])}, {"resourceClaimTemplateName": "t"}])
+            spec["resourceClaims"] = [{"name": "d", **source}]
+        return pod
+
+    def volume(self, name: str) -> dict:
+        pick = self.random.choice
+        terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [pick("abc")]}]}]
+        return {
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": pick(["1Gi", "2Gi"])}, "accessModes": ["ReadWriteOnce"],
+                "storageClassName": pick(["late", "now"]), "csi": {"driver": "example.com/disks", "volumeHandle": name},
+                **({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if pick([0, 1]) else {}),
+            },
+        }  # fmt: skip
+
+    def claim(self, name: str) -> dict:
+        pick = self.random.choice
+        return {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {
+                "storageClassName": pick(["late", "now"]), "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": pick(["1Gi", "2Gi"])}},
+            },
+        }  # fmt: skip
+
+    def slice(self, node: str) -> dict:
+        devices = [{"name": f"d{at}"} for at in range(self.random.choice([0, 1, 3]))]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        return {
+            "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": node},
+            "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
+        }  # fmt: skip
+
+    def device_claim(self, kind: str, name: str) -> dict:
+        exactly = {"deviceClassName": "gpu", "count": self.random.choice([1, 1, 2])}
+        spec = {"devices": {"requests": [{"name": "main", "exactly": exactly}]}}
+        spec = {"spec": spec} if kind == "ResourceClaimTemplate" else spec
+        return {"apiVersion": DEVICES, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+    def limits(self, node: str) -> dict:
+        driver = {"name": "example.com/disks", "nodeID": node, "allocatable": {"count": self.random.choice([1, 2])}}
+        return {
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": node}, "spec": {"drivers": [driver]},
+        }  # fmt: skip
+
+    def stuck(self) -> list[dict]:
+        """A claim whose volume cannot be made, because its name is taken: pods that use it wait in PreBind."""
+        claim, taken = self.claim("stuck"), self.volume("pvc-stuck")
+        claim["metadata"]["uid"], claim["spec"]["storageClassName"] = "stuck", "late"
+        taken["spec"]["claimRef"] = {"namespace": "default", "name": "other"}
+        return [claim, taken]
+
+    def others(self) -> list[dict]:
+        now = {
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"},
+            "provisioner": "example.com/disks", "volumeBindingMode": "Immediate",
+        }  # fmt: skip
+        return [
+            now,
+            {"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}},
+            self.device_claim("ResourceClaimTemplate", "t"),
+            *(self.device_claim("ResourceClaim", f"d{at}") for at in range(2)),
+            *(self.claim(name) for name in ("now", "c0", "c1", "c2")),
+            *self.stuck(),
+            *(self.volume(f"v{at}") for at in range(3)),
+            *(self.slice(f"n{at}") for at in range(5)),
+            *(self.limits(f"n{at}") for at in range(3)),
+        ]
+
+    def cluster(self, **options) -> moorage.Cluster:
+        nodes = [self.node(f"n{at}") for at in range(9)]
+        placed = [self.pod(f"n{self.random.randrange(10)}") for _ in range(10)]
+        return moorage.Cluster.from_objects(nodes, placed, [self.pod() for _ in range(10)], OTHERS, self.others(), **options)
+
+    def service(self, cluster, depth):
+        """Change an object that volumes or devices depend on, instead of a service."""
+        at = self.random.randrange(4)
+        made = self.random.choice([
+            self.volume(f"v{at}"), self.claim(f"c{at}"), self.slice(f"n{at}"), self.limits(f"n{at}"),
+            self.device_claim("ResourceClaim", f"d{at}"), *self.others()[:2],
+        ])  # fmt: skip
+        name = f"{made['kind'].lower()}/{made['metadata']['name']}"
+        if self.random.random() < 0.4:
+            cluster.remove(name)
+        elif self.random.random() < 0.5:
+            cluster.apply(made)
+        else:
+            cluster.add(made)
+
+
+GROUPS = "scheduling.k8s.io"
+
+
+class GroupWorld(DeviceWorld):
+    """As ``DeviceWorld``, with pod groups, to which half of the pods belong."""
+
+    version = ""
+
+    def pod(self, node: str = "") -> dict:
+        pod = super().pod(node)
+        if self.random.random() < 0.5 and not node:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": self.random.choice(["g0", "g1", "none"])}
+            pod["spec"]["priority"] = 5
+        return pod
+
+    def group(self, name: str) -> dict:
+        policy = self.random.choice([{"basic": {}}, {"gang": {"minCount": self.random.choice([2, 3])}}])
+        spec = {"schedulingPolicy": policy}
+        return {"apiVersion": f"{GROUPS}/{self.version}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+    def cluster(self, **options) -> moorage.Cluster:
+        later = options.get("release") == "1.37"
+        self.version = "v1beta1" if later else "v1alpha2"
+        gates = "GenericWorkload=true" if later else "GenericWorkload=true,GangScheduling=true"
+        cluster = super().cluster(feature_gates=gates, **options)
+        cluster.add(*(self.group(f"g{at}") for at in range(2)))
+        return cluster
+
+    def service(self, cluster, depth):
+        if self.random.random() < 0.5:
+            super().service(cluster, depth)
+        elif self.random.random() < 0.5:
+            cluster.remove(self.random.choice(["podgroup/g0", "podgroup/g1"]))
+        else:
+            cluster.add(self.group(f"g{self.random.randrange(2)}"))

@@ -9,7 +9,8 @@ import pytest
 import moorage
 from moorage.errors import CopyError, InputError, StateError
 from moorage.framework.verdicts import Hold
-from tests.laboratory.random_world import World
+from moorage.laboratory.trial.history import PlayedHistories
+from tests.laboratory.random_world import DeviceWorld, World
 
 HEAD = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -33,12 +34,29 @@ OPTIONS = {
 }
 
 
+def no_history(simulation):
+    raise AssertionError("the history was played again")
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("made", [World, DeviceWorld])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("seed", range(2))
-def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, options):
-    world = World(seed)
+def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, options, made, monkeypatch):
+    world = made(seed)
     cluster = world.cluster(**options)
+    cluster.digest()
+    with monkeypatch.context() as during:
+        during.setattr(PlayedHistories, "play", no_history)
+        rolled_back(cluster, world)
+    fresh = played(cluster)
+    assert fresh.digest() == cluster.digest()
+    assert decisions(cluster, made(seed + 100)) == decisions(fresh, made(seed + 100))
+    assert fresh.digest() == cluster.digest()
+
+
+def rolled_back(cluster, world):
+    """Roll back random operations several times."""
     for _ in range(4):
         for _ in range(2):
             world.act(cluster)
@@ -47,10 +65,6 @@ def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, options
             for _ in range(5):
                 world.act(cluster, 1)
         assert cluster.digest() == before
-    fresh = played(cluster)
-    assert fresh.digest() == cluster.digest()
-    assert decisions(cluster, World(seed + 100)) == decisions(fresh, World(seed + 100))
-    assert fresh.digest() == cluster.digest()
 
 
 @pytest.fixture

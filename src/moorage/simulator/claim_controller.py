@@ -347,6 +347,17 @@ class StorageController:
         elif isinstance(fact, Gone) and isinstance(fact.obj, PersistentVolumeClaim):
             self._waiting.pop(fact.obj.key, None)
 
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the present state."""
+        books = self.bound, self._volumes, self._claims, self._waiting
+        saved, has_new_offers = [book.copy() for book in books], self._has_new_offers
+
+        def restore() -> None:
+            self.bound, self._volumes, self._claims, self._waiting = saved
+            self._has_new_offers = has_new_offers
+
+        return restore
+
     def act(self) -> None:
         """Process everything that is possible now."""
         while self._volumes or self._claims or self._has_new_offers:

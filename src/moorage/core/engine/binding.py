@@ -7,6 +7,7 @@ and whether the pod was deleted or bound by another client meanwhile. ``Bindings
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
@@ -182,6 +183,25 @@ class Bindings:
         if not self.held:  # what the heaps still have is of no use
             self._proceeding.clear()
             self._deadlines.clear()
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores all bindings and the work under way; takes time in proportion to the bindings."""
+        books = (self.by_uid, self.held, self.by_ticket, self._waiting, self._proceeding, self._deadlines)
+        copies, holds = [book.copy() for book in books], self._holds
+        saved = [(one, copy(one), one.waits.copy(), one.patience.copy()) for one in self.by_uid.values()]
+        queued = [one.queued.save() for one in self.by_uid.values()]
+
+        def restore() -> None:
+            self.by_uid, self.held, self.by_ticket, self._waiting, self._proceeding, self._deadlines = copies
+            self._holds = holds
+            for binding, before, waits, patience in saved:
+                for name in Binding.__struct_fields__:
+                    setattr(binding, name, getattr(before, name))
+                binding.waits, binding.patience = waits, patience
+            for undo in queued:
+                undo()
+
+        return restore
 
     def waiting(self) -> list[Binding]:
         """Return the bindings that Permit holds, in the order they arrived."""

@@ -6,7 +6,7 @@ Source  kube-scheduler, schedule_one.go, handleSchedulingFailure
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -77,6 +77,15 @@ class PreemptionExecutor:
         if evictions:
             ticket = self._state.outbox.order(Phase.PREEMPT, first, "", evictions)
             self._begin(ticket, _Eviction(group.metadata.uid, info.pods, victims))
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the evictions under way."""
+        evictions, awaited = self.evictions.copy(), self._awaited.copy()
+
+        def restore() -> None:
+            self.evictions, self._awaited = evictions, awaited
+
+        return restore
 
     def _begin(self, ticket: int, eviction: _Eviction) -> None:
         self.evictions[ticket] = eviction

@@ -1,21 +1,21 @@
 """A simulation whose changes can be reversed: it writes the changes of its records and objects to an undo log.
 
-Changes of volumes, device slices and waiting plugins affect the order of many indexes, and so do claims that get devices. Such
-changes are not reversed: the log gives up, and the state is rebuilt from its history.
+Large books are reversed entry by entry. Small ones, such as the claims that wait for a volume, are saved as a whole before
+their first change. Nothing is known of what plugins from elsewhere keep: for those the log gives up, and the state is rebuilt
+from its history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
-from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim
-from moorage.api.pod_groups import CompositePodGroup, PodGroup
-from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineParts
 from moorage.core.engine.facts import Done, News, Seen, Work
@@ -23,16 +23,15 @@ from moorage.framework.effects import Evict
 from moorage.framework.profile import points_of
 from moorage.laboratory.trial.recorded_state import NO_LOG, RecordedClusterState, RecordedQueue, UndoLog
 from moorage.plugins import builtin_registry
+from moorage.plugins.devices.claim_shapes import DeviceState
+from moorage.plugins.volumes.assume_cache import Assumptions
+from moorage.simulator.claim_controller import StorageController
 from moorage.simulator.simulation import Event, PodRecord, SimulatedCluster
 
 __all__ = ["RECORDED_PARTS", "RecordedSimulation"]
 
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
-#: Kinds whose changes are reversed.
-_REVERSIBLE: Final = (
-    CompositePodGroup, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, ReplicaSet, ReplicationController, Service,
-    StatefulSet,
-)  # fmt: skip
+_STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)
 #: Points at which plugins may keep state about pods. Built-in plugins drop it with the pods.
 _KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind", "postFilter", "preEnqueue"])
 
@@ -103,43 +102,40 @@ class RecordedSimulation(SimulatedCluster):
     def begin(self) -> None:
         """Open a transaction: save what is small."""
         self.log.begin()
-        scheduler = self.scheduler
-        if self.has_keepers or self._waiting_work or scheduler.state.bindings.by_uid:
+        if self.has_keepers:
             self.log.give_up()
-        self.log.add(partial(self._restore, self._small(), self._events.copy(), self._due_now()))
+        scheduler = self.scheduler
+        books = (
+            scheduler.state.bindings,
+            scheduler.preemption,
+            scheduler.snapshot.index(Assumptions),
+            scheduler.snapshot.index(DeviceState).ledger,
+            self._collector,
+            self._claims,
+        )
+        for book in books:
+            self.log.add(book.save())
+        self.log.add(partial(self._restore, self._small()))
 
     def _small(self) -> tuple[Any, ...]:
         state, cycle, changes = self.scheduler.state, self.scheduler.cycle, self.scheduler.cluster.table.changes
         mine = (self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, len(self.faults))
         engine = (state.now, state.revision, state.facts, state.outbox.tickets)
-        return mine, engine, cycle.order.start, (changes.position, changes.updates.position)
+        books = self._events.copy(), self.groups.copy(), self._waiting_work.copy()
+        return mine, books, engine, cycle.order.start, (changes.position, changes.updates.position)
 
-    def _due_now(self) -> Callable[[], None]:
-        collector, claims, groups = self._collector.save(), self._claims.save(), self.groups.copy()
-
-        def restore() -> None:
-            collector()
-            claims()
-            self.groups.clear()
-            self.groups.update(groups)
-
-        return restore
-
-    def _restore(self, small: tuple[Any, ...], events: list[tuple[float, int, Event]], due: Callable[[], None]) -> None:
+    def _restore(self, small: tuple[Any, ...]) -> None:
         state, changes = self.scheduler.state, self.scheduler.cluster.table.changes
-        mine, engine, self.scheduler.cycle.order.start, (changed, updated) = small
+        mine, books, engine, self.scheduler.cycle.order.start, (changed, updated) = small
+        self._events, self.groups, self._waiting_work = books
         self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, faults = mine
         state.now, state.revision, state.facts, state.outbox.tickets = engine
         del self.faults[faults:]
-        self._events = events
-        due()
         changes.note_undone(changed)
         changes.updates.note_undone(updated)
 
     def roll_back(self) -> bool:
         """Reverse the innermost transaction. Return False if that is impossible; the simulation must then be discarded."""
-        if self._waiting_work or self.scheduler.state.bindings.by_uid or self.scheduler.preemption.evictions:
-            self.log.give_up()
         return self.log.roll_back()
 
     # -- what changes -------------------------------------------------------------------------------------------------
@@ -150,20 +146,13 @@ class RecordedSimulation(SimulatedCluster):
             if isinstance(obj, Pod):
                 self._touch(obj.metadata.uid)
                 self._touch_name(obj)
-            elif isinstance(obj, ResourceClaim) and self._allocates_nothing(obj):
+            elif isinstance(obj, ResourceClaim):
                 after = obj if isinstance(fact, Seen) else None
                 self.log.add(self._claims.save_claim(obj.key, after))
                 self.log.add(self.devices.save(obj.key))
-            elif not isinstance(obj, _REVERSIBLE):
-                self.log.give_up()
+            elif isinstance(obj, _STORAGE) and self.log.is_new(StorageController):
+                self.log.add(self.storage.save())
         super()._tell(fact)
-
-    def _allocates_nothing(self, claim: ResourceClaim) -> bool:
-        """Return whether a new version of a claim holds no devices, or the same as before."""
-        if claim.status.allocation is None:
-            return True
-        before = self.scheduler.snapshot.objects(ResourceClaim).get(claim.key)
-        return before is not None and before.status.allocation == claim.status.allocation
 
     def _take_placed(self, pods: Sequence[Any]) -> bool:
         return not self.log.is_open and super()._take_placed(pods)

@@ -52,6 +52,8 @@ class UndoLog:
     def __init__(self) -> None:
         self._entries: list[Undo] = []
         self._levels: list[_Level] = []
+        #: True while changes are reversed: what that changes in turn is not recorded.
+        self._reverses = False
 
     @property
     def depth(self) -> int:
@@ -71,7 +73,7 @@ class UndoLog:
 
     def is_new(self, part: Hashable) -> bool:
         """Return True if a transaction is open and this is the first call for this part in it."""
-        if not self._levels or part in self._levels[-1].saved:
+        if not self._levels or self._reverses or part in self._levels[-1].saved:
             return False
         self._levels[-1].saved.add(part)
         return True
@@ -99,8 +101,10 @@ class UndoLog:
             if self._levels:
                 self._levels[-1].too_few = True
             return False
+        self._reverses = True
         for undo in reversed(entries):
             undo()
+        self._reverses = False
         return True
 
 

@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36: plugins/dynamicresources/allocateddevices.go, dra_m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -129,6 +129,20 @@ class Ledger:
         self.release(claim_uid)
         self._pending[claim_uid] = InFlightClaim(allocation, pod_uid)
         self._count(allocation, 1)
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the pending allocations; the snapshot says what its claims hold."""
+        saved = self._pending.copy()
+
+        def restore() -> None:
+            for claim_uid in [uid for uid, held in self._pending.items() if saved.get(uid) is not held]:
+                self.release(claim_uid)
+            for claim_uid, held in saved.items():
+                if claim_uid not in self._pending:
+                    self.pend(claim_uid, held.allocation, held.pod_uid)
+                    self._pending[claim_uid] = held
+
+        return restore
 
     def settle(self, claim_uid: str, pod_uid: str) -> None:
         """Drop a pending allocation whose write has finished: from now on the snapshot says what the claim holds."""

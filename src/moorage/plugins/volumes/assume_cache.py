@@ -42,6 +42,17 @@ class Assumed(Generic[K]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the present assumptions."""
+        saved = [(key, entry, entry.obj, entry.owners.copy()) for key, entry in self._entries.items()]
+
+        def restore() -> None:
+            self._entries = {key: entry for key, entry, _, _ in saved}
+            for _, entry, obj, owners in saved:
+                entry.obj, entry.owners = obj, owners
+
+        return restore
+
     def get(self, key: str) -> K | None:
         """Return the assumed object if there is one, else the stored one."""
         stored = self._objects.get(key)
@@ -89,6 +100,16 @@ class Assumptions:
     def __init__(self, snapshot: Snapshot) -> None:
         self.volumes = Assumed(snapshot.objects(PersistentVolume))
         self.claims = Assumed(snapshot.objects(PersistentVolumeClaim))
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the present assumptions."""
+        volumes, claims = self.volumes.save(), self.claims.save()
+
+        def restore() -> None:
+            volumes()
+            claims()
+
+        return restore
 
     def release(self, owner: str) -> None:
         """Drop all assumptions of a pod."""

@@ -51,6 +51,12 @@ def measure_rich_what_ifs(
 
             yield {"name": f"{name}, decide", "pod": pod, "nodes": nodes, "pods": pods, **_measured(what_if, times, rounds)}
 
+        def place(_: int, pod: str = pod) -> None:
+            with cluster.transaction():
+                cluster.schedule([pod])
+
+        yield {"name": "place the pod", "pod": pod, "nodes": nodes, "pods": pods, **_measured(place, times, rounds)}
+
 
 def _rich_changes(cluster: Cluster, nodes: int, pods: int) -> Mapping[str, Callable[[int], None]]:
     def evict(at: int) -> None:

@@ -9,8 +9,8 @@ import pytest
 import moorage
 from moorage.errors import CopyError, InputError, StateError
 from moorage.framework.verdicts import Hold
-from moorage.laboratory.trial.history import PlayedHistories
-from tests.laboratory.random_world import DeviceWorld, World
+from moorage.laboratory import cluster as cluster_module
+from tests.laboratory.random_world import DeviceWorld, GroupWorld, World
 
 HEAD = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -34,25 +34,37 @@ OPTIONS = {
 }
 
 
-def no_history(simulation):
+WORLDS = {
+    **{name: (World, options) for name, options in OPTIONS.items()},
+    "devices": (DeviceWorld, {}),
+    "groups": (GroupWorld, {}),
+}
+
+
+def no_history(history):
     raise AssertionError("the history was played again")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [World, DeviceWorld])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(("made", "options"), WORLDS.values(), ids=WORLDS)
 @pytest.mark.parametrize("seed", range(2))
-def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, options, made, monkeypatch):
+def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, made, options, monkeypatch):
     world = made(seed)
     cluster = world.cluster(**options)
     cluster.digest()
     with monkeypatch.context() as during:
-        during.setattr(PlayedHistories, "play", no_history)
+        during.setattr(cluster_module, "play", no_history)
         rolled_back(cluster, world)
     fresh = played(cluster)
     assert fresh.digest() == cluster.digest()
-    assert decisions(cluster, made(seed + 100)) == decisions(fresh, made(seed + 100))
+    assert decisions(cluster, another(made, seed)) == decisions(fresh, another(made, seed))
     assert fresh.digest() == cluster.digest()
+
+
+def another(made, seed):
+    world = made(seed + 100)
+    world.version = "v1alpha2"
+    return world
 
 
 def rolled_back(cluster, world):
@@ -197,11 +209,15 @@ def test_changes_apply_together_or_not_at_all(cluster):
     assert cluster.digest() == before
 
 
-def test_a_change_of_the_configuration_is_taken_back(cluster):
+def test_a_change_of_the_configuration_is_taken_back(cluster, monkeypatch):
+    cluster.schedule(["p17-x"])
+    simulation = cluster.simulation
     with cluster.transaction():
+        cluster.remove("node/n1")
         cluster.apply("config/default-scheduler/NodeAffinity disable")
         assert not any("NodeAffinity" in one.points.get("filter", ()) for one in cluster.loaded.profiles)
         changed = cluster.schedule(dry_run=True)
+    assert cluster.simulation is simulation
     before = cluster.digest()
     assert any("NodeAffinity" in one.points.get("filter", ()) for one in cluster.loaded.profiles)
     assert played(cluster).digest() == before

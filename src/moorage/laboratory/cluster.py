@@ -43,7 +43,7 @@ from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.dry_run import quick_placements
 from moorage.laboratory.trial.feasibility import feasibility_of
-from moorage.laboratory.trial.history import Evicted, History, PlayedHistories, Ran, Step, Told, Tried, copy_of, scope_of, take
+from moorage.laboratory.trial.history import Evicted, History, Ran, Step, Told, Tried, copy_of, play, scope_of, take
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.laboratory.trial.state_copies import Digests
@@ -65,8 +65,8 @@ __all__ = ["Cluster"]
 
 #: A digest of the state, with the engine's revision, number of facts and time.
 _Digest = tuple[tuple[int, int, float], LateText]
-#: The fields of the cluster that a transaction restores: history and its length, objects aside, agenda, digest.
-_Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
+#: The fields of the cluster that a transaction restores: simulation, history and its length, objects aside, agenda, digest.
+_Mark = tuple[RecordedSimulation, History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
 
 
 class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
@@ -94,7 +94,6 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def _forget(self) -> None:
         """Drop everything that is derived from the history."""
         self._simulation: RecordedSimulation | None = None
-        self._played = PlayedHistories()
         self._log = UndoLog()
         self._marks: list[_Mark] = []
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
@@ -166,7 +165,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
         Ask for it each time: a rollback may replace it.
         """
-        return self._take_up(self._played.play(self._history)) if self._simulation is None else self._simulation
+        return self._take_up(play(self._history)) if self._simulation is None else self._simulation
 
     def _take_up(self, simulation: RecordedSimulation) -> RecordedSimulation:
         self._simulation = simulation
@@ -524,7 +523,6 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         history = History(self.options, tuple(self.simulation_objects()), config=(*self._history.config, change))
         history.load()
         self._history, self._simulation, self._digest = history, None, None
-        self._log.give_up()
 
     def simulation_objects(self) -> Iterable[Object]:
         """Return the current objects that the scheduler may read."""
@@ -552,8 +550,10 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     def open_transaction(self) -> int:
         """Open a transaction and return its depth; ``transaction`` does so."""
-        self.simulation.begin()
-        self._marks.append((self._history, len(self._history.steps), self._aside, self._agenda, self._digest))
+        simulation = self.simulation
+        simulation.begin()
+        marked = simulation, self._history, len(self._history.steps), self._aside, self._agenda, self._digest
+        self._marks.append(marked)
         return len(self._marks)
 
     def close_transaction(self, depth: int, *, keep: bool) -> None:
@@ -568,20 +568,14 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             self._simulation.scheduler.cluster.table.changes.settle()
 
     def _roll_back(self) -> None:
-        history, steps, self._aside, self._agenda, self._digest = self._marks.pop()
-        reversed_ = self._simulation is not None and self._history is history and self._simulation.roll_back()
-        if self._simulation is None or self._history is not history:
-            self._log.give_up()
-            self._log.roll_back()
-        self._history = history
-        del history.steps[steps:]
-        if not reversed_:
-            self._simulation = None
+        simulation, self._history, steps, self._aside, self._agenda, self._digest = self._marks.pop()
+        del self._history.steps[steps:]
+        self._simulation = simulation if self._log.roll_back() else None
 
     # -- copies ----------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        made = {"_simulation", "_played", "_log", "_marks", "_on_attempt", "_budget", "_digest", "_digests"}
+        made = {"_simulation", "_log", "_marks", "_on_attempt", "_budget", "_digest", "_digests"}
         kept = {name: value for name, value in vars(self).items() if name not in made}
         return {**kept, "_history": self._history.copy()}
 

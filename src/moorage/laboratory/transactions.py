@@ -6,13 +6,13 @@
             t.commit()
 
 How a transaction is rolled back: while one is open, the cluster state, the queue and the books of the simulation write to an
-undo log how each change is reversed (``undo_log``, ``recorded_state``, ``recorded_queue``, ``recorded_simulation``). A rollback
-runs the log backwards. Large parts (nodes, placed pods, objects) are restored one change at a time, small ones (the pending
-pods) as a whole. Order is restored with the sums: rows, arrivals and turns of nodes, pods on a row, objects of a kind, the
-queue and its numbers, and where the next sampled search starts. Caches are not restored: versions only grow, so no cache takes
-a reversed state for the present one. After changes that cannot be reversed this way (volumes that are bound, devices that are
-allocated, pod groups, waiting plugins, third-party plugins with state), the cluster is rebuilt from its history, which takes as
-long as it took at first. A state that was rebuilt once is kept, and copied from then on (``played_histories``).
+undo log how each change is reversed (``recorded_state``, ``recorded_simulation``). A rollback runs the log backwards. Large
+parts (nodes, placed pods, objects) are restored one change at a time, small ones (the pending pods, claims that wait for a
+volume, bindings under way) as a whole. Order is restored with the sums: rows, arrivals and turns of nodes, pods on a row,
+objects of a kind, the queue and its numbers, and where the next sampled search starts. Caches are not restored: versions only
+grow, so no cache takes a reversed state for the present one. A change of the configuration takes another simulation, and a
+rollback the former one. What third-party plugins keep is not known: with such a plugin the cluster is rebuilt from its history,
+which takes as long as it took at first.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class RunSeries:
         simulation.scheduler.cycle.seed = seed
         simulation.begin()
         measured = self._measured(simulation)
-        if simulation.roll_back():
+        if simulation.log.roll_back():
             self._simulation = simulation
         return measured
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -32,7 +31,7 @@ from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = [
-    "Deleted", "Evicted", "History", "Packed", "PlayedHistories", "Ran", "Step", "Told", "Tried", "copy_of", "pack",
+    "Deleted", "Evicted", "History", "Packed", "Ran", "Step", "Told", "Tried", "copy_of", "pack",
     "play", "scope_of", "take", "unpack",
 ]  # fmt: skip
 
@@ -178,11 +177,7 @@ def scope_of(simulation: SimulatedCluster, nodes: Sequence[str] | None) -> Searc
     return SearchScope(np.array(sorted({row_of[name] for name in nodes}), dtype=np.intp))
 
 
-# -- played histories --------------------------------------------------------------------------------------------------
-# Simulations of histories: a history is played at most twice; after that, its simulation is copied.
-
-#: Maximum number of simulations to keep.
-_HELD: Final = 2
+# -- copies ------------------------------------------------------------------------------------------------------------
 
 
 def copy_of(simulation: RecordedSimulation, instead: Iterable[tuple[Any, Any]] = ()) -> RecordedSimulation | None:
@@ -190,26 +185,3 @@ def copy_of(simulation: RecordedSimulation, instead: Iterable[tuple[Any, Any]] =
     with collector_paused():
         made: RecordedSimulation | None = StateCopy([*instead, *simulation.plain_copies()]).of(simulation)
     return made
-
-
-class PlayedHistories:
-    """Plays histories. It keeps the last simulations, because trials are rolled back to the same state repeatedly."""
-
-    def __init__(self) -> None:
-        self._has_played = False
-        self._held: list[tuple[History, tuple[Step, ...], RecordedSimulation]] = []
-
-    def play(self, history: History) -> RecordedSimulation:
-        """Return a simulation in the state that a history leads to, for the caller alone.
-
-        Raises  ConfigError, InputError
-        """
-        for known, steps, held in self._held:
-            if known is history and len(steps) == len(history.steps) and all(map(is_, steps, history.steps)):
-                return copy_of(held) or play(history)
-        played = play(history)
-        if self._has_played:
-            spare = copy_of(played)
-            self._held = self._held if spare is None else [(history, tuple(history.steps), spare), *self._held[: _HELD - 1]]
-        self._has_played = True
-        return played

@@ -134,10 +134,6 @@ class RecordedSimulation(SimulatedCluster):
         changes.note_undone(changed)
         changes.updates.note_undone(updated)
 
-    def roll_back(self) -> bool:
-        """Reverse the innermost transaction. Return False if that is impossible; the simulation must then be discarded."""
-        return self.log.roll_back()
-
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def _tell(self, fact: News) -> None:

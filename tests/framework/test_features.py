@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.releases.gates_1_36 import OTHER_GATES
+from moorage.api.releases import RELEASES
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, FeatureGates
 
@@ -109,6 +109,9 @@ def test_invalid_gate_settings_are_rejected(text, details):
     assert faults_of(text) == details
 
 
-def test_every_gate_is_known_once():
-    assert not OTHER_GATES & set(GATES)
-    assert all(need in GATES for gate in GATES.values() for need in gate.needs)
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
+def test_every_gate_is_known_once(release):
+    assert not release.inert_gates & release.gates.keys()
+    assert release.dependent_gates.keys() <= release.inert_gates
+    gates = {**release.gates, **release.dependent_gates}
+    assert all(need in gates for gate in gates.values() for need in gate.needs)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import LATER, LEGACY
-from moorage.api.releases.older_releases import OTHER_OLD_GATES, old_gates
+from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, gates_of
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, TODAY, FeatureGates
 
+GATE = "CloudControllerManagerWebhook"
 OLD_RELEASES = [one.name for one in LEGACY]
 
 
@@ -16,7 +17,8 @@ OLD_RELEASES = [one.name for one in LEGACY]
 def test_defaults_are_the_release_s(release):
     gates = FeatureGates.parse("", release)
     assert gates.release == release
-    assert {name: gates[name] for name in old_gates(release)} == {n: gate.default for n, gate in old_gates(release).items()}
+    shipped = gates_of(release).deciding
+    assert {name: gates[name] for name in shipped} == {name: gate.default for name, gate in shipped.items()}
 
 
 def test_releases_differ():
@@ -28,7 +30,7 @@ def test_releases_differ():
 @pytest.mark.parametrize("release", OLD_RELEASES)
 def test_what_came_later_is_closed(release):
     gates = FeatureGates(release=release)
-    later = [name for name in GATES if name not in old_gates(release)]
+    later = [name for name in GATES if name not in gates_of(release).deciding]
     assert [name for name in later if gates[name]] == ["SchedulerQueueingHints"], "queues are run as today's"
 
 
@@ -44,7 +46,7 @@ def test_one_gate_of_1_37_opens_what_several_open_in_1_36():
 def test_old_gates_are_set_by_the_flag():
     assert FeatureGates.parse("BalanceAttachedNodeVolumes=true", "1.21")["BalanceAttachedNodeVolumes"]
     assert FeatureGates.parse("AllAlpha=true", "1.21")["BalanceAttachedNodeVolumes"]
-    FeatureGates.parse(",".join(f"{name}=true" for name in sorted(OTHER_OLD_GATES)), "1.21")
+    FeatureGates.parse(",".join(f"{name}=true" for name in sorted(gates_of("1.21").inert)), "1.21")
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,24 @@ def test_old_gates_are_set_by_the_flag():
 def test_a_gate_the_release_does_not_have_is_refused(gate, release):
     with pytest.raises(ConfigError, match=f"unrecognized feature gate: {gate}"):
         FeatureGates.parse(f"{gate}=true", release)
+
+
+HISTORIES = {
+    "before it came": ("DRAAdminAccess", "1.31", None),
+    "as alpha": ("DRAAdminAccess", "1.33", Gate(False, ALPHA)),
+    "gates check what they need": ("DRAAdminAccess", "1.35", Gate(True, BETA, needs=("DynamicResourceAllocation",))),
+    "locked": ("DRAAdminAccess", "1.36", Gate(True, STABLE, locked=True, needs=("DynamicResourceAllocation",))),
+    "beta, but off": ("DynamicResourceAllocation", "1.33", Gate(False, BETA)),
+    "decisions depend on it no more": ("PodSchedulingReadiness", "1.30", None),
+}
+
+
+@pytest.mark.parametrize(("name", "series", "gate"), HISTORIES.values(), ids=HISTORIES)
+def test_a_history_says_what_a_gate_was(name, series, gate):
+    assert gates_of(series).deciding.get(name) == gate
+
+
+def test_an_inert_gate_may_come_again():
+    """The gate has the spans 1.27 to 1.31, and from 1.36 on."""
+    having = [series for series in ("1.26", "1.27", "1.31", "1.32", "1.35", "1.36", "1.37") if GATE in gates_of(series).inert]
+    assert having == ["1.27", "1.31", "1.36", "1.37"]

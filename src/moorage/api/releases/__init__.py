@@ -9,10 +9,9 @@ from typing import Final
 from moorage.api.releases.earlier_metrics import METRICS
 from moorage.api.releases.earlier_releases import CURRENT, TODAY, UNSORTED_SHAPE
 from moorage.api.releases.earlier_releases import EARLIER as SINCE_1_30
-from moorage.api.releases.gates_1_36 import GATES_1_36
 from moorage.api.releases.later_releases import LATER
-from moorage.api.releases.older_releases import OLDER, OTHER_OLD_GATES, old_gates
-from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release
+from moorage.api.releases.older_releases import OLDER
+from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gates_of
 
 __all__ = [
     "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
@@ -36,13 +35,13 @@ _AS_1_22: Final = (
 
 
 def _legacy(name: str) -> Release:
-    gates = {gate: Gate(old.default, old.stage) for gate, old in old_gates(name).items()}
+    gates = gates_of(name)
     return Release(
         name=name,
         documents=frozenset(["v1beta1", "Policy"]),
-        gates=gates,
-        inert_gates=OTHER_OLD_GATES,
-        fixed_gates={gate: gate in _MACHINERY for gate in GATES_1_36 if gate not in gates},
+        gates=gates.deciding,
+        inert_gates=gates.inert,
+        fixed_gates={gate: gate in _MACHINERY for gate in CURRENT.gates if gate not in gates.deciding},
         gated_kinds={
             "CSIDriver": "CSIStorageCapacity",
             "CSIStorageCapacity": "CSIStorageCapacity",

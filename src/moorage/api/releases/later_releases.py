@@ -7,22 +7,21 @@ Source  kubernetes 1.37, pkg/features/kube_features.go and pkg/scheduler
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from moorage.api.releases.earlier_releases import CURRENT
-from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release
+from moorage.api.releases.release import Release, gates_of
 
 __all__ = ["LATER"]
 
-_DRA: Final = ("DynamicResourceAllocation",)
 _GROUPS: Final = "GenericWorkload"
 
 #: Gates that 1.37 no longer has → their value there.
 _GONE: Final = {
     "GangScheduling": False, "SchedulerQueueingHints": True, "SidecarContainers": True, "WorkloadAwarePreemption": False,
 }  # fmt: skip
+<<<<<<< HEAD
 _GATES_1_37: Final[Mapping[str, Gate]] = {
     **{name: gate for name, gate in CURRENT.gates.items() if name not in _GONE},
     "CompositePodGroup": Gate(False, ALPHA, needs=(_GROUPS, "TopologyAwareWorkloadScheduling")),
@@ -81,13 +80,22 @@ _INERT_NEW: Final = frozenset(
         "WebhookRoundTripLoadBalancing",
     ]
 )
+=======
+_GATES: Final = gates_of("1.37")
+>>>>>>> 54f9d3ea (releases: read feature gates from one table of histories)
 
 _1_37_1: Final = replace(
     CURRENT,
     name="1.37.1",
     documents=frozenset(["v1"]),
+<<<<<<< HEAD
     gates=_GATES_1_37,
     inert_gates=(CURRENT.inert_gates - _INERT_GONE) | _INERT_NEW,
+=======
+    gates=_GATES.deciding,
+    inert_gates=_GATES.inert,
+    dependent_gates=_GATES.dependent,
+>>>>>>> 54f9d3ea (releases: read feature gates from one table of histories)
     fixed_gates=_GONE,
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants=dict.fromkeys(("DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality"), "1.37"),

@@ -5,11 +5,14 @@ Code that behaves differently in different releases asks the ``Release`` for the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ALPHA", "BETA", "STABLE", "Gate", "Release", "Spec", "exponential"]
+__all__ = ["ALPHA", "BETA", "STABLE", "Gate", "Release", "ReleaseGates", "Spec", "exponential", "gates_of"]
 
 
 ALPHA: Final = "ALPHA"
@@ -224,3 +227,52 @@ class Spec:
     def text(self) -> str:
         since = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
         return f"[{self.stability}] {since}{self.help}" if self.stability else self.help
+
+
+# -- gates of a release ------------------------------------------------------------------------------------------------
+# The feature gates of each release, from the table ``gates.toml``.
+
+_STAGES: Final = {"alpha": ALPHA, "beta": BETA, "ga": STABLE}
+#: The first minor release of which gates check the gates that they need.
+_CHECKS_NEEDS: Final = 35
+
+
+class ReleaseGates(NamedTuple):
+    """The gates of a minor release: those that change decisions, those of the others that need a gate, and the others."""
+
+    deciding: Mapping[str, Gate]
+    dependent: Mapping[str, Gate]
+    inert: frozenset[str]
+
+
+def gates_of(series: str) -> ReleaseGates:
+    """Return the gates of a minor release such as ``1.36``."""
+    table, minor = _table(), _minor(series)
+    inert = frozenset(name for name, spans in table["inert"].items() if any(_covers(one, minor) for one in spans.split(", ")))
+    return ReleaseGates(dict(_gates("deciding", minor)), dict(_gates("dependent", minor)), inert)
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(files("moorage.api.releases").joinpath("gates.toml").read_text(encoding="utf-8"))
+
+
+def _gates(section: str, minor: int) -> Iterator[tuple[str, Gate]]:
+    for name, history in _table()[section].items():
+        steps = [step.split() for step in history.split(", ")]
+        last = [words for series, *words in steps if _minor(series) <= minor]
+        if last and last[-1] != ["gone"]:
+            stage, *traits = last[-1]
+            needs = _table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else ""
+            is_on = "on" in traits or (stage != "alpha" and "off" not in traits)
+            yield name, Gate(is_on, _STAGES[stage], "locked" in traits, tuple(needs.split()))
+
+
+def _covers(span: str, minor: int) -> bool:
+    """Return whether a span of releases, such as ``1.30-1.32``, ``1.30-`` or ``1.30``, has one."""
+    first, dash, last = span.partition("-")
+    return _minor(first) <= minor and (not dash or not last or minor <= _minor(last)) and (bool(dash) or _minor(first) == minor)
+
+
+def _minor(series: str) -> int:
+    return int(series.partition(".")[2])

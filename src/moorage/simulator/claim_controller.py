@@ -349,12 +349,12 @@ class StorageController:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the present state."""
-        books = self.bound, self._volumes, self._claims, self._waiting
-        saved, has_new_offers = [book.copy() for book in books], self._has_new_offers
+        bound, has_new_offers = self.bound.copy(), self._has_new_offers
+        volumes, claims, waiting = self._volumes.copy(), self._claims.copy(), self._waiting.copy()
 
         def restore() -> None:
-            self.bound, self._volumes, self._claims, self._waiting = saved
-            self._has_new_offers = has_new_offers
+            self.bound, self._has_new_offers = bound, has_new_offers
+            self._volumes, self._claims, self._waiting = volumes, claims, waiting
 
         return restore
 

@@ -186,14 +186,16 @@ class Bindings:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores all bindings and the work under way; takes time in proportion to the bindings."""
-        books = (self.by_uid, self.held, self.by_ticket, self._waiting, self._proceeding, self._deadlines)
-        copies, holds = [book.copy() for book in books], self._holds
+        by_uid, held, by_ticket = self.by_uid.copy(), self.held.copy(), self.by_ticket.copy()
+        holds, waiting = self._holds, self._waiting.copy()
+        proceeding, deadlines = self._proceeding.copy(), self._deadlines.copy()
         saved = [(one, copy(one), one.waits.copy(), one.patience.copy()) for one in self.by_uid.values()]
         queued = [one.queued.save() for one in self.by_uid.values()]
 
         def restore() -> None:
-            self.by_uid, self.held, self.by_ticket, self._waiting, self._proceeding, self._deadlines = copies
-            self._holds = holds
+            self.by_uid, self.held, self.by_ticket = by_uid, held, by_ticket
+            self._holds, self._waiting = holds, waiting
+            self._proceeding, self._deadlines = proceeding, deadlines
             for binding, before, waits, patience in saved:
                 for name in Binding.__struct_fields__:
                     setattr(binding, name, getattr(before, name))

@@ -97,6 +97,9 @@ const SHORT = 8;
 /** Return the name of a node without the end that all nodes share. */
 export const shortNode = (name: string): string => (ending && name.endsWith(ending) ? name.slice(0, -ending.length) : name);
 
+/** Show a sentence with the names of nodes in it short. */
+export const briefly = (text: string): string => visible(ending ? text.replaceAll(ending, "") : text);
+
 /** Compares names, and numbers in them as numbers: n9 comes before n10. */
 export const natural = new Intl.Collator("en", { numeric: true });
 

@@ -103,9 +103,7 @@ class Costs:
 
     def with_zones(self, pod: Pod, around: Surroundings) -> Costs:
         """Return costs with one more pattern for each group and each zone in which a volume of the pod is and no node."""
-        if self.types:
-            return self
-        made = nodes_by_volumes(pod, around)
+        made = [] if self.types else nodes_by_volumes(pod, around)
         if not made:
             return self
         shares = {node.name: self.shares.get(like, 0.0) for like, node in made}

@@ -102,7 +102,7 @@ class PendingSearch:
         if not ways:
             return PendingGroup(cause, tuple(pods), len(waiting), searched=not self._is_cut)
         best = min(range(len(ways)), key=lambda at: (-ways[at][0].placed, ways[at][0].cost))
-        self._make(ways[best][1])
+        self._cluster.apply(*ways[best][1])
         self.placed += len(self._place(waiting))
         shown = tuple(replace(way, chosen=at == best) for at, (way, _) in enumerate(ways))
         return PendingGroup(cause, tuple(pods), len(waiting), shown)
@@ -190,14 +190,10 @@ class PendingSearch:
             fewer = [other for other in kept if other is not one]
             with self._cluster.transaction():
                 self.runs += 1
-                self._make(fewer)
+                self._cluster.apply(*fewer)
                 if len(self._place(pods)) >= number:
                     kept = fewer
         return kept
-
-    def _make(self, changes: Sequence[Change]) -> None:
-        if changes:
-            self._cluster.apply(*changes)
 
     def _place(self, pods: Sequence[str]) -> list[str]:
         """Try pods in turn. Return those that get a node, some of them after a preemption."""

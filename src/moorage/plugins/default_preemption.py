@@ -181,11 +181,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         return find_candidates(attempt, budgets, percentage, absolute, self._ranking)
 
-    @property
-    def always_wants_a_candidate(self) -> bool:
-        """Whether a search wants a candidate however few nodes are refused; otherwise a percentage of few nodes may be none."""
-        return self._args.min_candidate_nodes_absolute > 0
-
     def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether any node has a pod of lower priority."""
         rows = np.arange(len(snapshot.table))

@@ -108,6 +108,26 @@ def visit(chromium: Chromium) -> Iterator[Visit]:
     assert visit.faults == []
 
 
+AXE = Path(__file__).parents[3] / "ui/node_modules/axe-core/axe.min.js"
+FINDINGS = """() => axe.run(document, {resultTypes: ['violations']}).then(found => found.violations.flatMap(
+  one => one.nodes.map(node => one.id + ': ' + node.html.slice(0, 200) + ' ' + node.failureSummary)))"""
+
+
+@pytest.fixture(scope="session")
+def axe() -> Callable[[Any], list[str]]:
+    """Return what axe finds wrong on a page: contrast, names, roles, order. `npm ci` in ui/ installs it."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: npm ci --prefix ui")
+    source = AXE.read_text("utf-8")
+
+    def findings(page: Any) -> list[str]:
+        page.evaluate(source)
+        found: list[str] = page.evaluate(FINDINGS)
+        return found
+
+    return findings
+
+
 @pytest.fixture
 def text_of() -> Callable[[Any], str]:
     """Return what a reader sees of a page, with single spaces."""

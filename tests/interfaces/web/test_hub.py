@@ -14,7 +14,8 @@ from moorage.api.meta import ObjectMeta
 from moorage.interfaces.web import hub as hub_module
 from moorage.interfaces.web.hub import MOST_FRAMES, MOST_ROWS, Hub
 from moorage.interfaces.web.mirror import View
-from moorage.interfaces.web.rows import QueueState
+from moorage.interfaces.web.rows import QueueState, pod_row
+from moorage.testing import builders
 
 LONG = pytest.mark.skipif(not os.environ.get("MOORAGE_LONG_TESTS"), reason="takes a minute")
 
@@ -285,3 +286,36 @@ async def watch(busy):
         before = time.monotonic()
         await asyncio.sleep(0.005)
         busy.append(time.monotonic() - before - 0.005)
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------------
+
+
+CPU = "0/3 nodes are available: 3 Insufficient cpu."
+MEMORY = "0/3 nodes are available: 3 Insufficient memory."
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "cause", "differs"),
+    [
+        ("", CPU, CPU, False),
+        (f"{CPU} preemption: 0/3", f"{CPU} no new claims", f"{CPU} no new claims", False),
+        (MEMORY, CPU, CPU, True),
+        (MEMORY, "", MEMORY, False),
+    ],
+    ids=["nothing was recorded", "only the part on preemption differs", "another cause", "not tried here"],
+)
+def test_a_recorded_cause_is_kept_where_another_one_is_found_now(recorded, now, cause, differs):
+    row = pod_row(a_pod("web", why=recorded), QueueState("pending", 1, now))
+    assert (row.cause, row.recorded) == (cause, recorded if differs else "")
+
+
+def test_a_row_has_what_the_pod_requires_of_its_node():
+    expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    pinned = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    terms = [{"matchExpressions": [expression]}, {"matchFields": [pinned]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    asked = pod_row(builders.a_pod("web", nodeSelector={"pool": "general"}, affinity=affinity).pod).requires
+    assert json.loads(asked) == {"labels": {"pool": "general"}, "terms": [[["zone", "In", ["a", "b"]]]]}
+    assert asked is pod_row(builders.a_pod("web", nodeSelector={"pool": "general"}, affinity=affinity).pod).requires
+    assert pod_row(a_pod("web")).requires == ""

@@ -42,9 +42,9 @@ def test_the_map_says_what_is_pending_and_where_room_is(lab, visit, text_of):
     server = lab()
     with visit.page(server.url) as page:
         page.get_by_role("heading", name="1 pod is pending; 1 of 3 nodes take pods.").wait_for()
-        assert page.get_by_role("link", name="n1: cpu 25%, memory 50%, 1 pod").count() == 1
-        assert page.get_by_role("link", name="n2: cpu 25%, memory 50%, 1 pod, cordoned").count() == 1
-        assert page.get_by_role("link", name="n3: cpu 25%, memory 50%, 0 pods, not ready").count() == 1
+        assert page.get_by_role("link", name="n1 50% of memory, cpu 25%, 1 pod").count() == 1
+        assert page.get_by_role("link", name="n2 50% of memory, cpu 25%, 1 pod ⊘ cordoned").count() == 1
+        assert page.get_by_role("link", name="n3 50% of memory, cpu 25%, 0 pods ✗ not ready").count() == 1
         tray = page.get_by_role("region", name="Pending pods")
         assert "1 pod: 2 Insufficient cpu · 1 node(s) were unschedulable" in tray.inner_text()
         assert page.get_by_role("status").filter(has_text="live").count() == 1
@@ -66,10 +66,10 @@ def test_a_delta_moves_a_pod_from_the_tray_to_its_node(lab, visit):
             "delta", {"pods": {"set": [pod_fields("default/web-2", "n1")]}, "nodes": {"set": [node_fields("n1", zone="east")]}}
         )
         page.get_by_role("heading", name="No pod is pending; 1 of 3 nodes take pods.").wait_for()
-        page.get_by_role("link", name="n1: cpu 25%, memory 50%, 2 pods").wait_for()
+        page.get_by_role("link", name="n1 50% of memory, cpu 25%, 2 pods").wait_for()
         server.push("delta", {"nodes": {"set": [node_fields("n4", zone="north")], "gone": ["n3"]}})
         page.get_by_role("group", name="north").wait_for()
-        assert page.get_by_role("link", name="n3:").count() == 0
+        assert page.get_by_role("link", name="n3 50%").count() == 0
 
 
 def test_a_server_that_goes_and_comes_back_is_seen(lab, visit):
@@ -86,16 +86,16 @@ def test_a_server_that_goes_and_comes_back_is_seen(lab, visit):
 def test_a_reset_loads_the_cluster_again(lab, visit):
     server = lab()
     with visit.page(server.url) as page:
-        page.get_by_role("link", name="n1:").wait_for()
+        page.get_by_role("link", name="n1 50%").wait_for()
         server.snapshot = snapshot([{"name": "other"}], [])
         server.push("reset", {})
-        page.get_by_role("link", name="other:").wait_for()
+        page.get_by_role("link", name="other 50%").wait_for()
 
 
 def test_a_token_of_the_link_is_sent_once_and_leaves_the_address(lab, visit):
     server = lab()
     with visit.page(server.url + "#token=abc%2F1") as page:
-        page.get_by_role("link", name="n1:").wait_for()
+        page.get_by_role("link", name="n1 50%").wait_for()
         assert "token" not in page.url
     assert server.asked == [("/lab/v1/session", {"token": "abc/1"})]
 
@@ -104,7 +104,7 @@ def test_a_link_that_was_used_opens_the_session_that_it_began(lab, visit):
     server = lab()
     server.status_of_session = 401
     with visit.page(server.url + "#token=used", allow=NETWORK) as page:
-        page.get_by_role("link", name="n1:").wait_for()
+        page.get_by_role("link", name="n1 50%").wait_for()
 
 
 def test_without_a_session_the_page_says_how_to_get_a_link(lab, visit, text_of):
@@ -118,7 +118,7 @@ def test_without_a_session_the_page_says_how_to_get_a_link(lab, visit, text_of):
 def test_a_node_shows_its_pods_and_hostile_names_stay_text(lab, visit, text_of):
     server = lab()
     with visit.page(server.url) as page:
-        page.get_by_role("link", name="n2:").click()
+        page.get_by_role("link", name="n2 50%").click()
         page.get_by_role("heading", name="n2").wait_for()
         assert f"default/{HOSTILE}" in text_of(page)
         assert page.locator("img").count() == 0
@@ -218,8 +218,8 @@ def test_many_nodes_are_tiles_with_names_and_a_path_by_keyboard(lab, visit, much
         page.get_by_text("refused by NodeResourcesFit: 2,500 nodes").wait_for()
         assert tiles.get_by_role("option").get_attribute("aria-label").endswith("the pod fits")
         visit.shoot(page, "map-large")
-        page.get_by_role("button", name="Show 100 more of 186").click()
-        page.get_by_role("link", name="load/wait-113 pending").wait_for()
+        page.get_by_role("button", name="Show 100 more of 192").click()
+        page.get_by_role("link", name="load/wait-107 pending").wait_for()
         tiles.focus()
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="node-0003").wait_for()

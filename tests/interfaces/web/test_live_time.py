@@ -50,7 +50,8 @@ def test_the_past_is_shown_narrowed_and_followed(visit, text_of):
             assert lanes.nth(0).locator(".mark-try").count() == 2
             visit.shoot(page, "time")
             chart = page.get_by_role("img", name="Pending pods: now 1 pod; 7 pods leave n1")
-            assert chart.locator(".u-legend").inner_text().split() == ["pending", "pods"]
+            legend = page.locator(".chart-box").first.get_by_role("listitem")
+            assert legend.all_inner_texts() == ["pending pods", "1 event: point at one"]
             box = chart.locator(".u-over").bounding_box()
             page.mouse.move(box["x"] + box["width"] * 500 / 599, box["y"] + 40)
             assert page.locator(".tip:visible").inner_text() == "08:08:20 · pending pods 2 · 7 pods leave n1"

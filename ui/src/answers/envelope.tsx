@@ -1,10 +1,10 @@
 /** What surrounds every answer: the answer in words above it, and below it what it rests on. */
 import type { ComponentChildren } from "preact";
 import type { AnyDocument, UnknownDocument } from "../documents";
-import { Badge, Facts, Section, type Tone } from "../kit/basics";
+import { Badge, Facts, Section, Sign, type Tone } from "../kit/basics";
 import { Command } from "../kit/command";
 import { StillMap } from "../map/still";
-import { plural, visible } from "../text";
+import { briefly, plural, visible } from "../text";
 
 type Document = AnyDocument | UnknownDocument;
 
@@ -24,16 +24,18 @@ interface HeadProps {
   verdict: string;
   /** The map stands right below the words. */
   map?: boolean;
+  /** The question in words, where the kind of the document is not enough. */
+  kind?: string | undefined;
   children?: ComponentChildren;
 }
 
-export const AnswerHead = ({ document, tone, verdict, map = true, children }: HeadProps) => (
+export const AnswerHead = ({ document, tone, verdict, map = true, kind, children }: HeadProps) => (
   <>
     <header class="answer">
       <p class="kind">
-        <Badge tone={tone}>{verdict}</Badge> {KINDS[document.kind] ?? visible(document.kind)}
+        <Badge tone={tone}>{verdict}</Badge> {kind ?? KINDS[document.kind] ?? visible(document.kind)}
       </p>
-      <h1>{visible(document.summary)}</h1>
+      <h1>{briefly(document.summary)}</h1>
       {document.before && (
         <p class="certain">
           <strong>Before:</strong> {visible(document.before.summary)}
@@ -41,7 +43,11 @@ export const AnswerHead = ({ document, tone, verdict, map = true, children }: He
           <strong>With the changes:</strong> {visible((document.question.changes ?? []).join(" · "))}
         </p>
       )}
-      {document.stopped && <p class="certain">Left out: {visible(document.stopped.left.join("; "))}</p>}
+      {document.stopped && (
+        <p class="certain">
+          <Sign tone="risk" /> The time was over before all was found: {visible(document.stopped.left.join("; "))}.
+        </p>
+      )}
       {children}
     </header>
     {map && <StillMap document={document} />}

@@ -1,7 +1,7 @@
 /** Tables with aligned numbers, which show the first rows and the others on demand. */
 import { Button, Section } from "./basics";
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** A column of numbers, and one that holds sentences: never narrower than a few words. */
 export const NUM = 1;
@@ -23,9 +23,16 @@ interface TableProps<Row> {
 export function Table<Row>({ label, columns, rows, first = 50, strong }: TableProps<Row>) {
   const [limit, setLimit] = useState(first);
   const rest = rows.length - limit;
+  const box = useRef<HTMLDivElement>(null);
+  const [scrolls, setScrolls] = useState(false);
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => setScrolls(box.current!.scrollWidth > box.current!.clientWidth));
+    observer.observe(box.current!);
+    return () => observer.disconnect();
+  }, []);
   return (
     <>
-      <div class="table-box">
+      <div class="table-box" ref={box} {...(scrolls && { tabIndex: 0, role: "group", "aria-label": label })}>
         <table aria-label={label}>
           <thead>
             <tr>
@@ -35,7 +42,7 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
                     {head}
                   </th>
                 ) : (
-                  <td class="no-head" />
+                  <td />
                 ),
               )}
             </tr>

@@ -5,6 +5,8 @@ import { nameNodes } from "../text";
 export type Amounts = Readonly<Record<string, number>>;
 type Column<T> = readonly T[];
 type Sparse = { readonly index: Column<number>; readonly value: Column<number> };
+/** Texts that few pods have, or many share: `value` are places in `known`. */
+type Texts = Sparse & { readonly known: Column<string> };
 
 export interface Snapshot {
   readonly id: string;
@@ -38,6 +40,8 @@ export interface Snapshot {
     readonly priority: Column<number>;
     readonly requests: Readonly<Record<string, Column<number> | Sparse>>;
     readonly cause: Column<string>;
+    readonly recorded?: Texts;
+    readonly requires?: Texts;
     readonly arrived: Column<number>;
     readonly attempts: Column<number>;
   };
@@ -68,6 +72,10 @@ export interface PodFields {
   readonly priority: number;
   readonly requests: Amounts;
   readonly cause: string;
+  /** The cause that the cluster's scheduler recorded, if it is another one. */
+  readonly recorded?: string;
+  /** What it requires of its node, as JSON; `live/requires` reads it. */
+  readonly requires?: string;
   readonly arrived: number;
   readonly attempts: number;
 }
@@ -143,6 +151,7 @@ export class Cluster {
         index.forEach((at, place) => sparse.set(at, { ...sparse.get(at), [resource]: value[place]! }));
       }
     }
+    const [recorded, requires] = [textsOf(pods.recorded), textsOf(pods.requires)];
     pods.key.forEach((key, at) => {
       const requests: Record<string, number> = { ...sparse.get(at) };
       for (const [resource, column] of dense) requests[resource] = column[at]!;
@@ -155,6 +164,8 @@ export class Cluster {
         priority: pods.priority[at] ?? 0,
         requests,
         cause: pods.cause[at] ?? "",
+        recorded: recorded.get(at) ?? "",
+        requires: requires.get(at) ?? "",
         arrived: pods.arrived[at] ?? 0,
         attempts: pods.attempts[at] ?? 0,
       });
@@ -208,6 +219,8 @@ export class Cluster {
     return new Set([...this.pods.values()].filter((pod) => pod.node === name).map((pod) => pod.key));
   }
 }
+
+const textsOf = (of: Texts | undefined) => new Map(of?.index.map((at, place) => [at, of.known[of.value[place]!]!]));
 
 const sameLabels = (a: NodeFields, b: NodeFields) => JSON.stringify(a.labels) === JSON.stringify(b.labels);
 

@@ -47,20 +47,44 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, picked, foll
 
   const contextOf = (group: number) => box.current?.querySelectorAll("canvas")[group]?.getContext("2d") ?? undefined;
 
+  const drawn = useRef(new Map<string, Look>());
   const draw = (context: CanvasRenderingContext2D, index: number, name: string) => {
     const node = nodeOf(name);
-    if (node) drawTile(context, (index % columns) * side, Math.floor(index / columns) * side, side, node, lookOf(node), palette.current!);
+    if (!node) return;
+    const look = lookOf(node);
+    drawn.current.set(name, look);
+    drawTile(context, (index % columns) * side, Math.floor(index / columns) * side, side, node, look, palette.current!);
   };
 
   useLayoutEffect(() => {
     palette.current = paletteOf(box.current!);
     if (!width) return;
     groups.forEach((group, at) => {
-      const context = contextOf(at);
-      if (!context) return;
-      fit(context.canvas, columns * side, Math.ceil(group.names.length / columns) * side);
-      group.names.forEach((name, index) => draw(context, index, name));
+      const canvas = contextOf(at)?.canvas;
+      if (canvas) fit(canvas, Math.min(columns, group.names.length) * side, Math.ceil(group.names.length / columns) * side);
     });
+    drawn.current.clear();
+  }, [groups, width, side, columns, scheme]);
+
+  // The tiles whose look changed, as many in a frame as leave time for the reader's own moves.
+  useLayoutEffect(() => {
+    if (!width) return;
+    let frame = 0;
+    let next = 0;
+    const tiles = groups.flatMap((group, at) => {
+      const context = contextOf(at);
+      return context ? group.names.map((name, index) => [context, index, name] as const) : [];
+    });
+    const step = () => {
+      const until = performance.now() + DRAWING_MS;
+      for (; next < tiles.length && (next % 64 || performance.now() < until); next += 1) {
+        const node = nodeOf(tiles[next]![2]);
+        if (node && !sameLook(drawn.current.get(node.name), lookOf(node))) draw(...tiles[next]!);
+      }
+      if (next < tiles.length) frame = requestAnimationFrame(step);
+    };
+    step();
+    return () => cancelAnimationFrame(frame);
   }, [groups, width, side, columns, scheme, lookOf]);
 
   useEffect(
@@ -95,7 +119,8 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, picked, foll
     setActive(active < 0 ? 0 : neighbour(groups.map((group) => group.names.length), columns, active, event.key));
   };
 
-  const node = active >= 0 && names[active] !== undefined ? nodeOf(names[active]) : undefined;
+  const current = names[active] === undefined ? 0 : active;
+  const node = names[current] === undefined ? undefined : nodeOf(names[current]);
   const place = node && places.get(node.name);
   return (
     <div
@@ -122,7 +147,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, picked, foll
               }}
             />
             {node && place?.group === index && (
-              <Active key="active" text={describe(node)} selected={picked?.has(node.name) ?? true} index={active} total={names.length} side={side} x={(place.index % columns) * side} y={Math.floor(place.index / columns) * side} width={width} />
+              <Active key="active" text={describe(node)} selected={picked?.has(node.name) ?? true} shown={active >= 0} index={current} total={names.length} side={side} x={(place.index % columns) * side} y={Math.floor(place.index / columns) * side} />
             )}
           </div>
         </GroupBox>
@@ -134,25 +159,27 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, picked, foll
 interface ActiveProps {
   text: string;
   selected: boolean;
+  /** False before anything is active: the list has its first tile for those who hear it. */
+  shown: boolean;
   index: number;
   total: number;
   side: number;
   x: number;
   y: number;
-  width: number;
 }
 
 /** The active tile as an element: its frame, and its words. */
-function Active({ text, selected, index, total, side, x, y, width }: ActiveProps) {
+function Active({ text, selected, shown, index, total, side, x, y }: ActiveProps) {
   const element = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (element.current?.closest("[role=listbox]") === document.activeElement) element.current?.scrollIntoView({ block: "nearest" });
-  }, [index]);
+  useLayoutEffect(() => {
+    element.current!.classList.toggle("to-left", element.current!.getBoundingClientRect().left > innerWidth / 2);
+    if (element.current!.closest("[role=listbox]") === document.activeElement) element.current!.scrollIntoView({ block: "nearest" });
+  }, [index, x]);
   return (
     <div
       id="active-tile"
       ref={element}
-      class={`active-tile ${x > width / 2 ? "to-left" : ""}`}
+      class={shown ? "active-tile" : "active-tile quiet"}
       role="option"
       aria-selected={selected}
       aria-posinset={index + 1}
@@ -166,6 +193,12 @@ function Active({ text, selected, index, total, side, x, y, width }: ActiveProps
     </div>
   );
 }
+
+/** How long tiles are drawn in one frame. */
+const DRAWING_MS = 9;
+
+const sameLook = (a: Look | undefined, b: Look): boolean =>
+  a !== undefined && a.share === b.share && a.second === b.second && a.verdict === b.verdict && a.dim === b.dim && a.picked === b.picked;
 
 interface TilePlace {
   readonly group: number;

@@ -40,15 +40,19 @@ function Card({ node, podsOf, lookOf, describe, href, measure, subjects }: { nod
   const resource = measure === "dominant" || measure === "stranded" ? mostUsed(node) : measure;
   const state = `${look.dim ? "dim" : ""} ${node.cordoned ? "cordoned" : ""} ${node.ready ? "" : "not-ready"} ${look.verdict ? (look.verdict.fits ? "fits" : "refuses") : ""}`;
   const link = href(node.name);
-  const words = { class: `tile ${state}`, "aria-label": describe(node), "data-node": node.name };
+  const words = { class: `tile ${state}`, title: describe(node), "data-node": node.name };
   const content = (
     <>
       <span class="tile-head">
         <span class="name">{visible(shortNode(node.name))}</span>
         <span class="tile-share">{percent(measured(node, measure), 0)}</span>
       </span>
+      <span class="hidden-text">
+        {` of ${visible(measureName(resource))}, `}
+        {["cpu", "memory"].filter((one) => one !== resource).map((one) => `${one} ${percent(share(node, one), 0)}, `)}
+      </span>
       <Segments node={node} pods={pods} resource={resource} {...(subjects && { subjects })} />
-      <span class="thin" title={`${second} ${percent(share(node, second), 0)}`}>
+      <span class="thin" aria-hidden title={`${second} ${percent(share(node, second), 0)}`}>
         <span class="fill" style={{ width: `${Math.min(100, 100 * share(node, second))}%` }} />
       </span>
       <span class="tile-foot">
@@ -71,9 +75,7 @@ function Card({ node, podsOf, lookOf, describe, href, measure, subjects }: { nod
       {content}
     </a>
   ) : (
-    <div {...words} role="img">
-      {content}
-    </div>
+    <div {...words}>{content}</div>
   );
 }
 
@@ -89,7 +91,7 @@ function Segments({ node, pods, resource, subjects }: { node: NodeFields; pods: 
   const tone = shade(share(node, resource));
   const width = (value: number) => ({ width: `${whole > 0 ? Math.min(100, (100 * value) / whole) : 0}%` });
   return (
-    <span class={`segments shade-${tone}`} title={`${measureName(resource)} ${percent(share(node, resource), 0)}`}>
+    <span class={`segments shade-${tone}`} aria-hidden title={`${measureName(resource)} ${percent(share(node, resource), 0)}`}>
       {shown.map((pod) => (
         <span key={pod.key} class={subjects?.has(pod.key) ? "segment subject" : "segment"} style={width(asked(pod))} title={visible(pod.key)} />
       ))}

@@ -2,9 +2,9 @@
 import { useState } from "preact/hooks";
 import type { PodFields } from "../live/cluster";
 import { podLink } from "../live/router";
-import { Button, Muted, Sign } from "../kit/basics";
+import { Button, Muted, Sign, SmallText } from "../kit/basics";
 import { byCause, reasonsOf } from "./causes";
-import { count, plural, visible } from "../text";
+import { briefly, count, plural, visible } from "../text";
 
 const SIGNS: Readonly<Record<string, readonly [string, string]>> = {
   pending: ["·", "pending"],
@@ -13,7 +13,7 @@ const SIGNS: Readonly<Record<string, readonly [string, string]>> = {
   nominated: ["→", "nominated"],
 };
 
-const FIRST = 14;
+const FIRST = 8;
 const MORE = 100;
 const CAUSES = 12;
 
@@ -41,10 +41,15 @@ export function Tray({ pods, subject, show, matches }: TrayProps) {
       <h2>
         <Sign tone="no" /> {plural(pods.length, "pending pod")}
       </h2>
+      {pods.some((pod) => pod.recorded) && (
+        <SmallText>
+          <span class="sign risk">≠</span> The cluster's scheduler recorded another cause than Moorage finds now.
+        </SmallText>
+      )}
       <ul class="causes" onMouseLeave={() => show(undefined)}>
         {causes.slice(0, CAUSES).map(([cause, members]) => (
           <li key={cause}>
-            <Cause text={cause} total={members.length} />
+            <Cause text={cause} total={members.length} gated={members.every((pod) => pod.state === "gated")} />
             <Members {...{ members, subject, show, matches }} />
           </li>
         ))}
@@ -71,9 +76,18 @@ function Members({ members, subject, show, matches }: { members: readonly PodFie
           onFocus={() => show(pod.key)}
           onBlur={() => show(undefined)}
         >
-          <span aria-hidden>{SIGNS[pod.state]?.[0] ?? "·"} </span>
+          {pod.state !== "pending" && <span aria-hidden>{SIGNS[pod.state]?.[0] ?? "·"} </span>}
           {visible(pod.key)}
-          <span class="hidden-text"> {SIGNS[pod.state]?.[1] ?? pod.state}</span>
+          {pod.recorded && (
+            <span class="sign risk" title={`recorded: ${visible(pod.recorded)}`}>
+              {" ≠"}
+            </span>
+          )}
+          <span class="hidden-text">
+            {" "}
+            {SIGNS[pod.state]?.[1] ?? pod.state}
+            {pod.recorded && ", another cause was recorded"}
+          </span>
         </a>
       ))}
       {rest > 0 && (
@@ -85,12 +99,12 @@ function Members({ members, subject, show, matches }: { members: readonly PodFie
   );
 }
 
-function Cause({ text, total }: { text: string; total: number }) {
+function Cause({ text, total, gated }: { text: string; total: number; gated: boolean }) {
   const reasons = reasonsOf(text);
   return (
     <p class="cause small" title={visible(text)}>
       <strong>{plural(total, "pod")}:</strong>{" "}
-      {reasons.length ? visible(reasons.join(" · ")) : text ? visible(text) : <Muted>not tried yet</Muted>}
+      {reasons.length ? visible(reasons.join(" · ")) : text ? briefly(text) : <Muted>{gated ? "held by scheduling gates" : "not tried yet"}</Muted>}
     </p>
   );
 }

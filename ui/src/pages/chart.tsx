@@ -2,8 +2,9 @@
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { Legend } from "../kit/basics";
 import { useRedraw } from "../kit/redraw";
-import { clock, count, percent, visible } from "../text";
+import { clock, count, percent, plural, visible } from "../text";
 
 /** The first and last moment that is shown. */
 export type Range = readonly [number, number];
@@ -61,7 +62,7 @@ export function Chart({ label, marks, at, lines, shares, range, moment, zoom }: 
         height: 160,
         scales: { x: { range: (_, from, to) => [from, to] }, y: { range: (_, __, most) => [0, Math.max(shares ? 1 : 4, most)] } },
         axes: [
-          { ...axis, space: 80, size: 24, values: (_, times) => times.map(when) },
+          { ...axis, space: 80, size: 24, values: (_, times) => times.map(when).map((text, at, all) => (at && text === all[at - 1] ? "" : text)) },
           { ...axis, values: (_, values) => values.map(words) },
         ],
         series: [
@@ -73,7 +74,7 @@ export function Chart({ label, marks, at, lines, shares, range, moment, zoom }: 
             dash: DASHES[index]!,
           })),
         ],
-        legend: { live: false },
+        legend: { show: false },
         cursor: { drag: { setScale: false }, bind: { dblclick: () => () => (zoom(undefined), null) } },
         hooks: {
           draw: [(drawn) => drawMarks(drawn, current.current, colour("risk")())],
@@ -100,6 +101,12 @@ export function Chart({ label, marks, at, lines, shares, range, moment, zoom }: 
   }, [at, range[0], range[1], moment, marks.length]);
   return (
     <div class="chart-box">
+      <Legend
+        of={[
+          ...lines.map(([name], index) => [`line-${index + 1}`, visible(name)] as const),
+          ...(marks.length ? [["mark-event", `${plural(marks.length, "event")}: point at one`] as const] : []),
+        ]}
+      />
       <div ref={box} class="chart" role="img" aria-label={[label, ...marks.map((mark) => mark.text)].join("; ")} />
       <div ref={tip} class="tip" aria-hidden hidden />
     </div>

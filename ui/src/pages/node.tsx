@@ -1,8 +1,9 @@
 /** One node: what it has, what its pods request, who is there. */
 import { chips, Chips, Facts, Muted, Name, Section, Sign, Small } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { NUM, Table, TableSection } from "../kit/table";
-import { type Amounts, type Cluster, type PodFields, share } from "../live/cluster";
+import { NUM, PROSE, Table, TableSection } from "../kit/table";
+import { type Amounts, type Cluster, type NodeFields, type PodFields, share } from "../live/cluster";
+import { accepts, inWords, type Requirement } from "../live/requires";
 import { Actions } from "./actions";
 import { linkTo } from "../live/router";
 import { version } from "../live/state";
@@ -29,6 +30,61 @@ function Filled({ pods, allocatable }: { pods: readonly PodFields[]; allocatable
     <Section title="How it filled" aside="by the pods that are here">
       <Chart label={`Requests from ${clock(first, Infinity)} to ${clock(last, Infinity)}`} {...{ at, lines }} marks={[]} shares range={[first, last]} zoom={() => undefined} />
     </Section>
+  );
+}
+
+interface Selector {
+  readonly words: string;
+  readonly pods: PodFields[];
+}
+
+/** The pods, by what they require, that require labels which this node has. */
+function Selecting({ cluster, node }: { cluster: Cluster; node: NodeFields }) {
+  const found = new Map<string, Selector | null>();
+  for (const pod of cluster.pods.values()) {
+    if (!pod.requires) continue;
+    let held = found.get(pod.requires);
+    if (held === undefined) {
+      const asked = JSON.parse(pod.requires) as Requirement;
+      held = accepts(asked, node.labels) ? { words: inWords(asked), pods: [] } : null;
+      found.set(pod.requires, held);
+    }
+    held?.pods.push(pod);
+  }
+  const selectors = [...found.values()].filter((one) => one !== null).sort((a, b) => b.pods.length - a.pods.length);
+  if (!selectors.length) return null;
+  return (
+    <Section title="Who selects it" aside="by a node selector or required affinity">
+      <Table
+        label="Who selects it"
+        rows={selectors}
+        first={8}
+        columns={[
+          ["Pods that require", ({ words }) => <span class="breaks">{visible(words)}</span>, PROSE],
+          ["Workloads", ({ pods }) => <Owners pods={pods} />, PROSE],
+          ["pods", ({ pods }) => count(pods.length), NUM],
+          ["here", ({ pods }) => count(pods.filter((pod) => pod.node === node.name).length), NUM],
+          ["pending", ({ pods }) => count(pods.filter((pod) => pod.node === null).length), NUM],
+        ]}
+      />
+    </Section>
+  );
+}
+
+/** The first workloads of some pods, with links. */
+function Owners({ pods }: { pods: readonly PodFields[] }) {
+  const owners = new Map(pods.filter((pod) => pod.owner).map((pod) => [`${pod.key.split("/")[0]}/${pod.owner}`, pod]));
+  const first = [...owners.values()].slice(0, 3);
+  return (
+    <>
+      {first.map((pod, at) => (
+        <>
+          {at > 0 && ", "}
+          <Name of={pod.owner} to="workload" at={pod.key} />
+        </>
+      ))}
+      {owners.size > first.length && <Muted> and {plural(owners.size - first.length, "other")}</Muted>}
+    </>
   );
 }
 
@@ -80,12 +136,13 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
           <a class="button" href={linkTo(["if"], { ask: "add", nodes: name, count: "1" })}>There is another one</a>
         </p>
         {waiting.length > 0 && (
-          <p>
+          <p class="below">
             {plural(small.length, "pending pod")} of {count(waiting.length)} would have enough room here, by requests alone.{" "}
             {small.length > 0 && <Chips names={small.map((pod) => pod.key)} first={4} to="pod" label="Pending pods that have room here" />}
           </p>
         )}
       </Section>
+      <Selecting cluster={cluster} node={node} />
       <Actions names={node.name} of={[`kubectl ${node.cordoned ? "uncordon" : "cordon"} ${node.name}`]} />
       <TableSection
         title="Pods"

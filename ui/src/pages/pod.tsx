@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Basis } from "../answers/envelope";
 import { ExplanationPage } from "../answers/explanation";
 import type { Explanation, Remedy } from "../documents";
-import { Badge, Button } from "../kit/basics";
+import { Badge, Button, Quote, Section, Sign } from "../kit/basics";
 import { ask, get, podPath } from "../live/api";
 import type { Cluster } from "../live/cluster";
 import { answerOf, answerTo, useQuestion } from "../live/questions";
@@ -49,6 +49,7 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
       {answer && (
         <StillCluster.Provider value={cluster}>
           <ExplanationPage document={answer} scores={scores} offer={(change, first) => <Try key={change.commands.join()} {...{ pod, change, first }} />} />
+          <Recorded text={cluster.pods.get(pod)?.recorded ?? ""} />
           <Actions names={pod} of={removals(pod)} />
           <Attempts cluster={cluster} pod={pod} />
           <Basis document={answer} />
@@ -57,6 +58,17 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
     </main>
   );
 }
+
+/** What the cluster's scheduler wrote when it tried the pod, where Moorage decides otherwise now. */
+const Recorded = ({ text }: { text: string }) =>
+  text ? (
+    <Section title="Recorded in the cluster" aside="differs from what Moorage finds now">
+      <p class="small">
+        <Sign tone="risk" /> The cluster may have changed since, or its scheduler may be set up otherwise.
+      </p>
+      <Quote>{text}</Quote>
+    </Section>
+  ) : null;
 
 /** How the pod leaves: evicted, which respects its budgets, or deleted. */
 function removals(pod: string): string[] {

@@ -83,7 +83,6 @@ function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zo
         <Chart label={`Pending pods: now ${pending}`} lines={[["pending pods", samples.pending]]} {...shared} />
       </Section>
       <Section title="Utilisation" aside="requested share of what pods can have">
-        {marks.length > 0 && <Legend of={[["mark-event", "event: point at it"]]} />}
         <Chart label={`Utilisation: now ${requested}`} lines={used.map(([name, values]) => [`${name} requested`, values] as const)} shares {...shared} />
       </Section>
       <Replay range={range} moment={moment} show={setMoment} />

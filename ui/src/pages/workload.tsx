@@ -1,11 +1,13 @@
 /** One workload: where its pods are, what they wait for, and how evenly it is spread. */
-import { chips, Facts, Figure, Name, Section, Sign } from "../kit/basics";
+import { chips, Chips, Facts, Figure, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { NUM, Table, TableSection } from "../kit/table";
 import type { Cluster, PodFields } from "../live/cluster";
+import { accepts, inWords, type Requirement } from "../live/requires";
 import { linkTo } from "../live/router";
 import { version } from "../live/state";
-import { amount, clock, count, natural, plural, visible } from "../text";
+import { amount, clock, count, natural, plural, shortNode, visible } from "../text";
+import { Chart } from "./chart";
 import { reasonsOf } from "../map/causes";
 
 export function WorkloadPage({ cluster, namespace, owner }: { cluster: Cluster; namespace: string; owner: string }) {
@@ -23,6 +25,7 @@ export function WorkloadPage({ cluster, namespace, owner }: { cluster: Cluster; 
   const waiting = pods.filter((pod) => pod.node === null);
   const places = [["Zone", (node: string) => cluster.nodes.get(node)?.zone ?? ""], ["Node", (node: string) => node]] as const;
   const asked = pods[0]!.requests;
+  const fullest = tally(placed.map((pod) => pod.node!))[0];
   const name = owner.replace("/", `/${namespace}/`).toLowerCase();
   return (
     <main class="page stack">
@@ -44,8 +47,15 @@ export function WorkloadPage({ cluster, namespace, owner }: { cluster: Cluster; 
         <p class="chips">
           <a class="button" href={linkTo(["if"], { ask: "scale", workload: name, replicas: String(pods.length) })}>Scale it</a>
           <a class="button" href={linkTo(["if"], { ask: "capacity", workload: name })}>How many more fit?</a>
+          {fullest && (
+            <a class="button" href={linkTo(["if"], { ask: "fail", nodes: fullest[0] })}>
+              {`${shortNode(fullest[0])} is lost, with ${plural(fullest[1], "pod")} of it`}
+            </a>
+          )}
         </p>
       </Section>
+      <Requires pod={pods[0]!} cluster={cluster} />
+      <Grown pods={pods} />
       {waiting.length > 0 && (
         <Section title="Pending" aside={plural(waiting.length, "pod")}>
           <Facts of={[["Why", <Reasons pods={waiting} />], ["Pods", chips(waiting.map((pod) => pod.key), "pod")]]} />
@@ -84,6 +94,31 @@ export function WorkloadPage({ cluster, namespace, owner }: { cluster: Cluster; 
   );
 }
 
+/** What its pods require of a node, and how many nodes are so. */
+function Requires({ pod, cluster }: { pod: PodFields; cluster: Cluster }) {
+  if (!pod.requires) return null;
+  const asked = JSON.parse(pod.requires) as Requirement;
+  const nodes = [...cluster.nodes.values()].filter((node) => accepts(asked, node.labels));
+  return (
+    <Section title="Nodes that it selects" aside={`${plural(nodes.length, "node")} of ${count(cluster.nodes.size)}`}>
+      <p class="breaks">{visible(inWords(asked))}</p>
+      {nodes.length > 0 && <Chips names={nodes.map((node) => node.name)} first={6} to="node" label="Nodes that it selects" />}
+    </Section>
+  );
+}
+
+/** How many of the pods that are here had come by each time. */
+function Grown({ pods }: { pods: readonly PodFields[] }) {
+  const at = pods.flatMap((pod) => pod.arrived || []).sort((a, b) => a - b);
+  const range = [at[0] ?? 0, at.at(-1) ?? 0] as const;
+  if (range[1] - range[0] < 1) return null;
+  return (
+    <Section title="How it grew" aside="by the pods that are here">
+      <Chart label={`Pods from ${clock(range[0], Infinity)} to ${clock(range[1], Infinity)}`} at={at} lines={[["pods", at.map((_, index) => index + 1)]]} marks={[]} range={range} zoom={() => undefined} />
+    </Section>
+  );
+}
+
 function Reasons({ pods }: { pods: readonly PodFields[] }) {
   const causes = [...new Set(pods.flatMap((pod) => (reasonsOf(pod.cause).length ? reasonsOf(pod.cause) : [pod.cause || "not tried yet"])))];
   return (
@@ -101,5 +136,7 @@ function tally(places: readonly string[]): [string, number][] {
   return [...counts].sort((a, b) => b[1] - a[1] || natural.compare(a[0], b[0]));
 }
 
-const evenness = (numbers: readonly number[]): string =>
-  numbers.length < 2 ? "all in one place" : `between ${count(Math.min(...numbers))} and ${count(Math.max(...numbers))} each`;
+function evenness(numbers: readonly number[]): string {
+  const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
+  return numbers.length < 2 ? "all in one place" : least === most ? `${count(least)} each` : `between ${count(least)} and ${count(most)} each`;
+}

@@ -534,7 +534,4 @@ def _delta(id_: str, frame: _Frame, mirror: Mirror, view: View) -> dict[str, Any
 
 
 def _pod_document(row: PodRow) -> dict[str, Any]:
-    return {
-        "key": row.key, "owner": row.owner, "node": row.node, "state": row.state, "priority": row.priority,
-        "requests": row.requests, "cause": row.cause, "arrived": row.arrived, "attempts": row.attempts,
-    }  # fmt: skip
+    return {name: value for name, value in msgspec.structs.asdict(row).items() if name not in {"bound_at", "uid"}}

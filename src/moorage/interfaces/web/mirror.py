@@ -25,6 +25,8 @@ _MOST_CAUSES: Final = 50
 _MOST_ATTEMPTS: Final = 20_000
 _MOST_GONE: Final = 5000
 _OTHER_CAUSES: Final = "other causes"
+#: Facts of a pod that are shown as they are.
+_PLAIN: Final = ("key", "owner", "state", "priority", "cause", "arrived", "attempts")
 
 
 class View(Struct, frozen=True, gc=False):
@@ -306,13 +308,8 @@ def _unit(name: str) -> str:
 def _node_columns(nodes: Sequence[NodeRow], rows: SnapshotRows, resources: Sequence[str]) -> dict[str, Any]:
     used = [rows.used.get(row.name, {}) for row in nodes]
     return {
-        "name": [row.name for row in nodes],
-        "zone": [row.zone for row in nodes],
-        "labels": [row.labels for row in nodes],
+        **{name: [getattr(row, name) for row in nodes] for name in ("name", "zone", "labels", "ready", "cordoned", "taints")},
         "group": [rows.groups.get(row.name, "") for row in nodes],
-        "ready": [row.ready for row in nodes],
-        "cordoned": [row.cordoned for row in nodes],
-        "taints": [row.taints for row in nodes],
         "allocatable": {name: [row.allocatable.get(name, 0) for row in nodes] for name in resources},
         "requested": {name: [held.get(name, 0) for held in used] for name in resources},
         "stranded": stranded_shares(rows.shapes, [row.allocatable for row in nodes], used),
@@ -321,16 +318,19 @@ def _node_columns(nodes: Sequence[NodeRow], rows: SnapshotRows, resources: Seque
 
 def _pod_columns(pods: Sequence[PodRow], index: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "key": [row.key for row in pods],
-        "owner": [row.owner for row in pods],
+        **{name: [getattr(row, name) for row in pods] for name in _PLAIN},
         "node": [-1 if row.node is None else index.get(row.node, -1) for row in pods],
-        "state": [row.state for row in pods],
-        "priority": [row.priority for row in pods],
         "requests": {**{name: [row.requests.get(name, 0) for row in pods] for name in _DENSE}, **_sparse(pods)},
-        "cause": [row.cause for row in pods],
-        "arrived": [row.arrived for row in pods],
-        "attempts": [row.attempts for row in pods],
+        "recorded": _few([row.recorded for row in pods]),
+        "requires": _few([row.requires for row in pods]),
     }
+
+
+def _few(values: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the different texts of a column (``known``), and for the pods that have one (``index``) its place among them."""
+    index = [at for at, text in enumerate(values) if text]
+    place = {text: at for at, text in enumerate(dict.fromkeys(values[at] for at in index))}
+    return {"known": list(place), "index": index, "value": [place[values[at]] for at in index]}
 
 
 def _sparse(pods: Sequence[PodRow]) -> dict[str, dict[str, list[int]]]:

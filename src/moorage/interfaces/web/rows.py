@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from sys import intern
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
-from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.api.core import ENDED_PHASES, Node, Pod, PodSpec
 from moorage.api.quantity import QuantityError
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.scheduler import Scheduler
@@ -54,7 +56,11 @@ class QueueState(Struct, frozen=True, gc=False):
 
 
 class PodRow(Struct, frozen=True, gc=False):
-    """A pod. ``node`` is None while it has no node; ``cause`` then says why."""
+    """A pod. ``node`` is None while it has no node; ``cause`` then says why.
+
+    ``recorded``  the cause that the cluster's scheduler recorded, if the scheduler here finds another one
+    ``requires``  the node selector and the required node affinity, as JSON; "" for none
+    """
 
     key: str
     owner: str
@@ -67,6 +73,8 @@ class PodRow(Struct, frozen=True, gc=False):
     attempts: int
     bound_at: float
     uid: str
+    recorded: str = ""
+    requires: str = ""
 
 
 _UNKNOWN: Final = QueueState()
@@ -95,14 +103,25 @@ def pod_row(pod: Pod, queue: QueueState = _UNKNOWN) -> PodRow:
     """Return the row of a pod. ``queue`` is its state in the scheduler's queue."""
     metadata, spec, node = pod.metadata, pod.spec, pod.spec.node_name
     scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
-    cause = "" if node or scheduled is None or scheduled.status == "True" else scheduled.message[:_MOST_CAUSE]
-    if not node and not cause:
-        cause = queue.cause[:_MOST_CAUSE]
+    recorded = "" if node or scheduled is None or scheduled.status == "True" else scheduled.message[:_MOST_CAUSE]
+    cause = "" if node else queue.cause[:_MOST_CAUSE] or recorded
     bound_at = seconds_of(scheduled.last_transition_time) if node and scheduled is not None else 0.0
     return PodRow(
         pod.key, _owner(pod), node or None, _state(pod, queue), spec.priority or 0, _requests(pod), cause,
         seconds_of(metadata.creation_timestamp), queue.attempts, bound_at, metadata.uid,
+        "" if recorded.partition(". ")[0] == cause.partition(". ")[0] else recorded, _required(spec),
     )  # fmt: skip
+
+
+def _required(spec: PodSpec) -> str:
+    """Return what a pod requires of its node, apart from the node's name; equal requirements are one string."""
+    rules = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = rules.required_during_scheduling_ignored_during_execution if rules is not None else None
+    terms = [one.match_expressions for one in required.node_selector_terms if one.match_expressions] if required else []
+    if not terms and not spec.node_selector:
+        return ""
+    asked = {"labels": spec.node_selector, "terms": [[[one.key, one.operator, one.values] for one in some] for some in terms]}
+    return intern(msgspec.json.encode(asked).decode())
 
 
 def _state(pod: Pod, queue: QueueState) -> str:

@@ -182,9 +182,8 @@ class Corrections:
 
     def _space(self, change: Change, term: PodAffinityTerm, found: Collection[str]) -> Iterator[Change]:
         """Yield how an affinity term comes to select the pods that it means, which are in other namespaces: ``found``."""
-        meant: PodAffinityTerm | None = None
+        meant, wanted = None, term.namespace_selector
         only = next(iter(found)) if len(found) == 1 else None
-        wanted = term.namespace_selector
         if wanted is not None:
             # The name is a label of every namespace: it is meant only where the selector has it.
             own = [dict(self._spaces[name]) for name in found if name in self._spaces]
@@ -195,14 +194,13 @@ class Corrections:
             if meant is None and only in self._spaces and not wanted.match_expressions:
                 has = self._spaces[only]
                 lacking = {key: value for key, value in wanted.match_labels.items() if has.get(key) != value}
-                if len(lacking) == 1:
-                    ((key, value),) = lacking.items()
+                for key, value in lacking.items() if len(lacking) == 1 else ():
                     yield Change("cluster", "label", f"namespace/{only}", f"labels.{key}", has.get(key), value)
         elif not term.namespaces:
             meant = None if only is None else replace(term, namespaces=(only,))
         else:
-            likely = [(name, closest(name, found)) for name in term.namespaces]
-            meant = next((replace(term, namespaces=(one,)) for _, one in likely if one is not None), None)
+            likely = (closest(name, found) for name in term.namespaces)
+            meant = next((replace(term, namespaces=(one,)) for one in likely if one is not None), None)
         if meant is not None:
             yield self._correct(change.path, str(change.old), term_text(meant))
 

@@ -24,7 +24,7 @@ from moorage.framework.plugin_runner import run_pre_filter
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.laboratory.drain.drain_question import OutageCluster
 from moorage.laboratory.survive.failures import NodeFailures, replacement_of
-from moorage.laboratory.trial.eviction_bounds import known_feasible
+from moorage.laboratory.trial.dry_run import known_feasible
 from moorage.laboratory.trial.history import Told
 from moorage.plugins.affinity.affinity_scores import AffinityCounts
 from moorage.plugins.spread.spread_scores import Spread

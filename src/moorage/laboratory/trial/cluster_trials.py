@@ -22,8 +22,7 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.edit.changes import reconfigured_profile
 from moorage.laboratory.placements import PodPlacement
-from moorage.laboratory.trial.dry_run import Nominated, quick_decision
-from moorage.laboratory.trial.eviction_bounds import Since, Stuck, known_feasible, stuck_in
+from moorage.laboratory.trial.dry_run import Nominated, known_feasible, quick_decision
 from moorage.laboratory.trial.recorded_state import RecordedQueue
 from moorage.laboratory.trial.trials import (
     Trial,
@@ -43,8 +42,6 @@ __all__ = ["ClusterTrials"]
 
 #: Plugins that a profile cannot do without at these points.
 _NEEDED = frozenset(["queueSort", "bind"])
-#: The outcome of a trial in which the pod finds victims, and still fits nowhere once they are gone.
-_IN_VAIN = Trial()
 
 
 class TriedCluster(Protocol):
@@ -80,12 +77,9 @@ class ClusterTrials:
         self._first = FirstLook(patterns=self.patterns)
         self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
-        #: The simulation in which the pod found neither a node nor victims as it is, and that state, if changed nodes bound it.
-        self._stuck: tuple[SimulatedCluster, Stuck] | None = None
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         with self.cluster.transaction():
-            position = self.cluster.simulation.scheduler.cluster.table.changes.position
             self._arrivals = self.cluster.simulation.arrivals
             try:
                 pod, disabled = self._changed(changes)
@@ -103,13 +97,9 @@ class ClusterTrials:
             if self.with_queue:
                 self._try_ahead(pod)
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
-            since = None if cycle is None else self._changed_since(position)
-            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle, since)
-            if trial is not None and trial is not _IN_VAIN:
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
+            if trial is not None:
                 return trial
-            if cycle is not None and not changes:
-                stuck = None if trial is _IN_VAIN else stuck_in(simulation.scheduler, cycle, PodInfo(pod), profile)
-                self._stuck = None if stuck is None else (simulation, stuck)
             snapshot = simulation.scheduler.snapshot
             return Trial(offers=offers_of(profile, PodInfo(pod), snapshot, changes, self._first) if look else None)
 
@@ -175,17 +165,9 @@ class ClusterTrials:
             self._cycle = simulation, Cycle(own.seed, own.percentage_of_nodes_to_score)
         return self._cycle[1]
 
-    def _changed_since(self, position: int) -> Since | None:
-        """Return the rows that changed in this trial, if the pod was stuck before; None if that is not known."""
-        simulation = self.cluster.simulation
-        if self._stuck is None or self._stuck[0] is not simulation:
-            return None
-        rows = simulation.scheduler.cluster.table.changes.since(position)
-        return None if rows is None else Since(self._stuck[1], set(rows))
-
-    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None, since: Since | None) -> Trial | None:
+    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None) -> Trial | None:
         """Try the pod, then the pods that replace evicted ones; None if it finds no node or victims."""
-        decision = quick_decision(self.cluster.simulation, pod, profile, cycle, since)
+        decision = quick_decision(self.cluster.simulation, pod, profile, cycle)
         if isinstance(decision, Nominated):
             return self._preempting(pod, profile, cycle, decision.victims)
         if isinstance(decision, Decision):
@@ -224,10 +206,10 @@ class ClusterTrials:
         homes = tuple(str(one.node) for one in placed)
         return tuple(one.pod for one in placed), tuple(one.pod for one in placements if not one), homes
 
-    def _preempting(self, pod: Pod, profile: Profile, cycle: Cycle | None, victims: Collection[str]) -> Trial:
-        """Try the pod again without its victims; ``_IN_VAIN`` if it still finds no node."""
+    def _preempting(self, pod: Pod, profile: Profile, cycle: Cycle | None, victims: Collection[str]) -> Trial | None:
+        """Try the pod again without its victims; None if it still finds no node."""
         if not victims:
-            return _IN_VAIN
+            return None
         with self.cluster.transaction():
             with self._waking():
                 self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
@@ -237,7 +219,7 @@ class ClusterTrials:
             else:
                 (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
                 node = placement.node
-            return _IN_VAIN if node is None else Trial(node, tuple(victims))
+            return None if node is None else Trial(node, tuple(victims))
 
     def _decided(self, pod: Pod, profile: Profile) -> Trial | None:
         """Decide with a profile that lacks plugins; None if the pod finds no node."""

@@ -7,27 +7,29 @@ certain to succeed (``certain_bindings``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.cluster.controllers.storage.volumes import made_for, makes_volumes
-from moorage.core.cycle.cycle import Cycle, judge
+from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Feasible
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.preemption.what_if import FailedAttempt, contenders
 from moorage.core.queue import QueuedPod, QueuePlace
+from moorage.errors import MoorageError
+from moorage.framework.plugin_runner import run_filter
 from moorage.framework.points import PostFilterResult
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.placements import PodPlacement
-from moorage.laboratory.trial.eviction_bounds import Since, known_feasible, rows_to_preempt, without_vain_nomination
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.devices.allocation_results import allocations
@@ -187,12 +189,11 @@ class Nominated(NamedTuple):
 
 
 def quick_decision(
-    simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None, since: Since | None = None
+    simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None
 ) -> Decision | Nominated | None:
     """Return the decision on a pod if an attempt is certain to end with it; None if only a real attempt gives the outcome.
 
     ``cycle`` caches its verdicts on the pod for the next decision on it; None: nothing is cached.
-    ``since``: the rows that changed since the pod was stuck, which may bound preemption (``eviction_bounds``)
     """
     scheduler = simulation.scheduler
     queued = scheduler.queue.get(pod.metadata.uid)
@@ -201,13 +202,12 @@ def quick_decision(
     info = PodInfo(pod)
     known = None if cycle is None else known_feasible(scheduler, cycle, info, profile)
     if known is not None:
-        rows = rows_to_preempt(scheduler, known, info, profile, since)
-        if rows is not None and len(rows) <= 1:
-            return _preempted_on(rows, known, info, profile, scheduler) if rows else Decision(info)
+        if _has_no_victims(scheduler, known, info, profile):
+            return Decision(info)
         decision = _placed_on_the_only_node(known, info, scheduler)
         if decision is not None:
             return decision if rests(profile, decision) else None
-        info = without_vain_nomination(scheduler, known, info)
+        info = _without_vain_nomination(scheduler, known, info)
     cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
     if decision.node is not None:
@@ -229,13 +229,43 @@ def _placed_on_the_only_node(known: Feasible, pod: PodInfo, scheduler: Scheduler
     return Decision(pod, name, known.found, feasible=1)
 
 
-def _preempted_on(
-    rows: Collection[int], known: Feasible, pod: PodInfo, profile: Profile, scheduler: Scheduler
-) -> Decision | Nominated | None:
-    """Return the outcome of PostFilter limited to these rows, all of which refuse the pod."""
-    view, verdicts = NodeView(scheduler.snapshot, np.array([*rows])), Verdicts(len(scheduler.snapshot.table))
-    judge(profile, known.found, pod, view, verdicts, scheduler.queue.nominated)
-    return _preempted(profile, known.found, pod, verdicts, scheduler)
+def known_feasible(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> Feasible | None:
+    """Return the rows that no plugin refuses, by the cached verdicts, without regard to nominated pods; None if not known."""
+    if cycle.percentage_of_nodes_to_score:
+        return None
+    return cycle.path(profile).feasible(pod, scheduler.snapshot)
+
+
+def _without_vain_nomination(scheduler: Scheduler, known: Feasible, pod: PodInfo) -> PodInfo:
+    """Return the pod without its nomination if its nominated node refuses it: then it is decided like any other pod."""
+    row = scheduler.snapshot.table.row_of.get(pod.status.nominated_node_name)
+    if row is None or known.rows[row]:
+        return pod
+    return PodInfo(replace(pod.pod, status=replace(pod.status, nominated_node_name="")))
+
+
+def _has_no_victims(scheduler: Scheduler, known: Feasible, pod: PodInfo, profile: Profile) -> bool:
+    """Return whether it is certain that no node fits the pod and preemption cannot help: it may not preempt, or no one."""
+    if known.number:
+        return False
+    return all(
+        _finds_none(step.plugin, scheduler, pod, profile, known) if isinstance(step.plugin, DefaultPreemption)
+        else isinstance(step.plugin, DynamicResources) and step.name in known.found.skipped
+        for step in profile.at("postFilter")
+    )  # fmt: skip
+
+
+def _finds_none(plugin: DefaultPreemption, scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible) -> bool:
+    """Return whether a pod that all nodes refuse may not preempt now, or no pod has a lower priority."""
+    verdicts, snapshot = Verdicts(len(scheduler.snapshot.table)), scheduler.snapshot
+    attempt: Any = FailedAttempt(profile, known.found, pod, snapshot, verdicts, scheduler.queue.nominated)
+    row = snapshot.table.row_of.get(pod.status.nominated_node_name)
+    try:
+        if row is not None:  # its victims may still be there
+            run_filter(profile, known.found, pod, NodeView(snapshot, np.array([row], dtype=np.intp)), verdicts)
+        return bool(plugin.ineligible(pod, attempt)) or not plugin.has_lesser(pod, snapshot)
+    except MoorageError:  # the attempt reports it
+        return False
 
 
 def _preempted(

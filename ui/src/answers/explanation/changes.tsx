@@ -3,10 +3,11 @@ import type { ComponentChildren } from "preact";
 import type { LeftOut, Remedy } from "../../documents";
 import { Chips, Muted, Section, SmallText } from "../../kit/basics";
 import { Command } from "../../kit/command";
-import { count, plural, visible } from "../../text";
+import { briefly, count, plural, visible } from "../../text";
 
-/** How many changes stand open. */
+/** How many changes stand open, and how long a command may be that does. */
 const SHOWN = 3;
+const SHORT = 90;
 
 interface ChangesProps {
   changes: readonly Remedy[];
@@ -34,17 +35,19 @@ export function Changes({ changes, leftOut = [], nodes, offer }: ChangesProps) {
     <Section title="What to do" aside="each was tried">
       {cards(first)}
       {others.length > 0 && (
-        <details>
+        <details class="small below">
           <summary>{plural(others.length, "more change")}</summary>
           {cards(others)}
         </details>
       )}
       {leftOut.length > 0 && (
-        <details class="small">
-          <summary>not offered</summary>
-          {leftOut.map((one) => (
-            <p>{`${one.changes}: ${visible(one.text)}`}</p>
-          ))}
+        <details class="small below">
+          <summary>{plural(leftOut.reduce((sum, one) => sum + one.changes, 0), "change")} not offered</summary>
+          <ul>
+            {leftOut.map((one) => (
+              <li>{`${plural(one.changes, "change")}: ${visible(one.text)}`}</li>
+            ))}
+          </ul>
         </details>
       )}
     </Section>
@@ -59,7 +62,7 @@ interface CardProps {
 
 function Card({ change, nodes, offer }: CardProps) {
   const places = change.nodes.map((node) => nodes[node] ?? String(node));
-  const words = change.atoms.filter((atom) => !change.commands.includes(atom.text)).map((atom) => atom.text);
+  const words = change.atoms.filter((atom) => !change.commands.includes(atom.text)).map((atom) => briefly(atom.text));
   const who = change.who === "no one" ? "no action" : `by ${visible(change.who)}`;
   return (
     <article class="card change">
@@ -71,10 +74,10 @@ function Card({ change, nodes, offer }: CardProps) {
       </header>
       {words.map((text) => (
         <p class="what">
-          {visible(text)}
+          {text}
         </p>
       ))}
-      {change.commands.map((command) => (
+      {change.commands.filter((command) => command.length <= SHORT).map((command) => (
         <Command text={command} />
       ))}
       {places.length > 0 && (
@@ -83,14 +86,22 @@ function Card({ change, nodes, offer }: CardProps) {
           <Chips names={places} first={4} to="node" label="Where the pod could go" />
         </p>
       )}
-      {change.effects.length > 0 && <p class="small">{visible(change.effects.join("; "))}</p>}
+      {change.effects.length > 0 && <p class="small">{briefly(change.effects.join("; "))}</p>}
+      {change.commands.some((command) => command.length > SHORT) && (
+        <details class="small">
+          <summary>{change.commands.length > 1 ? "Commands" : "Command"}</summary>
+          {change.commands.filter((command) => command.length > SHORT).map((command) => (
+            <Command text={command} />
+          ))}
+        </details>
+      )}
       {!change.minimal && <SmallText>A part of it may be enough.</SmallText>}
       {change.alike.length > 0 && (
         <details class="small">
           <summary>{plural(change.alike.length, "equal alternative")}</summary>
           <ul>
             {change.alike.map((text) => (
-              <li>{visible(text)}</li>
+              <li>{briefly(text)}</li>
             ))}
           </ul>
         </details>

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import type { Explanation, ExplanationAnswer, Remedy } from "../../documents";
 import { Chips, Facts, Quote, Section, type Tone } from "../../kit/basics";
 import type { ScoreColumns } from "../../ranking";
-import { plural, visible } from "../../text";
+import { briefly, plural, visible } from "../../text";
 import { AnswerHead } from "../envelope";
 import { StillMap } from "../../map/still";
 import { Changes } from "./changes";
@@ -42,12 +42,12 @@ export function ExplanationPage({ document, offer, scores }: ExplanationProps) {
   );
   return (
     <>
-      <AnswerHead document={document} tone={tone} verdict={verdict} map={!answer.changes.length}>
-        {answer.state.text && <p class="certain">{visible(answer.state.text)}</p>}
+      <AnswerHead document={document} tone={tone} verdict={verdict} map={false} kind={answer.outcome === "pending" ? "Why is this pod pending?" : undefined}>
+        {answer.state.text && <p class="certain">{briefly(answer.state.text)}</p>}
       </AnswerHead>
       {changes}
+      <StillMap document={document} />
       <State answer={answer} />
-      {answer.changes.length > 0 && <StillMap document={document} />}
       {answer.scores && <ScoreSection scores={answer.scores} nodes={answer.nodes} all={scores} />}
       {refusals}
       {answer.preemption && <PreemptionTable preemption={answer.preemption} nodes={answer.nodes} />}
@@ -92,7 +92,7 @@ function State({ answer }: { answer: ExplanationAnswer }) {
 const List = ({ of }: { of: readonly string[] }) => (
   <ul>
     {of.map((text) => (
-      <li>{visible(text)}</li>
+      <li>{briefly(text)}</li>
     ))}
   </ul>
 );

@@ -84,7 +84,7 @@ def _read(documents: list[dict[str, Any]]) -> QueuedCluster:
 def _nodes(nodes: int) -> Iterator[dict[str, Any]]:
     for at in range(nodes):
         name = f"n{at}"
-        labels = {"kubernetes.io/hostname": name, _RACK: f"r{at // 16}"}
+        labels = {"kubernetes.io/hostname": name, _RACK: f"r{at // 16}", "gpu": "a100"}
         amounts = {"cpu": "96", "memory": "1024Gi", "pods": "110", _GPU: str(_GPUS)}
         yield {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
@@ -95,7 +95,7 @@ def _nodes(nodes: int) -> Iterator[dict[str, Any]]:
 def _queue_objects(queues: int, nodes: int, *, fair: bool, topology: bool, preempt: bool = True) -> Iterator[dict[str, Any]]:
     """Yield queues in cohorts of ten below one root; each has an equal part of all nodes."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    flavor = {"topologyName": "racks"} if topology else {}
+    flavor = {"topologyName": "racks", "nodeLabels": {"gpu": "a100"}} if topology else {}
     yield {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": "a100"}, "spec": flavor}
     if topology:
         levels = [{"nodeLabel": _RACK}, {"nodeLabel": "kubernetes.io/hostname"}]

@@ -13,6 +13,7 @@ from moorage.api.core import Taint
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import QueueAdmission, Workload, read_objects, read_workload
 from moorage.simulator.kueue.cycle import FreeNode
+from moorage.simulator.kueue.settings import read_settings
 from moorage.simulator.kueue.workloads import amount_of
 
 KINDS = {
@@ -113,18 +114,25 @@ def free_nodes(case: dict[str, Any]) -> Iterator[FreeNode]:
 
 
 def table_differences(case: dict[str, Any]) -> Iterator[str]:
-    """Run one cycle over a case of Kueue's own tests. Yield where what it leaves differs."""
+    """Run one cycle, or several, over a case of Kueue's own tests. Yield where what it leaves differs."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
-    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False))
+    usage = read_settings([{"kind": "Configuration", "admissionFairSharing": case.get("admissionFairSharing")}]).usage
+    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False), usage=usage)
+    admission.set_nodes(free_nodes(case))
     now = float(case["now"])
+    if admission.ledger is not None:
+        admission.ledger.advance(now)
+        for name, used in case.get("initialUsage", {}).items():
+            admission.ledger.seed(name, used)
     workloads = [read_workload(data) for data in case["workloads"]]
     for workload in workloads:
         if workload.admission:
             admission.hold(workload)
         else:
             admission.add(workload, now)
-    if admission.runnable:
-        admission.cycle(now)
+    for _ in range(case.get("cycles", 1)):
+        if admission.runnable:
+            admission.cycle(now)
     for workload in workloads:
         if (mine := shown(workload)) != (theirs := case["states"][workload.key]):
             yield f"{workload.key}\n   ours     {mine}\n   recorded {theirs}"

@@ -34,7 +34,10 @@ KINDS = {
         of_kind(JOB_SET, "JobSet", {"replicatedJobs": [replicated("Driver", 1, 1), replicated("w", 2, 3, 2)]}),
         [[("driver", 1), ("w", 4)]],
     ),
-    "RayJob": (of_kind("ray.io/v1", "RayJob", {"rayClusterSpec": GROUP}), [[("head", 1), ("small", 4)]]),
+    "RayJob": (
+        of_kind("ray.io/v1", "RayJob", {"rayClusterSpec": GROUP, "submitterPodTemplate": template()}),
+        [[("head", 1), ("small", 4), ("submitter", 1)]],
+    ),
     "RayCluster": (of_kind("ray.io/v1", "RayCluster", GROUP), [[("head", 1), ("small", 4)]]),
     "PyTorchJob": (
         of_kind(KUBEFLOW, "PyTorchJob", replicas("pytorchReplicaSpecs", Worker=3, Master=1)), [[("master", 1), ("worker", 3)]]
@@ -65,6 +68,21 @@ def test_pod_sets(document, expected):
     works = queued_cluster(*read(node(), queue("a", 20), document)).works
     assert [[(one.name, one.count) for one in work.workload.pod_sets] for work in works] == expected
     assert [[len(pods) for pods in work.pods] for work in works] == [[count for _, count in sets] for sets in expected]
+
+
+SUBMITTED = {
+    "by a pod of its own": ({}, [("head", 1000, 0), ("small", 1000, 0), ("submitter", 500, 200 << 20)]),
+    "by the head": ({"submissionMode": "SidecarMode"}, [("head", 1500, 200 << 20), ("small", 1000, 0)]),
+    "by its user": ({"submissionMode": "HTTPMode"}, [("head", 1000, 0), ("small", 1000, 0)]),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), SUBMITTED.values(), ids=SUBMITTED)
+def test_the_submitter_of_a_ray_job_asks_for_quota(spec, expected):
+    document = of_kind("ray.io/v1", "RayJob", {"rayClusterSpec": GROUP, **spec})
+    [work] = queued_cluster(*read(node(), queue("a", 20), document)).works
+    found = [(one.name, one.requests["cpu"], one.requests.get("memory", 0)) for one in work.workload.pod_sets]
+    assert found == expected
 
 
 @pytest.mark.parametrize(("document", "expected"), KINDS.values(), ids=KINDS)

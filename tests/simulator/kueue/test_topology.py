@@ -160,7 +160,7 @@ def topology(*levels):
 
 def labelled(name, rack, cpu=4, **more):
     one = node(name, cpu)
-    return {**one, "metadata": {"name": name, "labels": {"rack": rack, HOST: name}}, **more}
+    return {**one, "metadata": {"name": name, "labels": {"rack": rack, HOST: name, "pool": "p"}}, **more}
 
 
 def gang(name, pods, minutes=30, level="rack", **more):
@@ -170,7 +170,7 @@ def gang(name, pods, minutes=30, level="rack", **more):
 
 
 NODES = [labelled("n1", "r1"), labelled("n2", "r1"), labelled("n3", "r2")]
-RACKS = {**FLAVOR, "spec": {"topologyName": "racks"}}
+RACKS = {**FLAVOR, "spec": {"topologyName": "racks", "nodeLabels": {"pool": "p"}}}
 
 
 def test_a_gang_stands_in_one_rack_and_the_next_waits_for_room():

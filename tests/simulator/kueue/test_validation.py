@@ -21,7 +21,83 @@ def cpu(**quota):
     return [{"name": "cpu", "nominalQuota": 4, **quota}]
 
 
+def flavor(**spec):
+    return {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": spec}
+
+
+def topology(*levels):
+    spec = {"levels": [{"nodeLabel": level} for level in levels]}
+    return {"apiVersion": API, "kind": "Topology", "metadata": {"name": "t"}, "spec": spec}
+
+
+def workload(requests=(), count=2, **more):
+    container = {"name": "c", "resources": {"requests": dict(requests)}}
+    pod_set = {"name": "main", "count": count, "template": {"spec": {"containers": [container]}}, **more}
+    return {"apiVersion": API, "kind": "Workload", "metadata": {"name": "w"}, "spec": {"podSets": [pod_set]}}
+
+
+SET = "spec.podSets[0]"
 REFUSED = {
+    "a topology without labels of nodes": (
+        flavor(topologyName="t"), "spec: Invalid value: at least one nodeLabel is required when topology is set"
+    ),
+    "a taint twice": (
+        flavor(nodeTaints=[{"key": "a", "effect": "NoSchedule"}] * 2),
+        "spec.nodeTaints[1]: Duplicate value: taints must be unique by key and effect pair",
+    ),
+    "an effect of a taint": (
+        flavor(nodeTaints=[{"key": "a", "effect": "Never"}]),
+        "spec.nodeTaints: Invalid value: supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'",
+    ),
+    "a toleration without a key": (
+        flavor(tolerations=[{"operator": "Equal"}]),
+        "operator must be Exists when 'key' is empty, which means 'match all values and all keys'",
+    ),
+    "a toleration for a time": (
+        flavor(tolerations=[{"key": "a", "tolerationSeconds": 3, "effect": "NoSchedule"}]),
+        "effect must be 'NoExecute' when 'tolerationSeconds' is set",
+    ),
+    "an operator": (
+        flavor(tolerations=[{"key": "a", "operator": "In"}]), "supported toleration values: 'Equal'(default), 'Exists'"
+    ),
+    "a value of Exists": (
+        flavor(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
+        "a value must be empty when 'operator' is 'Exists'",
+    ),
+    "an effect of a toleration": (
+        flavor(tolerations=[{"key": "a", "effect": "Never"}]), "spec.tolerations: Invalid value: supported taint effect values"
+    ),
+    "no level": (topology(), "spec.levels: Invalid value: 0: spec.levels in body should have at least 1 items"),
+    "many levels": (topology(*map(str, range(17))), "spec.levels: Too many: 17: must have at most 16 items"),
+    "a level twice": (topology("a", "a"), "spec.levels: Invalid value: must be unique"),
+    "hosts above": (
+        topology("kubernetes.io/hostname", "a"),
+        "spec.levels: Invalid value: the kubernetes.io/hostname label can only be used at the lowest level of topology",
+    ),
+    "least pods": (workload(minCount=3), f"{SET}: Invalid value: minCount should be positive and less or equal to count"),
+    "a negative request": (
+        workload({"cpu": "-1"}),
+        f'{SET}.template.spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0',
+    ),
+    "a request for pods": (
+        workload({"pods": "1"}), 'resources.requests[pods]: Invalid value: "pods": the key is reserved for internal kueue use'
+    ),
+    "a slice without size": (
+        workload(topologyRequest={"podSetSliceRequiredTopology": "rack"}),
+        f"{SET}.topologyRequest.podSetSliceSize: Required value: must be set when podSetSliceRequiredTopology is specified",
+    ),
+    "an empty slice": (
+        workload(topologyRequest={"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 0}),
+        f"{SET}.topologyRequest.podSetSliceSize: Invalid value: 0: must be greater than 0",
+    ),
+    "a size without a slice": (
+        workload(topologyRequest={"podSetSliceSize": 2}),
+        f"{SET}.topologyRequest.podSetSliceSize: Forbidden: may not be set when podSetSliceRequiredTopology is not specified",
+    ),
+    "an empty layer": (
+        workload(topologyRequest={"podsetSliceRequiredTopologyConstraints": [{"topology": "rack", "size": 0}]}),
+        f"{SET}.topologyRequest.podsetSliceRequiredTopologyConstraints[0].size: Invalid value: 0: must be greater than 0",
+    ),
     "a negative quota": (
         cluster_queue(cpu(nominalQuota=-1)), f'{QUOTA}.nominalQuota: Invalid value: "-1": must be greater than or equal to 0'
     ),

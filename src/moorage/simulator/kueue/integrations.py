@@ -95,7 +95,7 @@ PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = {
             ("replicas", "template.spec.parallelism"), "template.spec.completions",
         ),
     ),
-    "rayjobs.v1.ray.io": _ray("spec.rayClusterSpec"),
+    "rayjobs.v1.ray.io": (*_ray("spec.rayClusterSpec"), _Sets("spec", "submitterPodTemplate", "=submitter")),
     "rayclusters.v1.ray.io": _ray("spec"),
     "pytorchjobs.v1.kubeflow.org": _replicas("pytorchReplicaSpecs", "Master", "Worker"),
     "tfjobs.v1.kubeflow.org": _replicas("tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
@@ -109,6 +109,11 @@ PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = {
     ),
 }  # fmt: skip
 KINDS_OF_JOBS: Final = tuple(PLACES)
+#: What KubeRay starts to submit a RayJob.
+_SUBMITTER: Final = {
+    "name": "ray-job-submitter",
+    "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -338,7 +343,8 @@ def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
             continue
         kind = str(one.document.get("kind"))
         where = f"{kind} {one.namespace}/{one.name}"
-        sets = tuple(found for place in places for found in _pod_sets(one.document, place, where))
+        document = _with_submitter(one.document) if one.resource.startswith("rayjobs") else one.document
+        sets = tuple(found for place in places for found in _pod_sets(document, place, where))
         replicas = one.get("spec", "replicas", default=1) if one.resource.startswith("leaderworkersets") else None
         for number in [None] if replicas is None else range(whole_number(replicas, f"{where}: spec.replicas")):
             yield _Item(kind, one.metadata, sets, number=number)
@@ -366,6 +372,22 @@ def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator
         if place.less and _at(one, "leaderTemplate") is not None:
             count -= place.less
         yield name.lower(), count, decode(template, PodTemplateSpec, f"{where}: {place.at}: {place.template}")
+
+
+def _with_submitter(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a RayJob with the pod, or the container of the head, that submits it; KubeRay adds it if the object has none."""
+    spec = {**(document.get("spec") or {})}
+    mode, given = spec.get("submissionMode") or "K8sJobMode", spec.pop("submitterPodTemplate", None)
+    head = _at(spec, "rayClusterSpec.headGroupSpec")
+    containers = _at(head, "template.spec.containers") or []
+    if mode == "K8sJobMode":
+        image = containers[0].get("image", "") if containers else ""
+        default = {"spec": {"containers": [{**_SUBMITTER, "image": image}], "restartPolicy": "Never"}}
+        spec["submitterPodTemplate"] = given or default
+    elif mode == "SidecarMode" and containers:
+        template = {**head["template"], "spec": {**head["template"]["spec"], "containers": [*containers, _SUBMITTER]}}
+        spec["rayClusterSpec"] = {**spec["rayClusterSpec"], "headGroupSpec": {**head, "template": template}}
+    return {**document, "spec": spec}
 
 
 def _new_pods(item: _Item) -> list[list[Pod]]:

@@ -116,6 +116,7 @@ class Usage:
     ``least``     numbers that no row's entries are below: of ``free``, then of ``spare``
     ``requested`` cpu and memory that the pods request, shape (2, rows)
     ``spare``     200 times the cpu and memory left where containers without a request count with a default, shape (2, rows)
+    ``counts_alike``  True if no such container is known: ``spare`` is 200 times ``free``
     ``both``      ``requested`` and ``spare`` together, shape (4, rows)
     ``doubled``   twice the allocatable cpu and memory, all above zero; shape (2, rows)
     ``rest``      150 less the balance of cpu and memory, which is 100 times the distance of their requested shares less than
@@ -126,8 +127,8 @@ class Usage:
     """
 
     __slots__ = (
-        "_cells", "_columns", "_exact", "_floats", "_nodes", "_rows", "_table", "both", "changes", "doubled", "free", "least",
-        "position", "requested", "rest", "scratch", "spare",
+        "_cells", "_columns", "_exact", "_floats", "_nodes", "_rows", "_table", "both", "changes", "counts_alike", "doubled",
+        "free", "least", "position", "requested", "rest", "scratch", "spare",
     )  # fmt: skip
 
     def __init__(self, table: Amounts) -> None:
@@ -138,6 +139,7 @@ class Usage:
         self._nodes = -1
         self._rows = 0
         self._exact = False
+        self.counts_alike = True
         self._columns: list[tuple[Column, Column, Column]] = []
         self._cells: tuple[memoryview, ...] = ()
         self.least: list[float] = [0] * 5
@@ -194,6 +196,7 @@ class Usage:
             self._hold(np.empty((7, rows)))
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
+        self.counts_alike = True
         self._exact = rows > 0 and all(self._start_resource(*pair) for pair in AT.items())
         np.subtract(table.allowed_pods.view, table.pod_count.view, out=self.free[PLACES])
         self._cells = tuple([array.reshape(-1).data for array in (self.free, self._floats)])
@@ -209,6 +212,7 @@ class Usage:
         offered, held, nonzero = (column.view for column in self._columns[at])
         np.subtract(offered, held, out=self.free[at])
         self.requested[at] = held
+        self.counts_alike = self.counts_alike and bool((held == nonzero).all())
         np.multiply(np.subtract(offered, nonzero), 200, out=self.spare[at])
         np.multiply(offered, 2, out=self.doubled[at])
         divisors = self._table.divisors(resource)
@@ -224,6 +228,8 @@ class Usage:
             nonzero, nonzero_size = counted_milli.cells[row], counted_size.cells[row]
             if (held | held_size | nonzero | nonzero_size) >> _BITS:
                 self._exact = False
+            if held != nonzero or held_size != nonzero_size:
+                self.counts_alike = False
             at = row + rows
             entries = (
                 cpu - held, memory - held_size, table.allowed_pods.cells[row] - table.pod_count.cells[row],
@@ -241,10 +247,10 @@ class Usage:
 class SomeUsage:
     """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
 
-    __slots__ = ("both", "doubled", "free", "least", "requested", "rest", "rows", "scratch", "spare")
+    __slots__ = ("both", "counts_alike", "doubled", "free", "least", "requested", "rest", "rows", "scratch", "spare")
 
     def __init__(self, whole: Usage, rows: npt.NDArray[np.intp], free: IntArray, floats: Floats) -> None:
-        self.rows, self.free, self.least = rows, free, whole.least
+        self.rows, self.free, self.least, self.counts_alike = rows, free, whole.least, whole.counts_alike
         self.requested, self.spare, self.both, self.doubled, self.rest = _parts(floats)
         self.scratch: Floats = np.empty((4, len(rows)))
 

@@ -139,7 +139,7 @@ def weighed(milli: int, size: int, weight: int, *, is_balance: bool = False) -> 
 class UsageRule:
     """Filter and scores by CPU, memory and the number of pods, for all plugins that judge by these."""
 
-    __slots__ = ("_balanced", "_least", "_wanted")
+    __slots__ = ("_balanced", "_least", "_refuses", "_wanted")
 
     def __init__(self, parts: Sequence[Wanted | Weighed]) -> None:
         self._wanted: Wanted | None = None
@@ -151,6 +151,9 @@ class UsageRule:
                 self._balanced = part
             else:
                 self._least = part
+        wanted, added, counted = self._wanted or (None, None), self._balanced[1:3], self._least[1:3]
+        #: Whether Filter refuses all rows where the requests, with LeastAllocated's defaults and without, exceed a capacity.
+        self._refuses = [bool(amounts[0] and amounts[1] and wanted == amounts) for amounts in (counted, added)]
 
     def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
         """Return the weighted scores of all rows, and which rows are refused; None for none."""
@@ -165,11 +168,14 @@ class UsageRule:
         pairs = scratch.reshape(2, 2, -1)
         pairs /= usage.doubled
         np.floor(share, out=share)
-        if least[3] < 200 * milli or least[4] < 200 * size:  # requests may exceed a capacity
+        refuses_counted, refuses = self._refuses
+        if not (refuses_counted and usage.counts_alike) and (
+            least[3] < 200 * milli or least[4] < 200 * size
+        ):  # may exceed a capacity
             np.maximum(share, 0.0, out=share)
         total: Floats = share[0]
         total += share[1]
-        if least[0] < added or least[1] < added_size:
+        if not refuses and (least[0] < added or least[1] < added_size):
             np.minimum(half, 0.5, out=half)
         balance: Floats = half[0]
         balance -= half[1]

@@ -34,7 +34,7 @@ from moorage.plugins.resources.device_backed_scores import (
 )
 from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, are_usual, demands, sub_path
 from moorage.plugins.resources.single_node_scores import balance_of
-from moorage.plugins.resources.whole_scores import UsageRule, Weighed, balance_of_all, usable, weighed
+from moorage.plugins.resources.whole_scores import Kind, UsageRule, Weighed, weighed
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -120,7 +120,7 @@ class NodeResourcesBalancedAllocation(
         del point
         requests = self._needs(pod).requests
         milli, size = requests.get("cpu", 0), requests.get("memory", 0)
-        return weighed(milli, size, weight if milli or size else 0, is_balance=True)
+        return weighed(Kind.BALANCED, milli, size, weight if milli or size else 0)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
@@ -148,9 +148,6 @@ class NodeResourcesBalancedAllocation(
     def _balanced(self, scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         if len(scored) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
-        usage = usable(scored, nodes)
-        if usage is not None:
-            return balance_of_all(scored, usage)
         scores = balance_with(scored, nodes)
         scores -= self._balance_now(scored, nodes.table).of(nodes)
         scores += 150

@@ -69,19 +69,19 @@ from moorage.plugins.resources.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
     ScoringStrategy,
-    are_usual,
     demands,
     fullness,
+    kind_of,
     one_row_scorer_of,
     scorer_of,
     sub_path,
 )
-from moorage.plugins.resources.whole_scores import UsageRule, Wanted, Weighed, rows_short, weighed
+from moorage.plugins.resources.whole_scores import UsageRule, Wanted, Weighed, weighed
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
-from moorage.state.usage import AT, PLACES
+from moorage.state.usage import AT
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["ALWAYS_COMPARED", "NodeResourcesFit", "RequestedResource", "ignored_faults"]
@@ -163,7 +163,7 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
-        self._is_usual = args.scoring_strategy.type == LEAST_ALLOCATED and are_usual(self._resources)
+        self._kind = kind_of(args.scoring_strategy)
         self._score = scorer_of(args.scoring_strategy)
         self._score_one = one_row_scorer_of(args.scoring_strategy)
         self._handle: Handle | None = None
@@ -215,7 +215,7 @@ class NodeResourcesFit(
         """Return this plugin's part in the rule of CPU, memory and the number of pods."""
         if point == "score":
             scored = pod.needs_under(_SCORED)
-            return weighed(scored.nonzero_cpu, scored.nonzero_memory, weight) if self._is_usual else None
+            return weighed(self._kind, scored.nonzero_cpu, scored.nonzero_memory, weight) if self._kind is not None else None
         requests = self._needs(pod).requests
         for name, count in requests.items():
             if count and name not in AT and not self._is_ignored(name):
@@ -238,25 +238,13 @@ class NodeResourcesFit(
         return self._wants(pod, snapshot)
 
     def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
-        usage, short = nodes.usage(), None
-        full: BoolArray | None
-        if usage is None:
-            full = nodes.pod_count >= nodes.allowed_pods
-        else:
-            wanted = {resource: count for resource, count, _ in wants}
-            short = rows_short(wanted.get("cpu"), wanted.get("memory"), usage)
-            full = None if short is None else short[PLACES]
-        if full is not None and np.count_nonzero(full):  # several times faster than any()
+        full: BoolArray = nodes.pod_count >= nodes.allowed_pods
+        if np.count_nonzero(full):  # several times faster than any()
             yield Reject(full, TOO_MANY_PODS)
         for resource, count, by_device in wants:
-            if usage is not None and resource in AT:
-                if short is None:
-                    continue
-                lacking: BoolArray = short[AT[resource]]
-            else:
-                lacking = nodes.allocatable(resource) - nodes.requested(resource) < count
-                if by_device:
-                    lacking &= nodes.allocatable(resource) > 0
+            lacking: BoolArray = nodes.allocatable(resource) - nodes.requested(resource) < count
+            if by_device:
+                lacking &= nodes.allocatable(resource) > 0
             if np.count_nonzero(lacking):
                 yield Reject(lacking, INSUFFICIENT.format(resource), np.less(nodes.allocatable(resource), count))
 

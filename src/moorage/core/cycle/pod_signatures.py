@@ -70,17 +70,18 @@ class Signed:
     """The key of a pod, the plugins that run for each pod with it (``asked``), those with nothing to do, and column keys.
 
     ``nodes`` has the keys of plugins that read only nodes, each with the index of these plugins in ``Signer.groups``; ``rows``
-    is that of all other plugins. ``kept`` is what a user of the key derives from it.
+    is that of all other plugins. The caches of decisions keep in ``look`` what they derive from it, if it ``was_used`` before.
     """
 
-    __slots__ = ("asked", "idle", "kept", "key", "nodes", "rows")
+    __slots__ = ("asked", "idle", "key", "look", "nodes", "rows", "was_used")
 
     def __init__(
         self, key: Hashable, asked: frozenset[str], idle: frozenset[str], nodes: tuple[tuple[int, Hashable], ...] = (),
         rows: Hashable = 0,
     ) -> None:  # fmt: skip
         self.key, self.asked, self.idle, self.nodes, self.rows = key, asked, idle, nodes, rows
-        self.kept: Any = None
+        self.look: Any = None
+        self.was_used = False
 
 
 class _Signing(NamedTuple):

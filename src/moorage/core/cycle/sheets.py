@@ -222,12 +222,15 @@ class Sheets:
 
     def _look_once(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide without a sheet; None if one is needed, or no row is feasible."""
-        nodes, look = snapshot.table.changes.nodes, signed.kept
-        if look is None or look.nodes_seen != nodes:
+        look, changes = signed.look, snapshot.table.changes
+        if look is None or look.nodes_seen != changes.nodes:
             if has_many_rows(snapshot.table):
                 return None
             _, on_rows, idle = self._split(signed)
-            look = signed.kept = OneLook(Judges(on_rows, pod, snapshot), idle, snapshot)
+            look = OneLook(Judges(on_rows, pod, snapshot), idle, snapshot)
+            if signed.was_used:
+                signed.look = look
+            signed.was_used = True  # most shapes come once, and leave nothing behind
         return look.decide(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed) if look.is_usual else None
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:

@@ -13,6 +13,7 @@ Source  kube-scheduler 1.36: noderesources/{resource_allocation,least_allocated,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,14 +25,14 @@ from moorage.api.releases import CURRENT, Release
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 from moorage.plugins.resources.single_node_scores import least_of, mean_of, most_of, ratio_of
-from moorage.plugins.resources.whole_scores import least_allocated_of_all, most_allocated_of_all, usable
+from moorage.plugins.resources.whole_scores import Kind
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",
-    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "are_usual", "demands", "fullness",
+    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "are_usual", "demands", "fullness", "kind_of",
     "least_allocated", "most_allocated", "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of",
     "shape_faults", "sub_path", "utilization_table", "weighted_mean",
 ]  # fmt: skip
@@ -147,6 +148,16 @@ class Demand(NamedTuple):
     weight: int
 
 
+def kind_of(strategy: ScoringStrategy) -> Kind | None:
+    """Return the score of a ``UsageRule`` that is this strategy's; None if there is none."""
+    return Kind(strategy.type) if are_usual(strategy.resources) and strategy.type in {LEAST_ALLOCATED, MOST_ALLOCATED} else None
+
+
+def are_usual(resources: Sequence[ResourceSpec]) -> bool:
+    """Return whether a ``UsageRule`` scores these resources: CPU and memory, with equal weights."""
+    return [spec.name for spec in resources] == ["cpu", "memory"] and resources[0].weight == resources[1].weight
+
+
 def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tuple[Demand, ...]:
     """Return the resources to score for a pod that requests ``amounts``, in the configured order."""
     found: list[Demand] = []
@@ -156,11 +167,6 @@ def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tu
         if name in _ALWAYS_SCORED or (amount and is_counted(name)):
             found.append(Demand(name, amount, spec.weight))
     return tuple(found)
-
-
-def are_usual(resources: Sequence[ResourceSpec]) -> bool:
-    """Return whether a ``UsageRule`` scores these resources: CPU and memory, with equal weights."""
-    return [spec.name for spec in resources] == ["cpu", "memory"] and resources[0].weight == resources[1].weight
 
 
 # -- scores -------------------------------------------------------------------------------------------------------------
@@ -287,16 +293,6 @@ def _requested(nodes: NodeView, resource: str) -> IntArray:
     return nodes.nonzero_memory if resource == "memory" else nodes.requested(resource)
 
 
-def _least(demands: Sequence[Demand], nodes: NodeView) -> IntArray:
-    usage = usable(demands, nodes)
-    return weighted_mean(least_allocated, demands, nodes) if usage is None else least_allocated_of_all(demands, usage)
-
-
-def _most(demands: Sequence[Demand], nodes: NodeView) -> IntArray:
-    usage = usable(demands, nodes)
-    return weighted_mean(most_allocated, demands, nodes) if usage is None else most_allocated_of_all(demands, usage)
-
-
 def _table(strategy: ScoringStrategy) -> IntArray:
     return utilization_table((strategy.requested_to_capacity_ratio or RatioShape()).shape)
 
@@ -312,8 +308,8 @@ def _one_row_ratio(strategy: ScoringStrategy) -> OneRowScorer:
 
 
 _SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], Scorer]]] = {
-    LEAST_ALLOCATED: lambda strategy: _least,
-    MOST_ALLOCATED: lambda strategy: _most,
+    LEAST_ALLOCATED: lambda strategy: partial(weighted_mean, least_allocated),
+    MOST_ALLOCATED: lambda strategy: partial(weighted_mean, most_allocated),
     REQUESTED_TO_CAPACITY_RATIO: _ratio,
 }
 _ONE_ROW_SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], OneRowScorer]]] = {

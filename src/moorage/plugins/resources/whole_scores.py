@@ -1,13 +1,13 @@
 """Filter and scores of CPU and memory from ``Usage``: a third of the array operations of a view.
 
-Each function gives exactly what the plugin computes from the columns of a view. They apply to pods that request whole numbers
-below 2^46 of CPU and memory, on tables whose nodes all offer both; ``usable`` tells. ``UsageRule`` does in one step what
-NodeResourcesFit and NodeResourcesBalancedAllocation do for a pod that requests nothing else.
+``UsageRule`` does in one step, and exactly, what NodeResourcesFit and NodeResourcesBalancedAllocation do for a pod that
+requests whole numbers below 2^46 of CPU and memory and nothing else, on tables whose nodes all offer both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,16 +16,10 @@ import numpy.typing as npt
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
-from moorage.state.view import NodeView
 
-__all__ = [
-    "UsageRule", "Wanted", "Weighed", "balance_of_all", "least_allocated_of_all", "most_allocated_of_all",
-    "rows_short", "usable", "weighed",
-]  # fmt: skip
+__all__ = ["Kind", "UsageRule", "Wanted", "Weighed", "weighed"]
 
 Floats = npt.NDArray[np.float64]
-#: A resource, the amount that the pod requests, and the weight: see ``Demand``.
-_Demand = tuple[str, int, int]
 #: Less than any node has left: what a pod wants of a resource that it does not request.
 _NOTHING: Final = -(2**63)
 #: What a pod wants and what a rule adds, for one call: an array that is filled costs less than a new one.
@@ -36,17 +30,7 @@ _WANTED_DOWN, _AMOUNTS_DOWN = _WANTED.reshape(3, 1), _AMOUNTS.reshape(4, 1)
 _BITS: Final = 46
 
 
-def usable(demands: Sequence[_Demand], nodes: NodeView) -> SomeUsage | Usage | None:
-    """Return the usage of the rows if the view has it, and the pod is scored by CPU and memory, in this order."""
-    if len(demands) != 2:
-        return None
-    (cpu, milli, _), (memory, size, _) = demands
-    if cpu != "cpu" or memory != "memory" or not Usage.is_exact(milli | size):
-        return None
-    return nodes.usage()
-
-
-def rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) -> BoolArray | None:
+def _rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) -> BoolArray | None:
     """Return which rows lack CPU, memory or a place for a pod, shape (3, rows); None if no row does.
 
     ``cpu``, ``memory``: what the pod requests, None for nothing
@@ -64,57 +48,6 @@ def rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) ->
     return None
 
 
-def least_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
-    """Return what ``weighted_mean`` with ``least_allocated`` gives."""
-    (_, milli, _), (_, size, _) = demands
-    share = usage.scratch[:2]
-    np.subtract(usage.spare, np.array([[200.0 * milli], [200.0 * size]]), out=share)
-    share /= usage.doubled
-    np.floor(share, out=share)
-    if usage.least[3] < 200 * milli or usage.least[4] < 200 * size:  # requests may exceed a capacity
-        np.maximum(share, 0.0, out=share)
-    return _mean(share, demands)
-
-
-def most_allocated_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
-    """Return what ``weighted_mean`` with ``most_allocated`` gives."""
-    share = usage.scratch[:2]
-    np.multiply(usage.doubled, 100.0, out=share)
-    share -= usage.spare
-    (_, milli, _), (_, size, _) = demands
-    share += np.array([[200.0 * milli], [200.0 * size]])
-    share /= usage.doubled
-    np.floor(share, out=share)
-    if share.item(share.argmax()) > 100:
-        np.minimum(share, 100.0, out=share)
-    return _mean(share, demands)
-
-
-def _mean(share: Floats, demands: Sequence[_Demand]) -> IntArray:
-    """Return the weighted mean of the two rows of whole numbers, rounded down, and overwrite them."""
-    (_, _, of_cpu), (_, _, of_memory) = demands
-    total: Floats = share[0]
-    other: Floats = share[1]
-    if of_cpu == of_memory:
-        total += other
-        total *= 0.5
-    else:
-        total *= of_cpu
-        other *= of_memory
-        total += other
-        total /= of_cpu + of_memory
-    return total.astype(np.int64)
-
-
-def balance_of_all(demands: Sequence[_Demand], usage: SomeUsage | Usage) -> IntArray:
-    """Return 50, plus half of: 50, plus the balance with the pod, less the balance without it."""
-    (_, milli, _), (_, size, _) = demands
-    scores = _balance(usage, milli, size)
-    scores += usage.rest
-    scores *= 0.5
-    return scores.astype(np.int64)
-
-
 class Wanted(NamedTuple):
     """The CPU and memory that a pod needs to find free on a node; None: it requests nothing of it."""
 
@@ -122,57 +55,69 @@ class Wanted(NamedTuple):
     memory: int | None
 
 
-class Weighed(NamedTuple):
-    """The CPU and memory that a score adds to a node, and its weight. ``is_balance``: else it is that of LeastAllocated."""
+class Kind(Enum):
+    """A score of CPU and memory."""
 
-    is_balance: bool
+    LEAST = "LeastAllocated"
+    MOST = "MostAllocated"
+    BALANCED = "BalancedAllocation"
+
+
+class Weighed(NamedTuple):
+    """The CPU and memory that a score adds to a node, and its weight."""
+
+    kind: Kind
     milli: int
     size: int
     weight: int
 
 
-def weighed(milli: int, size: int, weight: int, *, is_balance: bool = False) -> Weighed | None:
+def weighed(kind: Kind, milli: int, size: int, weight: int) -> Weighed | None:
     """Return the part of a score in a ``UsageRule``; None if the amounts are too large for it."""
-    return Weighed(is_balance, milli, size, weight) if Usage.is_exact(milli | size) else None
+    return Weighed(kind, milli, size, weight) if Usage.is_exact(milli | size) else None
 
 
 class UsageRule:
     """Filter and scores by CPU, memory and the number of pods, for all plugins that judge by these."""
 
-    __slots__ = ("_balanced", "_least", "_refuses", "_wanted")
+    __slots__ = ("_balanced", "_refuses", "_share", "_wanted")
 
     def __init__(self, parts: Sequence[Wanted | Weighed]) -> None:
         self._wanted: Wanted | None = None
-        self._least, self._balanced = Weighed(False, 0, 0, 0), Weighed(True, 0, 0, 0)
+        self._share, self._balanced = Weighed(Kind.LEAST, 0, 0, 0), Weighed(Kind.BALANCED, 0, 0, 0)
         for part in parts:
             if isinstance(part, Wanted):
                 self._wanted = part
-            elif part.is_balance:
+            elif part.kind is Kind.BALANCED:
                 self._balanced = part
             else:
-                self._least = part
-        wanted, added, counted = self._wanted or (None, None), self._balanced[1:3], self._least[1:3]
-        #: Whether Filter refuses all rows where the requests, with LeastAllocated's defaults and without, exceed a capacity.
+                self._share = part
+        wanted, added, counted = self._wanted or (None, None), self._balanced[1:3], self._share[1:3]
+        #: Whether Filter refuses all rows where the requests, with the defaults of scores and without, exceed a capacity.
         self._refuses = [bool(amounts[0] and amounts[1] and wanted == amounts) for amounts in (counted, added)]
 
     def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
         """Return the weighted scores of all rows, and which rows are refused; None for none."""
-        short = None if self._wanted is None else rows_short(*self._wanted, usage)
+        short = None if self._wanted is None else _rows_short(*self._wanted, usage)
         least, scratch = usage.least, usage.scratch
         half, share = scratch[:2], scratch[2:]
-        _, milli, size, weight = self._least
+        kind, milli, size, weight = self._share
         _, added, added_size, of_balance = self._balanced
         amounts = _AMOUNTS.data
         amounts[0], amounts[1], amounts[2], amounts[3] = -added, -added_size, 200 * milli, 200 * size
         np.subtract(usage.both, _AMOUNTS_DOWN, out=scratch)
+        if kind is Kind.MOST:
+            np.subtract(usage.doubled * 100.0, share, out=share)
         pairs = scratch.reshape(2, 2, -1)
         pairs /= usage.doubled
         np.floor(share, out=share)
         refuses_counted, refuses = self._refuses
-        if not (refuses_counted and usage.counts_alike) and (
-            least[3] < 200 * milli or least[4] < 200 * size
-        ):  # may exceed a capacity
-            np.maximum(share, 0.0, out=share)
+        may_exceed = least[3] < 200 * milli or least[4] < 200 * size
+        if may_exceed and not (refuses_counted and usage.counts_alike):
+            if kind is Kind.MOST:
+                np.minimum(share, 100.0, out=share)
+            else:
+                np.maximum(share, 0.0, out=share)
         total: Floats = share[0]
         total += share[1]
         if not refuses and (least[0] < added or least[1] < added_size):
@@ -217,11 +162,14 @@ class UsageRule:
                 or (size is not None and memory - held_size < size)
             ):
                 return -1
-        _, milli, size, weight = self._least
-        left, left_size = cpu - milli - table.nonzero_cpu.cells[row], memory - size - table.nonzero_memory.cells[row]
-        share = left * 100 // cpu if left > 0 else 0
-        if left_size > 0:
-            share += left_size * 100 // memory
+        kind, milli, size, weight = self._share
+        counted, counted_size = table.nonzero_cpu.cells[row] + milli, table.nonzero_memory.cells[row] + size
+        if kind is Kind.MOST:
+            share = min(counted, cpu) * 100 // cpu + min(counted_size, memory) * 100 // memory
+        else:
+            share = (cpu - counted) * 100 // cpu if counted < cpu else 0
+            if counted_size < memory:
+                share += (memory - counted_size) * 100 // memory
         _, milli, size, of_balance = self._balanced
         one, other = held / cpu, held_size / memory
         before = abs((one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)) / 2  # noqa: FURB136 (min() is slower)
@@ -229,19 +177,3 @@ class UsageRule:
         after = abs((one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)) / 2  # noqa: FURB136
         balance = 50 + (50 + int((1.0 - after) * 100.0) - int((1.0 - before) * 100.0)) // 2
         return share // 2 * weight + balance * of_balance
-
-
-def _balance(usage: SomeUsage | Usage, milli: int, size: int) -> Floats:
-    """Return the balance of all rows with these requests added, in an array that the next call overwrites."""
-    half = usage.scratch[:2]
-    np.add(usage.requested, np.array([[float(milli)], [float(size)]]), out=half)
-    half /= usage.doubled
-    if usage.least[0] < milli or usage.least[1] < size:  # requests may exceed a capacity
-        np.minimum(half, 0.5, out=half)
-    balance: Floats = half[0]
-    balance -= half[1]
-    np.abs(balance, out=balance)
-    np.subtract(1.0, balance, out=balance)
-    balance *= 100.0
-    np.floor(balance, out=balance)
-    return balance

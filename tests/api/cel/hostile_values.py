@@ -24,11 +24,14 @@ from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, Literal
 from moorage.api.cel.types import Type
 from moorage.api.cel.values import INT_MAX, INT_MIN, NONE, UINT_MAX, Map, Optional, TypeValue, UInt
 
-__all__ = ["MOST_BYTES", "MOST_S", "Call", "Measured", "call_of", "measured", "operand", "scale"]
+__all__ = ["MOST_BYTES", "MOST_S", "QUICK_S", "TRIES", "Call", "Measured", "call_of", "measured", "operand", "scale"]
 
 #: What one evaluation may take, on a machine on which ``sum(range(1000))`` takes 9 µs.
 MOST_S = 0.1
 MOST_BYTES = 50 * 2**20
+#: How often an evaluation is measured at most, if others disturb it; and the time in which one cannot use much memory.
+TRIES = 8
+QUICK_S = 0.005
 
 #: Beginning, repeated part and end of a text.
 PATTERNS = (
@@ -246,7 +249,7 @@ def measured(evaluate: Callable[[], Any], *, memory: bool = True) -> Measured:
     begun = process_time()
     evaluate()
     cpu_s = process_time() - begun
-    if cpu_s < 0.005 or not memory:
+    if cpu_s < QUICK_S or not memory:
         return Measured(cpu_s, 0)
     tracemalloc.start()
     try:

@@ -67,16 +67,20 @@ class AgentAnswers:
 
         Raises  InputError with what would work
         """
-        try:
-            arguments = arguments_of(QuestionBody(dict(question), changes=list(changes)))
-        except ApiError as error:
-            raise InputError(str(error)) from None
+        arguments = _arguments(question, changes)
         text = await self._run(arguments, "text")
         self._number += 1
         self._asked[self._number] = arguments
         while len(self._asked) > _KEPT:
             self._asked.popitem(last=False)
         return AgentAnswer(self._number, clipped(text, self._most), len(text) <= self._most)
+
+    async def text_of(self, question: Mapping[str, Any]) -> str:
+        """Return the whole answer to a question, which is not kept.
+
+        Raises  InputError
+        """
+        return await self._run(_arguments(question, ()), "text")
 
     async def read(self, number: int, form: str) -> str:
         """Return the whole of an earlier answer in one of ``FORMS``.
@@ -105,6 +109,13 @@ class AgentAnswers:
         if process.error:
             raise InputError(process.error)
         return process.answer.decode("utf-8", "replace")
+
+
+def _arguments(question: Mapping[str, Any], changes: Sequence[str]) -> Arguments:
+    try:
+        return arguments_of(QuestionBody(dict(question), changes=list(changes)))
+    except ApiError as error:
+        raise InputError(str(error)) from None
 
 
 def clipped(text: str, most: int) -> str:

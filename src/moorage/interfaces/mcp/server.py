@@ -60,7 +60,7 @@ class Tools:
         """Return the tools; the name and the docstring of each are its name and description."""
         return (
             self.overview, self.explain, self.capacity, self.plan, self.drain, self.cordon, self.fail, self.survive,
-            self.compare, self.find,
+            self.compare, self.check, self.deschedule, self.rightsize, self.find,
         )  # fmt: skip
 
     async def _ask(self, question: Mapping[str, Any], changes: Sequence[str]) -> str:
@@ -178,6 +178,29 @@ class Tools:
         _need("a release or a configuration of A or B", any(sides.values()))
         return await self._ask({"compare": {name: value for name, value in sides.items() if value}}, changes)
 
+    async def check(
+        self, policy: Annotated[str, Field(description="A CheckPolicy, as YAML; see moorage://pages/check")],
+        changes: Changes = (),
+    ) -> str:  # fmt: skip
+        """Whether changes keep to a policy: no pod newly pending, any zone can be lost, the nodes cost no more."""
+        _need("policy", policy)
+        return await self._ask({"check": policy}, changes)
+
+    async def deschedule(
+        self, policy: Annotated[str, Field(description="A DeschedulerPolicy, as YAML")], changes: Changes = ()
+    ) -> str:
+        """Which pods the descheduler would evict, where their replacements go, and what budgets refuse."""
+        _need("policy", policy)
+        return await self._ask({"deschedule": policy}, changes)
+
+    async def rightsize(
+        self, usage: Annotated[str, Field(description="What pods use: the table of kubectl top pods -A, or PodMetrics")],
+        changes: Changes = (),
+    ) -> str:  # fmt: skip
+        """Which requests can follow usage, step by step from the safest, and what that frees."""
+        _need("usage", usage)
+        return await self._ask({"rightsize": usage}, changes)
+
     async def find(
         self,
         kind: Annotated[Literal["pods", "nodes"], Field(description="What to look for")],
@@ -231,6 +254,10 @@ def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
             raise ResourceNotFoundError(f"{number!r} is not the number of an answer")
         text = await _found(answers.read(int(number), form))
         return text if form == "json" else as_data(text)
+
+    @server.resource("moorage://cluster", description="How full the cluster is.")
+    async def cluster() -> str:
+        return as_data(await _found(answers.text_of({"report": {}})))
 
     @server.resource("moorage://pods/{namespace}/{name}", description="A pod as scheduling sees it.")
     async def pod(namespace: str, name: str) -> str:

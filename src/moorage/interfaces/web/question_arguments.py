@@ -284,6 +284,19 @@ def _report(reader: _Reader) -> None:
     reader.options += inner.options
 
 
+def _check(reader: _Reader) -> None:
+    reader.options.append(f"--policy={reader.file('policy.yaml', reader.take('check', str | dict[str, Any], ''))}")
+
+
+def _deschedule(reader: _Reader) -> None:
+    reader.options.append(f"--policy={reader.file('policy.yaml', reader.take('deschedule', str | dict[str, Any], ''))}")
+    reader.number("cycles", "cycles", 1, 100)
+
+
+def _rightsize(reader: _Reader) -> None:
+    reader.options.append(f"--usage={reader.file('usage.txt', reader.take('rightsize', str | dict[str, Any], ''))}")
+
+
 def _configuration(reader: _Reader) -> None:
     reader.positional.append(reader.file("configuration.yaml", reader.take("configuration", str | dict[str, Any], "")))
 
@@ -314,6 +327,9 @@ _QUESTIONS: Final = (
     _Question("fail", "Survival", "fail", _fail),
     _Question("survive", "Survival", "survive", _survive),
     _Question("compare", "Comparison", "compare", _compare),
+    _Question("check", "PolicyReport", "check", _check),
+    _Question("deschedule", "DescheduleReport", "deschedule", _deschedule),
+    _Question("rightsize", "RightsizeReport", "rightsize", _rightsize),
     _Question("configuration", "Configuration", "config", _configuration),
     _Question("report", "Overview", "report", _report),
     _Question("pods", "Explanation", "explain", _explain),

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from moorage.basis.recording.log_writer import LogWriter
+from moorage.errors import InputError
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import ComparedDecision, Match, Shadow
 from moorage.live.recording.status import agreement_of, count_on, read_status, write_status
@@ -39,6 +40,22 @@ def test_agreement_goes_on_after_a_restart(tmp_path, about, compared, difference
         found = second.shadow.agreement
         assert (found.compared, len(found.differences)) == (compared, differences)
         assert not compared or found.facts() == agreement.facts()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_other"), [("u1", "u2", True), ("u1", "u1", False), ("u1", "", False), ("", "u2", False)]
+)
+def test_the_log_of_another_cluster_is_refused(tmp_path, before, now, is_other):
+    with closing(recording(tmp_path, cluster=before)) as first:
+        write_status(first)
+    with closing(recording(tmp_path, cluster=now)) as second:
+        if is_other:
+            with pytest.raises(
+                InputError, match="the log is that of another cluster, https://here; give each its own directory"
+            ):
+                count_on(second)
+        else:
+            count_on(second)
 
 
 def test_a_redacted_recorder_leaves_old_differences_out(tmp_path):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -200,9 +200,6 @@ def stranded_of(room: Room, after: Free, per_node: Mapping[str, int], nodes: Seq
 
 
 # -- capacity ----------------------------------------------------------------------------------------------------------
-
-#: Maximum number of pods in a unit; a larger number is taken for a typing error.
-MOST_PER_UNIT: Final = 100_000
 
 
 class CountedCluster(Protocol):

@@ -9,14 +9,14 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import structs
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Namespace, Node, Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
 from moorage.api.kinds import KINDS, Kind, Reader
 from moorage.api.meta import LabelSelector, Object
 from moorage.api.storage import CSIStorageCapacity
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 from moorage.framework.features import FeatureGates
 
 __all__ = ["WATCHED", "RawObjects", "WatchedResource", "custom_resource", "resource_of", "server_version", "watched"]
@@ -164,6 +164,14 @@ async def server_version(get: Callable[[str, Mapping[str, str]], Awaitable[bytes
         return msgspec.json.decode(await get("/version", {}), type=_Version).git_version
     except msgspec.MsgspecError as error:
         raise ClusterError(f"GET /version: the answer is not a version: {error}") from None
+
+
+async def cluster_uid(get: Callable[[str, Mapping[str, str]], Awaitable[bytes]]) -> str:
+    """Return the UID of the namespace kube-system, which tells clusters apart; "" if it cannot be read."""
+    try:
+        return decode(await get("/api/v1/namespaces/kube-system", {}), Namespace, "kube-system").metadata.uid
+    except MoorageError:
+        return ""
 
 
 # -- raw objects -------------------------------------------------------------------------------------------------------

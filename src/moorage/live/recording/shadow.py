@@ -286,9 +286,8 @@ class Shadow:
         """Compare the node of a pod, or the reasons why it has none, with a decision on the state now."""
         queued = self.scheduler.queue.get(pod.metadata.uid)
         if not compares or queued is None:
-            self.agreement.uncompared[
-                "the recorder was starting or behind" if not compares else "does not wait in the queue"
-            ] += 1
+            why = "the recorder was starting or behind" if not compares else "does not wait in the queue"
+            self.agreement.uncompared[why] += 1
             return
         waited, nominated = queued.pod, self.scheduler.queue.nominated
         found = self._judged(waited, nominated, pod.spec.node_name, message)
@@ -311,9 +310,8 @@ class Shadow:
             return None
         if message:
             return _failures_compared(pod, message, decision)
-        return _bindings_compared(
-            pod, node, decision, scheduler.snapshot.table, self._percentages.get(pod.spec.scheduler_name, 0)
-        )
+        percentage = self._percentages.get(pod.spec.scheduler_name, 0)
+        return _bindings_compared(pod, node, decision, scheduler.snapshot.table, percentage)
 
     # -- states of other moments ---------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text
+from moorage.errors import InputError
 from moorage.live.recording.shadow import reasons_in
 from moorage.live.recording.watching import Watching
 
@@ -57,9 +58,15 @@ def agreement_of(directory: Path) -> dict[str, Any]:
 
 
 def count_on(watching: Watching) -> None:
-    """Let the agreement go on from that of the last recorder of the log, if it compared with the same server and release."""
-    before = read_status(watching.recorder.writer.directory) or {}
+    """Let the agreement go on from that of the last recorder of the log, if it compared with the same server and release.
+
+    Raises  InputError if the log is that of another cluster
+    """
+    directory = watching.recorder.writer.directory
+    before = read_status(directory) or {}
     about, now = before.get("about"), watching.about
+    if about is not None and about.get("cluster") and now.get("cluster") not in {None, "", about["cluster"]}:
+        raise InputError(f"{directory}: the log is that of another cluster, {about['server']}; give each its own directory")
     if about is not None and all(about.get(name) == now.get(name) for name in ("server", "release", "redacted")):
         differences = () if now.get("redacted") else before.get("differences", ())  # tokens are not made of tokens
         watching.shadow.agreement.go_on(before.get("agreement", {}), differences)

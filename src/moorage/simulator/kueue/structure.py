@@ -18,7 +18,6 @@ from moorage.errors import InputError
 __all__ = ["check_structure", "whole_number"]
 
 _Quantity: TypeAlias = str | int | float
-_Documents: TypeAlias = tuple[dict[str, Any], ...]
 
 
 class _Quota(Struct, frozen=True, rename="camel"):

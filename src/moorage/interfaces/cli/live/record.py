@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 from typing import Any, Final
@@ -54,7 +53,7 @@ from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.laboratory.redact.redaction import redact
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.listwatch import gathering_loop
-from moorage.live.client.resources import server_version
+from moorage.live.client.resources import cluster_uid, server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, Encoder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import Match, Shadow
@@ -269,7 +268,8 @@ def _agreement(agreement: Mapping[str, Any]) -> Iterator[str]:
     if share is None:
         yield "\nNo decision was compared yet.\n"
         return
-    yield f"\nMoorage agrees with {_percent(share)} of {counted(compared, 'decision')}:\n"
+    percent = "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"  # never 100 % for less than all
+    yield f"\nMoorage agrees with {percent} of {counted(compared, 'decision')}:\n"
     bindings, failures = agreement.get("bindings", {}), agreement.get("failures", {})
     rows = [("BINDINGS", "FAILURES", "MOORAGE CHOOSES")]
     for verdict, text in _VERDICTS.items():
@@ -301,11 +301,6 @@ def _differences(log: str, differences: list[Mapping[str, Any]] | tuple[()]) -> 
     beside = f" --beside {last['node']}" if last.get("node") else ""
     yield f"Repeat one:\n  moorage record cut -f {log} --pod {last['pod']} \\\n"
     yield f"    --at {moment_text(last['at'])}{beside} -o case.json.gz\n"
-
-
-def _percent(share: float) -> str:
-    """Return a share; never 100 % for less than all."""
-    return "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"
 
 
 def _size(count: int) -> str:
@@ -392,7 +387,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
         rest = await stack.enter_async_context(Rest(endpoint, qps=_QPS, burst=_BURST, agent=user_agent(__version__)))
         facts = {
             "server": "" if redacted else endpoint.server, "version": await server_version(rest.get), "moorage": __version__,
-            "release": loaded.release, "redacted": redacted,
+            "release": loaded.release, "redacted": redacted, "cluster": "" if redacted else await cluster_uid(rest.get),
         }  # fmt: skip
         writer = LogWriter(given["directory"], limits)
         recorder = ChangeRecorder(writer, LogClock(time.time_ns, time.monotonic, writer.last_at), encoder)
@@ -453,9 +448,6 @@ def _limits(texts: tuple[str, ...]) -> LogLimits:
 def _listening(text: str) -> socket:
     host, _, port = text.rpartition(":")
     try:
-        ip_address(host.strip("[]"))
-    except ValueError:
+        return listen(host.strip("[]"), int(port))
+    except (ValueError, OverflowError):
         raise click.UsageError(f"--listen {text}: write an IP address and a port, such as 127.0.0.1:9464") from None
-    if not port.isdecimal() or int(port) > 65535:
-        raise click.UsageError(f"--listen {text}: the port must be a number from 0 to 65535")
-    return listen(host.strip("[]"), int(port))

@@ -2,10 +2,12 @@
 
 import random
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from moorage.basis.recording.frames import Dropped, Mark, Put, Record, Touched
 from moorage.basis.recording.log_reader import STARTED, ClusterLog, LogState, is_log, with_version
@@ -168,6 +170,22 @@ def test_a_lost_file_is_found(tmp_path: Path) -> None:
     for at, objects in truth.moments:
         found, why = tried(log, at)
         assert found == objects if found is not None else "are missing" in why
+
+
+def test_records_of_a_later_version_are_named(tmp_path: Path) -> None:
+    """A whole frame whose records this version does not know is no wrong checksum."""
+
+    class Later(Struct, frozen=True, array_like=True, tag="z"):
+        at: int
+
+    truth = Truth(tmp_path, seed=6)
+    truth.run(5)
+    truth.writer.append(cast(Record, Later(truth.tick())))
+    truth.writer.close()
+    log = ClusterLog(tmp_path)
+    (fault,) = log.faults()
+    assert fault.why == "records that this version of Moorage does not know"
+    assert log.state_at(truth.moments[-1][0]).objects == truth.moments[-1][1]
 
 
 def test_old_files_are_deleted_and_the_newest_snapshot_stays(tmp_path: Path) -> None:

@@ -335,7 +335,8 @@ def _records_of(frame: LogFrame | Damage) -> list[Record] | None:
 def _fault(path: Path, one: LogFrame | Damage) -> LogFault:
     if isinstance(one, Damage):
         return LogFault(path.name, one.offset, one.why, one.torn)
-    return LogFault(path.name, one.offset, "wrong checksum of a frame")
+    why = "wrong checksum of a frame" if one.body is None else "records that this version of Moorage does not know"
+    return LogFault(path.name, one.offset, why)
 
 
 # -- a log as input ----------------------------------------------------------------------------------------------------

@@ -137,11 +137,6 @@ class LogState:
         for version, body in self.objects.values():
             yield with_version(body, version)
 
-    def as_list(self, head: bytes = b"") -> bytes:
-        """Return a List of the objects as JSON; ``head`` comes first if it is not empty."""
-        items = [head, *self.documents()] if head else [*self.documents()]
-        return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(items) + b"\n]}\n"
-
 
 def with_version(body: bytes, version: str) -> bytes:
     """Return the JSON of an object with its resource version."""
@@ -353,7 +348,8 @@ def objects_at(directory: str | PathLike[str], moment: str = "") -> bytes:
     """
     log = ClusterLog(directory)
     state = log.state_at(parse_moment(moment, *log.span()))
-    return state.as_list(msgspec.json.encode(_record(directory, state)))
+    items = (msgspec.json.encode(_record(directory, state)), *state.documents())
+    return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(items) + b"\n]}\n"
 
 
 def _record(directory: str | PathLike[str], state: LogState) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class Disruptor:
         Source  karpenter, pkg/controllers/disruption/consolidation.go, computeConsolidation
         """
         held = tuple(candidates)
-        moving = [pod for one_ in held for pod in one_.pods]
+        moving = [*(pod for one_ in held for pod in one_.pods), *self._scene.displaced]
         uids = {pod.metadata.uid: pod for pod in moving}
         found = solve(
             self._scene, [*self._scene.pending, *moving], without=[one_.name for one_ in held], closed=self._closed,
@@ -172,10 +172,11 @@ class Disruptor:
         return self._replaced(held, found, found.claims[0])
 
     def _on_starting_nodes(self, found: LaunchPlan) -> dict[str, str]:
-        nodes = self._scene.nodes
+        nodes, displaced = self._scene.nodes, {pod.metadata.uid for pod in self._scene.displaced}
         return {
             f"{pod.namespace}/{pod.name}": f"would schedule against uninitialized node/{name}"
             for name, pods in found.placed.items() if not nodes[self._scene.row_of[name]].initialized for pod in pods
+            if pod.metadata.uid not in displaced
         }  # fmt: skip
 
     def _replaced(self, held: tuple[DisruptionCandidate, ...], found: LaunchPlan, claim: LaunchClaim) -> DisruptionCommand:

@@ -7,10 +7,10 @@ Source  karpenter, pkg/controllers/state/statenode.go, ValidateNodeDisruptable; 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from msgspec import Struct
 
@@ -35,13 +35,14 @@ from moorage.simulator.autoscalers.karpenter.scene import (
     is_active,
     is_daemon,
     is_mirror,
+    known_by_claim,
     read_node_pools,
 )
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["Karpenter", "NodeVerdict"]
+__all__ = ["ClaimFacts", "Karpenter", "NodeVerdict", "unix_seconds"]
 
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 _DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
@@ -64,6 +65,23 @@ class NodeVerdict(Struct, frozen=True, kw_only=True):
     saves: float = 0.0
 
 
+class ClaimFacts(NamedTuple):
+    """What the NodeClaim of a node says. ``seen_s``: when a pod last came or went, or the node was ready; in Unix seconds."""
+
+    consolidatable: bool = True
+    seen_s: float = 0.0
+
+    @classmethod
+    def read(cls, claim: Mapping[str, Any]) -> ClaimFacts:
+        """Read a NodeClaim."""
+        status = claim.get("status") or {}
+        ready = (
+            one for one in status.get("conditions") or () if (one.get("type"), one.get("status")) == ("Initialized", "True")
+        )
+        seen = next((status.get("lastPodEventTime") or one.get("lastTransitionTime") for one in ready), None)
+        return cls(_condition(claim, "Consolidatable") == "True", unix_seconds(str(seen or "")))
+
+
 class Karpenter:
     """A cluster as Karpenter judges it.
 
@@ -76,28 +94,49 @@ class Karpenter:
         self, given: ClusterInput, prices: PriceList, *, now_s: float | None = None, spot_to_spot: bool = False
     ) -> None:
         documents = [dict(held.document) for held in given.custom]
-        self.now_s = now_s if now_s is not None else _seconds(given.report.taken_at)
-        self._claims = _claims_by_node(documents)
-        pools = read_node_pools(documents)
-        self._pools = {pool.name: pool for pool in pools}
+        claims = [held for held in documents if held.get("kind") == "NodeClaim"]
+        by_node = _claims_by_node(claims, given.nodes)
+        found = {id(claim) for claim in by_node.values()}
+        coming = [claim for claim in claims if id(claim) not in found and (claim.get("status") or {}).get("providerID")]
         bound: dict[str, list[Pod]] = defaultdict(list)
         for pod in given.pods:
             bound[pod.spec.node_name].append(pod)
         waiting = [
             pod for pod in bound.pop("", ())
             if is_active(pod) and not pod.spec.scheduling_gates and not is_daemon(pod) and not is_mirror(pod)
+            and not pod.status.nominated_node_name
         ]  # fmt: skip
-        self.cluster = PoolCluster(
-            [ExistingNode(node, bound.get(node.name, ())) for node in given.nodes], pools, prices,
-            daemons_of(given.daemon_sets),
+        nodes = [_node_of(node, bound.get(node.name, ()), by_node.get(node.name)) for node in given.nodes]
+        nodes += [ExistingNode(known_by_claim(None, held), (), leaving=_is_deleted(held), coming=True) for held in coming]
+        cluster = PoolCluster(
+            nodes, read_node_pools(documents), prices, daemons_of(given.daemon_sets),
             claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
             volumes={held.name: held for held in given.persistent_volumes},
             classes={held.name: held for held in given.storage_classes},
             namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=waiting,
         )  # fmt: skip
-        self._budgets = given.pod_disruption_budgets
+        facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
+        time_s = now_s if now_s is not None else unix_seconds(given.report.taken_at)
+        self._take(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot)
+
+    @classmethod
+    def of_scene(
+        cls, cluster: PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget], now_s: float, *,
+        spot_to_spot: bool = False,
+    ) -> Self:  # fmt: skip
+        """Judge a scene that was built already. ``facts``: of the NodeClaims, by node."""
+        made = cls.__new__(cls)
+        made._take(cluster, facts, budgets, now_s, spot_to_spot)
+        return made
+
+    def _take(
+        self, cluster: PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget], now_s: float,
+        spot_to_spot: bool,
+    ) -> None:  # fmt: skip
+        self.cluster, self._facts, self._budgets, self.now_s = cluster, facts, budgets, now_s
         self._spot_to_spot = spot_to_spot
-        self.missing = tuple(self._missing(prices))
+        self._pools = {pool.name: pool for pool in cluster.pools}
+        self.missing = tuple(self._missing(cluster.prices))
 
     def _missing(self, prices: PriceList) -> Iterator[str]:
         if not self._pools:
@@ -107,7 +146,7 @@ class Karpenter:
         if not self.now_s:
             yield "the time: the input does not say when it was taken, so consolidateAfter and budgets' schedules do not count"
         managed = [held for held in self.cluster.nodes if held.managed]
-        without = sum(held.name not in self._claims for held in managed)
+        without = sum(held.name not in self._facts and not held.coming for held in managed)
         if without:
             yield f"NodeClaims of {without} of {len(managed)} nodes: they count as consolidatable"
         unknown = sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed} - prices.by_name.keys())
@@ -122,7 +161,7 @@ class Karpenter:
     @cached_property
     def plan(self) -> LaunchPlan:
         """Where the pods go that wait for a node: on nodes that exist, on new ones, or nowhere."""
-        return solve(self.cluster, self.cluster.pending)
+        return solve(self.cluster, [*self.cluster.pending, *self.cluster.displaced])
 
     # -- nodes that exist ------------------------------------------------------------------------------------------------
 
@@ -161,6 +200,23 @@ class Karpenter:
         """Return what Karpenter does next: it removes empty nodes, else replaces several nodes by one, else one node."""
         return self._disruptor.next_command(self._candidates.values(), self.budgets)
 
+    def still_valid(self, command: DisruptionCommand) -> tuple[DisruptionCandidate, ...]:
+        """Return the candidates of an earlier command that still holds; () if it does not.
+
+        Source  karpenter, pkg/controllers/disruption/validation.go
+        """
+        held = [self._candidates[one.name] for one in command.candidates if one.name in self._candidates]
+        if command.reason == "Empty":
+            return tuple(one for one in held if one.is_empty and one.consolidatable)
+        if len(held) < len(command.candidates) or any(map(self._disruptor.refusal, held)):
+            return ()
+        found = self._disruptor.compute(held)
+        if found.decision != command.decision:
+            return ()
+        types = {one.name for one in found.claim.types} if found.claim is not None else set()
+        asked = {one.name for one in command.claim.types} if command.claim is not None else set()
+        return tuple(held) if asked <= types else ()
+
     def blocked(self, held: ExistingNode) -> tuple[str, dict[str, str]]:
         """Return why Karpenter disrupts a node for no reason at all, and the pods that hold it; "" if it may."""
         node = held.node
@@ -168,8 +224,10 @@ class Karpenter:
             return "Node isn't managed by karpenter", {}
         if not held.initialized:
             return "Node isn't initialized", {}
-        if node.metadata.deletion_timestamp is not None or any(taint.key == _DISRUPTED.key for taint in node.spec.taints):
+        if held.leaving or any(taint.key == _DISRUPTED.key for taint in node.spec.taints):
             return "Node is deleting or marked for deletion", {}
+        if held.nominated:
+            return "Node is nominated for a pending pod", {}
         if node.metadata.annotations.get(_DO_NOT_DISRUPT) == "true":
             return f'Disruption is blocked through the "{_DO_NOT_DISRUPT}" annotation', {}
         if held.pool not in self._pools:
@@ -204,16 +262,16 @@ class Karpenter:
             lasts_s = duration_seconds(value)
         except DurationError:
             return False
-        begun_s = _seconds(pod.metadata.creation_timestamp or "")
+        begun_s = unix_seconds(pod.metadata.creation_timestamp or "")
         return lasts_s > 0 and (not self.now_s or not begun_s or self.now_s - begun_s < lasts_s)
 
     @cached_property
     def budgets(self) -> dict[str, dict[str, int]]:
         """Reason → NodePool → how many of its nodes may be disrupted now."""
-        members: dict[str, list[Node]] = defaultdict(list)
+        members: dict[str, list[ExistingNode]] = defaultdict(list)
         for held in self.cluster.nodes:
             if held.managed and held.initialized:
-                members[held.pool].append(held.node)
+                members[held.pool].append(held)
         found: dict[str, dict[str, int]] = {}
         for reason in _REASONS:
             found[reason] = {}
@@ -222,7 +280,7 @@ class Karpenter:
                 limits = [
                     self._allowed(one, len(nodes)) for one in pool.budgets if one.reasons is None or reason in one.reasons
                 ]
-                going = sum(not _is_ready(node) or node.metadata.deletion_timestamp is not None for node in nodes)
+                going = sum(held.leaving or not _is_ready(held.node) for held in nodes)
                 found[reason][pool.name] = max(min(limits, default=_UNLIMITED) - going, 0)
         return found
 
@@ -243,8 +301,7 @@ class Karpenter:
         }  # fmt: skip
 
     def _is_consolidatable(self, name: str) -> bool:
-        claim = self._claims.get(name)
-        return claim is None or _condition(claim, "Consolidatable") == "True"
+        return self._facts.get(name, _UNKNOWN).consolidatable
 
     @cached_property
     def _disruptor(self) -> Disruptor:
@@ -260,14 +317,16 @@ class Karpenter:
     def _closed(self) -> Iterator[str]:
         """Yield the nodes that had a pod come or go within consolidateAfter."""
         for held in self.cluster.nodes:
-            pool, claim = self._pools.get(held.pool), self._claims.get(held.name, {})
-            seen_s = _seconds(str((claim.get("status") or {}).get("lastPodEventTime") or ""))
+            pool, seen_s = self._pools.get(held.pool), self._facts.get(held.name, _UNKNOWN).seen_s
             after_s = pool.consolidate_after_s if pool is not None else None
             if after_s and self.now_s and seen_s and self.now_s - seen_s < after_s:
                 yield held.name
 
 
-def _seconds(text: str) -> float:
+_UNKNOWN: Final = ClaimFacts()
+
+
+def unix_seconds(text: str) -> float:
     """Return a time in Unix seconds; 0 if there is none."""
     try:
         found = datetime.fromisoformat(text)
@@ -276,11 +335,26 @@ def _seconds(text: str) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def _claims_by_node(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {
-        str(name): held for held in documents
-        if held.get("kind") == "NodeClaim" and (name := (held.get("status") or {}).get("nodeName"))
-    }  # fmt: skip
+def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, dict[str, Any]]:
+    """Return the NodeClaims of nodes, by node: that of the same machine, else the one that names the node."""
+    named, machines = {}, {}
+    for held in claims:
+        status = held.get("status") or {}
+        named[status.get("nodeName")] = machines[status.get("providerID")] = held
+    found = (
+        (node.name, (node.spec.provider_id and machines.get(node.spec.provider_id)) or named.get(node.name)) for node in nodes
+    )
+    return {name: held for name, held in found if held is not None}
+
+
+def _node_of(node: Node, pods: Sequence[Pod], claim: Mapping[str, Any] | None) -> ExistingNode:
+    if claim is None:
+        return ExistingNode(node, pods, leaving=node.metadata.deletion_timestamp is not None)
+    return ExistingNode(known_by_claim(node, claim), pods, leaving=_is_deleted(claim))
+
+
+def _is_deleted(claim: Mapping[str, Any]) -> bool:
+    return bool((claim.get("metadata") or {}).get("deletionTimestamp")) or _condition(claim, "InstanceTerminating") == "True"
 
 
 def _condition(document: Mapping[str, Any], kind: str) -> str:

@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
-from moorage.api.core import ENDED_PHASES, Node, Pod, Taint, Toleration
+from moorage.api.core import ENDED_PHASES, Container, Node, NodeSpec, NodeStatus, Pod, Taint, Toleration
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.meta import ObjectMeta
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -43,7 +44,7 @@ from moorage.state.pod_requests import amount
 
 __all__ = [
     "KINDS", "DisruptionLimit", "ExistingNode", "PoolCluster", "ProvisioningPool", "Template", "daemons_of",
-    "is_daemon", "is_mirror", "is_reschedulable", "needs_of", "read_node_pools",
+    "is_daemon", "is_mirror", "is_reschedulable", "known_by_claim", "needs_of", "read_node_pools",
 ]  # fmt: skip
 
 
@@ -227,11 +228,45 @@ def needs_of(pod: Pod) -> dict[str, int]:
     return {**PodInfo(pod).requests, "pods": 1}
 
 
-class ExistingNode:
-    """A node that exists or is coming, and the pods on it."""
+def known_by_claim(node: Node | None, claim: Mapping[str, Any]) -> Node:
+    """Return a node that Karpenter launched as its NodeClaim completes it until it is initialized; None: it is not there yet.
 
-    def __init__(self, node: Node, pods: Sequence[Pod]) -> None:
+    Source  karpenter, pkg/controllers/state/statenode.go
+    """
+    meta, spec, status = (_of(claim, name) for name in ("metadata", "spec", "status"))
+    labels = node.metadata.labels if node is not None else {}
+    if node is not None and labels.get(INITIALIZED) == "true":
+        return node
+    told = node.status if node is not None else NodeStatus()
+    told = structs.replace(told, **{
+        name: {**_of(status, name), **{key: held for key, held in getattr(told, name).items() if amount(key, held)}}
+        for name in ("allocatable", "capacity")
+    })  # fmt: skip
+    taints = node.spec.taints if node is not None else ()
+    if labels.get(REGISTERED) != "true":
+        labels, taints = dict(_of(meta, "labels")), _taints(spec, "taints")
+    starting = {(taint.key, taint.effect) for taint in _taints(spec, "startupTaints")}
+    taints = tuple(taint for taint in taints if (taint.key, taint.effect) not in starting)
+    if node is None:
+        name = str(meta.get("name", ""))
+        return Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints), status=told)
+    return structs.replace(
+        node, metadata=structs.replace(node.metadata, labels=labels), spec=structs.replace(node.spec, taints=taints),
+        status=told,
+    )  # fmt: skip
+
+
+class ExistingNode:
+    """A node that exists or is coming, and the pods on it.
+
+    ``leaving``: it is being deleted, and takes no pods; ``nominated``: pods are expected on it
+    """
+
+    def __init__(
+        self, node: Node, pods: Sequence[Pod], *, leaving: bool = False, coming: bool = False, nominated: bool = False
+    ) -> None:
         self.node, self.pods, self.name, self.labels = node, pods, node.name, node.metadata.labels
+        self.leaving, self.coming, self.nominated = leaving, coming, nominated
         self.managed = NODE_POOL in self.labels
         self.initialized = not self.managed or self.labels.get(INITIALIZED) == "true"
         self.pool = self.labels.get(NODE_POOL, "")
@@ -283,6 +318,9 @@ class PoolCluster:
     def __post_init__(self) -> None:
         self.nodes = sorted(self.nodes, key=lambda held: (not held.initialized, held.name))
         self.row_of = {held.name: row for row, held in enumerate(self.nodes)}
+        self.leaving = frozenset(held.name for held in self.nodes if held.leaving)
+        #: The pods of nodes that are being deleted: they need a place like pending ones.
+        self.displaced = [pod for held in self.nodes if held.leaving for pod in held.pods if is_reschedulable(pod)]
         self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
         self._meeting: dict[frozenset[KeyRequirement], Bools] = {}
         self._fitting: dict[frozenset[KeyRequirement], tuple[Bools, Bools]] = {}
@@ -492,14 +530,23 @@ def _offer(known: dict[str, list[tuple[Taint, ...]]], value: str, taints: tuple[
 
 
 def daemons_of(sets: Iterable[DaemonSet]) -> list[Pod]:
-    """Return a pod of each DaemonSet, as its template says."""
+    """Return a pod of each DaemonSet, as its template says: what it limits and does not request, it requests."""
     return [
         Pod(
             metadata=ObjectMeta(
                 name=held.name, namespace=held.namespace, uid=f"daemon of {held.namespace}/{held.name}",
                 labels=held.spec.template.metadata.labels,
             ),
-            spec=held.spec.template.spec,
+            spec=structs.replace(
+                held.spec.template.spec,
+                containers=tuple(map(_requesting, held.spec.template.spec.containers)),
+                init_containers=tuple(map(_requesting, held.spec.template.spec.init_containers)),
+            ),
         )
         for held in sets
     ]  # fmt: skip
+
+
+def _requesting(held: Container) -> Container:
+    given = held.resources
+    return structs.replace(held, resources=structs.replace(given, requests={**given.limits, **given.requests}))

@@ -114,7 +114,7 @@ def solve(
     ``closed``   nodes that take only pending pods, because they changed a short time ago (consolidateAfter)
     ``moving``   UIDs of pods that are not pending: closed nodes do not take them
     """
-    return _Solver(scene, pods, frozenset(without), frozenset(closed), frozenset(moving)).run()
+    return _Solver(scene, pods, scene.leaving.union(without), frozenset(closed), frozenset(moving)).run()
 
 
 class _Solver:

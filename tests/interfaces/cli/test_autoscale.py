@@ -1,9 +1,11 @@
 """``moorage simulate --autoscale``: nodes come for pods that fit nowhere."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples/karpenter"
 POOLS = """\
 - {name: small, price: 1, max: 5, provisionSeconds: 60, node: {status: {allocatable: {cpu: "4", memory: 16Gi, pods: "20"}}}}
 - {name: big, price: 9, min: 1, node: {status: {allocatable: {cpu: "32", memory: 64Gi, pods: "20"}}}}
@@ -78,3 +80,27 @@ def test_pods_for_which_no_pool_grows_have_the_autoscalers_message(moorage, clus
     ran = moorage("simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", "-q", "--until", "60")
     assert "default/huge: pod didn't trigger scale-up: 1 Insufficient cpu, 1 max node group size reached" in ran.out
     assert "default/ssd: pod didn't trigger scale-up: 1 max node group size reached, 1 node(s) didn't match" in ran.out
+
+
+def test_karpenter_in_virtual_time(moorage):
+    ran = moorage(
+        "simulate", "-f", EXAMPLE / "cluster.yaml", "-f", EXAMPLE / "pending.yaml", "--until", "14400", "-q",
+        "--autoscale", "karpenter", "--instance-types", EXAMPLE / "types.json",
+    )  # fmt: skip
+    assert "AUTOSCALER   4.0 simulated hours, cost 4.93 USD" in ran.out
+    assert "nodes disrupted: 1 empty, 2 underutilized" in ran.out
+    assert "shop/cache-0: no instance type met the scheduling requirements" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--autoscale", "karpenter"], "--instance-types FILE"),
+        (["--instance-types", "types.json"], "--instance-types needs --autoscale karpenter"),
+        (["--autoscale", "karpenter", "--instance-types", EXAMPLE / "types.json"], "no NodePool"),
+    ],
+)
+def test_what_karpenter_needs_is_named(moorage, cluster, options, said):
+    ran = moorage("simulate", "-f", cluster / "cluster.json", *options)
+    assert ran.status != 0
+    assert said in ran.err

@@ -6,6 +6,7 @@ Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler ove
 from moorage.laboratory.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent, Unremovable
 from moorage.laboratory.dynamics.consolidation import Consolidation
 from moorage.laboratory.dynamics.failing_nodes import FailingNodes
+from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
 from moorage.laboratory.dynamics.node_pools import NodePool
 from moorage.laboratory.dynamics.pod_arrivals import (
     DAY,
@@ -32,7 +33,8 @@ from moorage.laboratory.dynamics.state_recorder import StateRecorder
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerRules", "ClusterAutoscaler", "ClusterProcess", "Consolidation",
-    "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed", "LogNormal", "NodePool", "PodArrivals",
+    "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed",
+    "KarpenterProcess", "LogNormal", "NodePool", "PodArrivals",
     "PodKind", "Poisson", "Regular", "ScalingEvent", "Simulation", "SimulationTotals", "StateRecorder", "TraceArrivals",
     "UniformBetween", "Unremovable", "Weibull",
 ]  # fmt: skip

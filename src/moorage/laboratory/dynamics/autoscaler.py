@@ -255,9 +255,13 @@ class ClusterAutoscaler:
         """Return the node hours of each pool: the hours that its nodes existed, added up."""
         return {name: pool.node_hours(self._simulation.now_s) for name, pool in self._pools.items()}
 
+    def costs(self) -> dict[str, float]:
+        """Return the node hours of each pool times its price."""
+        return {name: self._pools[name].pool.price * hours for name, hours in self.node_hours().items()}
+
     def cost(self) -> float:
-        """Return the sum of node hours times the price of their pools."""
-        return sum(self._pools[name].pool.price * hours for name, hours in self.node_hours().items())
+        """Return what all nodes of the pools cost so far."""
+        return sum(self.costs().values())
 
     # -- scans -----------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ _LONGEST_GRACE_S: Final = 600
 def empty_node(simulation: Simulation, name: str, pods: Iterable[PodInfo], taint: Taint, then: Callable[[], None]) -> None:
     """Taint a node, evict its pods, and call ``then`` when the last grace period is over."""
     node = simulation.table.nodes[simulation.table.row_of[name]]
-    simulation.tell(Seen(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, taint)))))
+    if taint not in node.spec.taints:
+        simulation.tell(Seen(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, taint)))))
     longest = 0.0
     for pod in pods:
         grace = pod.spec.termination_grace_period_seconds

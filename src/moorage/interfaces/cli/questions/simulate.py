@@ -93,7 +93,19 @@ All that is printed, and what it means: moorage help simulate
 @narrowing_options
 @what_if_options
 @gate_options
-@click.option("--autoscale", metavar="POOLS.yaml", help="Let an autoscaler add and remove nodes of these pools.")
+@click.option(
+    "--autoscale", metavar="POOLS.yaml|karpenter",
+    help="Let cluster-autoscaler add and remove nodes of these pools, or Karpenter those of the input's NodePools.",
+)  # fmt: skip
+@click.option("--instance-types", metavar="FILE", help="What --autoscale karpenter can launch, with prices.")
+@click.option(
+    "--provision-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
+    help="From a launch of --autoscale karpenter until the node is ready.",
+)  # fmt: skip
+@click.option(
+    "--spot-interruptions", type=click.FloatRange(min=0, max=3600), default=0.0, show_default=True, metavar="RATE",
+    help="How often a spot node of --autoscale karpenter is interrupted in an hour, on average.",
+)  # fmt: skip
 @click.option(
     "--expander", default="least-waste", show_default=True, metavar="NAME,…",
     help="How the autoscaler chooses a pool: least-waste, price, most-pods, least-nodes, priority, random, or several.",
@@ -228,6 +240,10 @@ def _run(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
             )
         kinds = (*kinds_named(options), *kinds_of_queues(given))
+        if given["autoscale"] == "karpenter":
+            from moorage.simulator.autoscalers.karpenter.scene import KINDS  # rarely needed
+
+            kinds += KINDS
         cluster = read_cluster(paths_of(given), given["recursive"], kinds, rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
@@ -306,6 +322,8 @@ def _run_trace(
 def _check_autoscaler(given: dict[str, Any]) -> None:
     if given["until"] is not None and not given["autoscale"]:
         raise click.UsageError("--until needs --autoscale")
+    if given["instance_types"] is not None and given["autoscale"] != "karpenter":
+        raise click.UsageError("--instance-types needs --autoscale karpenter")
     if not given["autoscale"]:
         return
     if _asks_what_if(given) or given["explains"]:
@@ -318,12 +336,15 @@ def _autoscaled(
     given: dict[str, Any], read: ClusterInput | Trace, options: Options, on_attempt: _OnAttempt
 ) -> _Simulated:  # fmt: skip
     from moorage.interfaces.cli.questions.simulate_autoscaled import (
-        AutoscaledPools,
+        AutoscalerOptions,
         simulate_autoscaled,  # imports the laboratory, which is rarely needed here
     )
 
-    pools = AutoscaledPools(given["autoscale"], given["expander"], given["expander_priorities"])
-    run, scaled = simulate_autoscaled(read, options, pools, given["until"], on_attempt)
+    asked = AutoscalerOptions(
+        given["autoscale"], given["expander"], given["expander_priorities"], given["instance_types"],
+        given["spot_interruptions"], given["provision_seconds"],
+    )  # fmt: skip
+    run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt)
     return _Simulated(run, scaled=scaled)
 
 

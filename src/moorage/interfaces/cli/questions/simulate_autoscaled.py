@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
-from moorage.laboratory.dynamics.node_pools import NodePool, read_pools
+from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
+from moorage.laboratory.dynamics.node_pools import read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.present import read_given
 from moorage.report.outcome import InputNote, Run
 from moorage.report.style import columns, paragraph, some_pods
+from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 
-__all__ = ["AutoscaledPools", "simulate_autoscaled"]
+__all__ = ["AutoscalerOptions", "simulate_autoscaled"]
+
+Autoscaler: TypeAlias = ClusterAutoscaler | KarpenterProcess
 
 #: Default duration of a simulation in seconds; for a trace it starts at the last arrival.
 _DEFAULT_S = 3600.0
+#: The rows of the table over time.
+_SPANS: Final = 6
 
 
-class AutoscaledPools(NamedTuple):
-    """The options of the autoscaler: the file of its pools, its expander, and the file of the expander's config map."""
+class AutoscalerOptions(NamedTuple):
+    """The options of the autoscaler.
+
+    ``file``             the file of its pools, or ``karpenter``; then ``instance_types`` is the file of what can be launched
+    ``expander``         how a pool is chosen; ``priorities_file``: the expander's config map
+    ``interruptions``    of a spot node in an hour; ``provision_s``: from a launch until the node is ready
+    """
 
     file: str
     expander: str
     priorities_file: str | None = None
+    instance_types: str | None = None
+    interruptions: float = 0.0
+    provision_s: float = 60.0
+
+    @property
+    def is_karpenter(self) -> bool:
+        return self.file == "karpenter"
 
     def priorities(self) -> str:
         """Return the priorities in the config map, or in a file that has nothing else; "" without a file."""
@@ -49,7 +68,7 @@ class AutoscaledPools(NamedTuple):
 
 
 def simulate_autoscaled(
-    given: ClusterInput | Trace, options: Options, pools: AutoscaledPools, until_s: float | None,
+    given: ClusterInput | Trace, options: Options, asked: AutoscalerOptions, until_s: float | None,
     on_attempt: Callable[[SimulatedAttempt], None] | None,
 ) -> tuple[Run, str]:  # fmt: skip
     """Return the run, and a table of the autoscaler's actions.
@@ -59,8 +78,7 @@ def simulate_autoscaled(
     cluster = given if isinstance(given, ClusterInput) else read_given(list(given.nodes))
     simulation = Simulation(cluster, options, keep_records=True)
     simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
-    known = read_pools(pools.file)
-    scaler = ClusterAutoscaler(known, expander=pools.expander, priorities=pools.priorities())
+    scaler = _scaler(asked, cluster)
     last_s = 0.0
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))
@@ -70,14 +88,29 @@ def simulate_autoscaled(
     simulation.run(until=last_s + _DEFAULT_S if until_s is None else until_s)
     run = simulation.outcome()
     notes = input_notes(given) if isinstance(given, ClusterInput) else [InputNote("Remark", text) for text in given.notes]
-    lines = _lines(scaler, known, before)
-    why = _not_added(scaler, simulation)
-    told = [InputNote("Remark", f"autoscaler: {text}") for text in (*map(_sentence, lines), *why)]
-    below = "".join(paragraph(one_line(text), indent="  ", hanging="    ") + "\n" for text in why)
-    return replace(run, notes=(*run.notes, *notes, *told)), _table(scaler, lines, simulation.now_s) + below
+    lines = _lines(scaler, before)
+    told = [*_not_added(scaler, simulation)]
+    table = _table(scaler, lines, simulation.now_s)
+    if isinstance(scaler, KarpenterProcess):
+        table += _over_time(scaler, simulation.now_s)
+        told = [*_disruptions(scaler), *told, *(f"not in the input: {text}" for text in scaler.missing)]
+    notes += [InputNote("Remark", f"autoscaler: {text}") for text in (*map(_sentence, lines), *told)]
+    below = "".join(paragraph(one_line(text), indent="  ", hanging="    ") + "\n" for text in told)
+    return replace(run, notes=(*run.notes, *notes)), table + below
 
 
-def _not_added(scaler: ClusterAutoscaler, simulation: Simulation) -> list[str]:
+def _scaler(asked: AutoscalerOptions, cluster: ClusterInput) -> Autoscaler:
+    if not asked.is_karpenter:
+        return ClusterAutoscaler(read_pools(asked.file), expander=asked.expander, priorities=asked.priorities())
+    if asked.instance_types is None:
+        raise InputError("--autoscale karpenter: give what can be launched, with prices: --instance-types FILE")
+    return KarpenterProcess(
+        (held.document for held in cluster.custom), read_price_list(asked.instance_types),
+        provision_s=asked.provision_s, interruptions=asked.interruptions,
+    )  # fmt: skip
+
+
+def _not_added(scaler: Autoscaler, simulation: Simulation) -> list[str]:
     """Return why no pool grows for the pods that are pending, those with one reason together."""
     found: dict[str, list[str]] = {}
     for queued in simulation.engine.scheduler.queue.ranked():
@@ -87,17 +120,17 @@ def _not_added(scaler: ClusterAutoscaler, simulation: Simulation) -> list[str]:
     return [f"{some_pods(names)}: {text}" for text, names in found.items()]
 
 
-def _lines(scaler: ClusterAutoscaler, pools: list[NodePool], before: dict[str, int]) -> list[list[str]]:
-    hours, sizes, rows = scaler.node_hours(), scaler.sizes(), []
-    for pool in pools:
+def _lines(scaler: Autoscaler, before: dict[str, int]) -> list[list[str]]:
+    hours, costs, sizes, rows = scaler.node_hours(), scaler.costs(), scaler.sizes(), []
+    for pool in sizes:
         added, removed = (
-            sum(len(event.nodes) for event in scaler.events if (event.pool, event.action) == (pool.name, action))
+            sum(len(event.nodes) for event in scaler.events if (event.pool, event.action) == (pool, action))
             for action in ("ready", "down")
         )
         rows.append(
             [
-                pool.name, str(before[pool.name]), str(added), str(removed), str(sizes[pool.name]), f"{hours[pool.name]:.1f}",
-                f"{hours[pool.name] * pool.price:.2f}",
+                pool, str(before.get(pool, 0)), str(added), str(removed), str(sizes[pool]), f"{hours[pool]:.1f}",
+                f"{costs[pool]:.2f}",
             ]
         )  # fmt: skip
     return rows
@@ -108,7 +141,32 @@ def _sentence(line: list[str]) -> str:
     return f"pool {name} had {before} nodes, {added} came and {removed} went, {now} at the end; {hours} node hours, cost {cost}"
 
 
-def _table(scaler: ClusterAutoscaler, lines: list[list[str]], seconds: float) -> str:
+def _table(scaler: Autoscaler, lines: list[list[str]], seconds: float) -> str:
     head = ["POOL", "BEFORE", "ADDED", "REMOVED", "AT THE END", "NODE HOURS", "COST"]
-    whole = f"AUTOSCALER   {seconds / 3600:.1f} simulated hours, cost {scaler.cost():.2f}"
+    currency = f" {scaler.prices.currency}" if isinstance(scaler, KarpenterProcess) and scaler.prices.currency else ""
+    whole = f"AUTOSCALER   {seconds / 3600:.1f} simulated hours, cost {scaler.cost():.2f}{currency}"
     return f"{whole}\n{columns(head, lines, right=(1, 2, 3, 4, 5, 6))}\n"
+
+
+def _over_time(scaler: KarpenterProcess, seconds: float) -> str:
+    """Return what the nodes cost in equal spans of the run, and how many came and went."""
+    span = seconds / _SPANS
+    if not span:
+        return ""
+    rows = []
+    for at in range(_SPANS):
+        begun, end = at * span, (at + 1) * span
+        came, went = (
+            sum(len(one.nodes) for one in scaler.events if one.action == action and begun <= one.time_s < end)
+            for action in ("ready", "down")
+        )
+        rows.append([f"{begun / 3600:.2f} h", str(came), str(went), f"{scaler.cost_in(begun, end):.3f}"])
+    return f"{columns(['FROM', 'CAME', 'WENT', 'COST'], rows, right=(0, 1, 2, 3))}\n"
+
+
+def _disruptions(scaler: KarpenterProcess) -> list[str]:
+    """Return how many nodes went for which reason, as one sentence."""
+    texts = {"empty": "empty", "underutilized": "underutilized", "interrupted": "interrupted by the provider"}
+    counts = Counter(event.action for event in scaler.events)
+    told = [f"{counts[action]} {text}" for action, text in texts.items() if counts[action]]
+    return [f"nodes disrupted: {', '.join(told)}"] if told else []

@@ -1,0 +1,365 @@
+"""``KarpenterProcess``: Karpenter in virtual time. It launches nodes for pods that wait, and consolidates and loses them.
+
+Its decisions are those of ``simulator.autoscalers.karpenter``; this gives them times, and their effects on the cluster. A
+node is there ``provision_s`` after its launch. Spot nodes are interrupted at random: Karpenter then drains them at once.
+
+Source  karpenter, pkg/controllers/provisioning/batcher.go; pkg/controllers/disruption/controller.go, validation.go, queue.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+from msgspec import convert
+from msgspec.structs import replace
+
+from moorage.api.core import Node, NodeSpec, Pod, Taint
+from moorage.api.workloads import DaemonSet, PodDisruptionBudget
+from moorage.core.engine.facts import Seen
+from moorage.core.queue import QueuePlace
+from moorage.errors import InputError
+from moorage.laboratory.dynamics.autoscaler import ScalingEvent
+from moorage.laboratory.dynamics.consolidation import delete_node, empty_node
+from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
+from moorage.laboratory.dynamics.simulation import Simulation
+from moorage.laboratory.plan.node_types import daemon_pods, policies_of
+from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList
+from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand
+from moorage.simulator.autoscalers.karpenter.judgement import ClaimFacts, Karpenter
+from moorage.simulator.autoscalers.karpenter.scene import (
+    INITIALIZED,
+    REGISTERED,
+    ExistingNode,
+    PoolCluster,
+    daemons_of,
+    is_reschedulable,
+    read_node_pools,
+)
+from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["KarpenterProcess"]
+
+#: --batch-idle-duration and --batch-max-duration; how often Karpenter looks for nodes to disrupt, and how long it then waits.
+_IDLE_S: Final = 1.0
+_LONGEST_S: Final = 10.0
+_POLL_S: Final = 10.0
+_VALIDATED_AFTER_S: Final = 15.0
+#: For so long, a node that pods are expected on is not disrupted: twice the longest batch.
+_NOMINATED_S: Final = 20.0
+_DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
+_HOUR_S: Final = 3600.0
+#: The simulated day on which a run begins for budgets with a schedule: a Monday, 2026-08-17T00:00:00Z.
+_MONDAY_S: Final = 1_786_924_800.0
+
+
+@dataclass
+class _Machine:
+    """A node that was launched or existed: its pool, what an hour costs, and since when it is paid."""
+
+    node: Node
+    pool: str
+    price: float
+    since_s: float
+    joined: bool = True
+    leaving: bool = False
+
+
+class KarpenterProcess:
+    """See the module's description.
+
+    ``documents``       NodePools as in a dump, and other objects, which are ignored
+    ``provision_s``     from a launch until the node takes pods
+    ``interruptions``   of a spot node in an hour, on average
+    ``start_s``         the time of day and week for the schedules of budgets: Unix seconds at the beginning of the run
+    Raises  InputError without a NodePool, and for one that is not valid
+    """
+
+    def __init__(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        prices: PriceList,
+        *,
+        provision_s: DistributionLike = 60.0,
+        interruptions: float = 0.0,
+        spot_to_spot: bool = False,
+        start_s: float = _MONDAY_S,
+        name: str = "karpenter",
+    ) -> None:
+        self._pools = read_node_pools([dict(held) for held in documents])
+        if not self._pools:
+            raise InputError("Karpenter adds no nodes: the input has no NodePool of karpenter.sh/v1")
+        if not 0 <= interruptions < inf:
+            raise InputError(f"interruptions: {interruptions!r} is no number of interruptions of a spot node in an hour")
+        self.prices, self._delay, self._interruptions = prices, distribution_of(provision_s), interruptions
+        self._spot_to_spot, self._start_s, self._name = spot_to_spot, start_s, name
+        #: What happened, in order: ``up``, ``ready``, ``empty``, ``underutilized``, ``interrupted``, ``down``.
+        self.events: list[ScalingEvent] = []
+        #: Seconds and what all nodes of NodePools cost from then on, in an hour.
+        self.rates: list[tuple[float, float]] = []
+        #: What the run does not know, and what is assumed instead.
+        self.missing: tuple[str, ...] = ()
+
+    def start(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._random = simulation.random(self._name)
+        self._machines: dict[str, _Machine] = {}
+        self._spent: dict[str, float] = {pool.name: 0.0 for pool in self._pools}
+        self._hours: dict[str, float] = dict(self._spent)
+        self._pending: frozenset[str] = frozenset()
+        self._since_s, self._solved_s = inf, -inf
+        self._solved: tuple[Any, ...] = ()
+        self._lost = False
+        self._nominated: dict[str, float] = {}
+        self._seen: dict[str, tuple[frozenset[str], float]] = {}
+        self._made = 0
+        self._told: tuple[int, Mapping[str, str]] = (-1, {})
+        self._busy = False
+        self._idle_at: tuple[Any, ...] = ()
+        table = simulation.table
+        for row in table.arrival.view.argsort(kind="stable").tolist():
+            self._adopt(table.nodes[row])
+        self.missing = self._judge().missing
+        self._note_rate()
+        simulation.every(_IDLE_S, self._batch)
+        simulation.every(_POLL_S, self._disrupt)
+
+    # -- what it did -----------------------------------------------------------------------------------------------------
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of nodes of each NodePool, without those that are coming."""
+        held = [machine.pool for machine in self._machines.values() if machine.joined]
+        return {pool.name: held.count(pool.name) for pool in self._pools}
+
+    def node_hours(self) -> dict[str, float]:
+        """Return the hours of each NodePool's nodes, added up."""
+        self._account()
+        return dict(self._hours)
+
+    def costs(self) -> dict[str, float]:
+        """Return what the nodes of each NodePool cost so far."""
+        self._account()
+        return dict(self._spent)
+
+    def cost(self) -> float:
+        """Return what all nodes of NodePools cost so far."""
+        return sum(self.costs().values())
+
+    def cost_in(self, from_s: float, to_s: float) -> float:
+        """Return what all nodes of NodePools cost between two times."""
+        spans = zip(self.rates, [time_s for time_s, _ in self.rates[1:]] + [inf], strict=True)
+        return sum(rate * max(min(end, to_s) - max(begun, from_s), 0.0) for (begun, rate), end in spans) / _HOUR_S
+
+    def why_not_added(self, pod: PodInfo) -> str:
+        """Return why Karpenter launches no node for a pending pod; "" if it does."""
+        if self._told[0] != (state := self._simulation.engine.scheduler.state.facts):
+            self._told = state, self._judge(self._waiting()).plan.errors
+        return self._told[1].get(pod.uid, "").partition(", requirements=")[0]
+
+    def _account(self) -> None:
+        now_s = self._simulation.now_s
+        for machine in self._machines.values():
+            hours = (now_s - machine.since_s) / _HOUR_S
+            if machine.pool in self._hours:
+                self._hours[machine.pool] += hours
+                self._spent[machine.pool] += hours * machine.price
+            machine.since_s = now_s
+
+    def _note_rate(self) -> None:
+        self.rates.append((self._simulation.now_s, sum(machine.price for machine in self._machines.values())))
+
+    def _note(self, action: str, pool: str, names: Sequence[str]) -> None:
+        self.events.append(ScalingEvent(self._simulation.now_s, action, pool, tuple(names)))
+
+    # -- the cluster as Karpenter sees it ----------------------------------------------------------------------------------
+
+    def _judge(self, pending: Sequence[Pod] = ()) -> Karpenter:
+        simulation, now_s = self._simulation, self._simulation.now_s
+        table, cluster = simulation.table, simulation.engine.scheduler.cluster
+        nodes, facts = [], {}
+        for name, row in table.row_of.items():
+            pods = [held.pod for held in table.pods[row].values()]
+            machine = self._machines.get(name)
+            leaving, nominated = machine is not None and machine.leaving, self._nominated.get(name, -inf) > now_s
+            nodes.append(ExistingNode(table.nodes[row], pods, leaving=leaving, nominated=nominated))
+            uids = frozenset(table.pods[row])
+            if name not in self._seen or self._seen[name][0] != uids:
+                self._seen[name] = uids, now_s if name in self._seen or now_s else -inf
+            seen_s = self._seen[name][1]
+            after_s = next((pool.consolidate_after_s for pool in self._pools if pool.name == nodes[-1].pool), None) or 0.0
+            facts[name] = ClaimFacts(now_s - seen_s >= after_s, 0.0 if seen_s == -inf else self._start_s + seen_s)
+        nodes += [ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
+        scene = PoolCluster(
+            nodes, self._pools, self.prices, daemons_of(obj for obj in simulation.aside.values() if isinstance(obj, DaemonSet)),
+            pending=pending,
+        )  # fmt: skip
+        budgets = tuple(cluster.objects(PodDisruptionBudget).values())
+        return Karpenter.of_scene(scene, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+
+    def _waiting(self) -> list[Pod]:
+        """Return the pods that the scheduler found no node for."""
+        return [
+            one.pod.pod for one in self._simulation.engine.scheduler.queue.ranked()
+            if one.attempts and one.place is not QueuePlace.GATED and not one.pod.status.nominated_node_name
+        ]  # fmt: skip
+
+    # -- launches --------------------------------------------------------------------------------------------------------
+
+    def _batch(self, simulation: Simulation) -> None:
+        """Wait until no more pods come for a second, ten seconds at most, and place all that wait; again after a change."""
+        pods = self._waiting() if simulation.pending else []
+        uids, now_s = frozenset(pod.metadata.uid for pod in pods), simulation.now_s
+        fresh, self._pending = uids - self._pending, uids
+        if fresh:
+            self._since_s = min(self._since_s, now_s)
+            if now_s - self._since_s < _LONGEST_S:
+                return
+        state = (simulation.engine.scheduler.state.facts, uids)
+        again = state != self._solved and now_s - self._solved_s >= _LONGEST_S
+        leaving = any(held.leaving for held in self._machines.values())
+        if not (self._since_s < inf or self._lost or ((pods or leaving) and again)):
+            return
+        self._since_s, self._lost, self._solved, self._solved_s = inf, False, state, now_s
+        plan = self._judge(pods).plan
+        self._nominated.update(dict.fromkeys(plan.placed, now_s + _NOMINATED_S))
+        for claim in plan.claims:
+            self._launch(claim)
+
+    def _launch(self, claim: LaunchClaim) -> str | None:
+        """Launch the cheapest type in its cheapest offering, as a provider is expected to do. Return the node's name."""
+        offers = [
+            (offering.price, held.name, held, offering)
+            for held in claim.types for offering in held.offered(claim.requirements, self.prices.well_known)
+        ]  # fmt: skip
+        if not offers:
+            return None
+        price, _, held, offering = min(offers, key=lambda one: one[:2])
+        self._made += 1
+        node = _node_of(claim, held, offering, f"{claim.pool.name}-{self._made:04d}")
+        self._account()
+        self._machines[node.name] = _Machine(node, claim.pool.name, price, self._simulation.now_s, joined=False)
+        self._note("up", claim.pool.name, [node.name])
+        self._note_rate()
+        self._later(self._delay.draw(self._random), partial(self._join, node.name))
+        return node.name
+
+    def _join(self, name: str) -> None:
+        simulation, machine = self._simulation, self._machines[name]
+        meta = machine.node.metadata
+        labels = {**meta.labels, REGISTERED: "true", INITIALIZED: "true"}
+        machine.node = replace(machine.node, metadata=replace(meta, labels=labels))
+        machine.joined = True
+        self._nominated[name] = simulation.now_s + _NOMINATED_S
+        self._note("ready", machine.pool, [name])
+        policies = policies_of(simulation.aside.values())
+        simulation.tell(Seen(machine.node), *map(Seen, daemon_pods([machine.node], policies)))
+        self._interrupt_later(name)
+
+    def _adopt(self, node: Node) -> None:
+        """Take over a node that exists, if a NodePool made it."""
+        labels = node.metadata.labels
+        if NODE_POOL not in labels:
+            return
+        held = self.prices.by_name.get(labels.get(INSTANCE_TYPE, ""))
+        price = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")) if held is not None else None
+        self._machines[node.name] = _Machine(node, labels[NODE_POOL], price or 0.0, self._simulation.now_s)
+        self._interrupt_later(node.name)
+
+    # -- interruptions and disruption --------------------------------------------------------------------------------------
+
+    def _interrupt_later(self, name: str) -> None:
+        if self._interruptions and self._machines[name].node.metadata.labels.get(CAPACITY_TYPE) == "spot":
+            self._later(Exponential(_HOUR_S / self._interruptions).draw(self._random), partial(self._interrupt, name))
+
+    def _interrupt(self, name: str) -> None:
+        machine = self._machines.get(name)
+        if machine is not None and not machine.leaving:
+            self._note("interrupted", machine.pool, [name])
+            self._mark(name)
+            self._drain(name)
+
+    def _disrupt(self, simulation: Simulation) -> None:
+        """Find the next command; it is validated after 15 seconds, and until then no other is looked for."""
+        state = (simulation.engine.scheduler.state.facts, simulation.pending)
+        if self._busy or state == self._idle_at:
+            return
+        command = self._judge(self._waiting()).next_command()
+        if command is None:
+            self._idle_at = state if self._is_settled() else ()
+            return
+        self._busy = True
+        self._later(_VALIDATED_AFTER_S, partial(self._validate, command))
+
+    def _is_settled(self) -> bool:
+        """Return True if the passage of time alone changes no decision."""
+        after_s = max((pool.consolidate_after_s or 0.0 for pool in self._pools), default=0.0)
+        last_s = max((seen_s for _, seen_s in self._seen.values()), default=-inf)
+        return self._simulation.now_s - last_s >= after_s and not any(
+            limit.schedule for pool in self._pools for limit in pool.budgets
+        )
+
+    def _validate(self, command: DisruptionCommand) -> None:
+        self._busy = False
+        left = self._judge(self._waiting()).still_valid(command)
+        launched = self._launch(command.claim) if left and command.claim is not None else None
+        if not left or (command.claim is not None and launched is None):
+            return
+        for held in left:
+            self._note(command.reason.lower(), held.pool.name, [held.name])
+            self._mark(held.name)
+        self._drain_when_ready(launched, [held.name for held in left])
+
+    def _drain_when_ready(self, launched: str | None, names: Sequence[str]) -> None:
+        if launched is not None and launched in self._machines and not self._machines[launched].joined:
+            self._later(_IDLE_S, partial(self._drain_when_ready, launched, names))
+            return
+        for name in names:
+            self._drain(name)
+
+    def _mark(self, name: str) -> None:
+        """Let a node take no more pods, and find a place for its own."""
+        simulation, machine = self._simulation, self._machines[name]
+        node = simulation.table.nodes[simulation.table.row_of[name]]
+        machine.leaving = self._lost = True
+        simulation.tell(Seen(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, _DISRUPTED)))))
+
+    def _drain(self, name: str) -> None:
+        """Evict the pods of a node, and delete it when they are gone."""
+        row = self._simulation.table.row_of.get(name)
+        if row is not None:
+            pods = [held for held in self._simulation.table.pods[row].values() if is_reschedulable(held.pod)]
+            empty_node(self._simulation, name, pods, _DISRUPTED, partial(self._remove, name))
+
+    def _remove(self, name: str) -> None:
+        self._account()
+        machine = self._machines.pop(name, None)
+        if machine is None:
+            return
+        self._seen.pop(name, None)
+        self._note("down", machine.pool, [name])
+        self._note_rate()
+        delete_node(self._simulation, name)
+
+    def _later(self, after_s: float, call: Callable[[], None]) -> None:
+        self._simulation.call_at(self._simulation.now_s + after_s, call)
+
+
+def _node_of(claim: LaunchClaim, held: InstanceType, offering: Offering, name: str) -> Node:
+    """Return the node of a launched type, as it is before it is registered."""
+    known = {**held.requirements, **claim.requirements, **offering.requirements}
+    labels = {key: asked.only for key, asked in known.items() if asked.only is not None}
+    labels |= {INSTANCE_TYPE: held.name, HOSTNAME: name}
+    for key in (REGISTERED, INITIALIZED):
+        labels.pop(key, None)
+    status = {
+        which: {key: f"{value}m" if key == "cpu" else str(value) for key, value in amounts.items()}
+        for which, amounts in (("capacity", held.capacity), ("allocatable", held.allocatable))
+    }
+    ready = [{"type": "Ready", "status": "True"}]
+    given = {"metadata": {"name": name, "uid": name, "labels": labels}, "status": {**status, "conditions": ready}}
+    return replace(convert(given, Node), spec=NodeSpec(taints=claim.pool.taints))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, re
 from moorage.api.decode import decode
 from moorage.api.kinds import KINDS, Kind, Reader
 from moorage.api.meta import LabelSelector, Object
+from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import CSIStorageCapacity
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import ClusterError, MoorageError
@@ -112,8 +113,17 @@ WATCHED: Final = tuple(_watched(kind) for kind in KINDS if Reader.SCHEDULER in k
 
 
 def watched(gates: FeatureGates) -> tuple[WatchedResource[Object], ...]:
-    """Return the resources that a scheduler watches with these gates."""
-    return tuple(resource for resource in WATCHED if _is_watched(resource, gates))
+    """Return the resources that a scheduler watches with these gates, pod groups in the versions of the emulated release."""
+    found = (resource for resource in WATCHED if _is_watched(resource, gates))
+    return tuple(groups_of(gates) if resource.type is PodGroup else resource for resource in found)
+
+
+def groups_of(gates: FeatureGates) -> WatchedResource[Object]:
+    """Return the resource of pod groups in the versions that the emulated release serves."""
+    first, *others = (f"scheduling.k8s.io/{version}" for version in gates.emulated.group_versions)
+    known = _BY_TYPE[PodGroup]
+    older = tuple(replace(known, api_version=version) for version in others)
+    return replace(known, api_version=first, older=older)
 
 
 def _is_watched(resource: WatchedResource[Object], gates: FeatureGates) -> bool:

@@ -52,10 +52,11 @@ class ApiCluster:
     """Implements ``moorage.live.runtime.ports.ClusterWriter``.
 
     ``reporter``: the scheduler's name, for events without a reporter; ``instance``: the name of the machine that it runs on.
+    ``groups``: pod groups in the version that is written.
     """
 
-    def __init__(self, rest: Rest, reporter: str, instance: str) -> None:
-        self._rest = rest
+    def __init__(self, rest: Rest, reporter: str, instance: str, groups: WatchedResource[Object] = _GROUPS) -> None:
+        self._rest, self._groups = rest, groups
         self._reporter, self._instance = reporter, instance
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
@@ -95,8 +96,19 @@ class ApiCluster:
         order = [{"type": name} for name in (types if held is not None else [*types, condition.type])]
         status = {"$setElementOrder/conditions": order, "conditions": [{**change, "type": condition.type}]}
         body = msgspec.json.encode({"status": status})
-        path = _GROUPS.path_of(group.metadata.namespace, group.metadata.name, "status")
+        path = self._groups.path_of(group.metadata.namespace, group.metadata.name, "status")
         await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+
+    def _reference(self, obj: Pod | PodGroup | CompositePodGroup) -> dict[str, str]:
+        versions = {PodGroup: self._groups.api_version, CompositePodGroup: "scheduling.k8s.io/v1alpha3"}
+        return {
+            "apiVersion": versions.get(type(obj), "v1"),
+            "kind": type(obj).__name__,
+            "namespace": obj.metadata.namespace,
+            "name": obj.metadata.name,
+            "uid": obj.metadata.uid,
+            "resourceVersion": obj.metadata.resource_version,
+        }
 
     async def delete_pod(self, pod: Pod) -> None:
         await self._delete(_PODS.path_of(pod.namespace, pod.name), pod.uid)
@@ -228,8 +240,8 @@ class ApiCluster:
             "reason": note.reason,
             "type": note.kind,
             "note": note.text,
-            "regarding": _reference(pod),
-            **({"related": _reference(note.related)} if note.related is not None else {}),
+            "regarding": self._reference(pod),
+            **({"related": self._reference(note.related)} if note.related is not None else {}),
             **({"series": _series(event)} if event.count > 1 else {}),
         }
 
@@ -320,15 +332,3 @@ def _group_condition(condition: Condition) -> dict[str, Any]:
         "observedGeneration": condition.observed_generation or None, "reason": condition.reason, "status": condition.status,
         "type": condition.type,
     }  # fmt: skip
-
-
-def _reference(obj: Pod | PodGroup | CompositePodGroup) -> dict[str, str]:
-    versions = {PodGroup: "scheduling.k8s.io/v1alpha2", CompositePodGroup: "scheduling.k8s.io/v1alpha3"}
-    return {
-        "apiVersion": versions.get(type(obj), "v1"),
-        "kind": type(obj).__name__,
-        "namespace": obj.metadata.namespace,
-        "name": obj.metadata.name,
-        "uid": obj.metadata.uid,
-        "resourceVersion": obj.metadata.resource_version,
-    }

@@ -13,7 +13,7 @@ from typing import Any
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.reflector import Reflector, Sink
-from moorage.live.client.resources import RawObjects, custom_resource, watched
+from moorage.live.client.resources import RawObjects, custom_resource, groups_of, watched
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import Inbox
@@ -88,7 +88,7 @@ class Live:
         self.election = None if settings.leader is None else Election(identity, settings.leader.timing)
         self._clock = _clock_of(asyncio.get_running_loop())
         inbox = Inbox(settings.limits.inbox)
-        cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0])
+        cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0], groups_of(scheduler.gates))
         clocks = Clocks(self._clock, wall, lambda: datetime.fromisoformat(wall()).timestamp())
         self.loop = Loop(
             scheduler, inbox, cluster, clocks,

@@ -321,6 +321,7 @@ _GROUP_FIELDS: Final = (
 )  # fmt: skip
 #: Fields of leases that need the gate CoordinatedLeaderElection, which is always disabled here.
 _LEASE_FIELDS: Final = ("preferredHolder", "strategy")
+_JOB_FIELDS: Final = (("scheduling", "WorkloadWithJob"),)
 _POD_FIELDS: Final = (("schedulingGroup", "GenericWorkload"),)
 
 
@@ -336,7 +337,9 @@ def drop_disabled_fields(kind: ServedKind, old: Document | None, new: Document, 
         held = _templates(old)
         for i, template in enumerate(_templates(new)):
             _drop(held[i] if i < len(held) else {}, template, _GROUP_FIELDS, gates)
-    elif not gates["GenericWorkload"]:
+    if kind.native == "Job":
+        _drop(_spec(old), _spec(new), _JOB_FIELDS, gates)
+    if not gates["GenericWorkload"]:
         before = dict(pod_specs(kind, old)) if old is not None else {}
         for path, spec in pod_specs(kind, new):
             _drop(before.get(path, {}), spec, _POD_FIELDS, gates)

@@ -392,12 +392,18 @@ _FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     for name in _FROZEN[kind.native]:
-        if _spec(old).get(name) == _spec(new).get(name):
+        if _spec(old).get(name) == _spec(new).get(name) or (name == "schedulingPolicy" and _only_resizes(old, new, gates)):
             continue
         if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
             yield Fault("Forbidden", f"spec.{name}")
         else:
             yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # kube-apiserver does not show the value here
+
+
+def _only_resizes(old: Document, new: Document, gates: FeatureGates) -> bool:
+    """Return whether only the minCount of a gang changes, which may change since 1.37."""
+    gangs = [_spec(one)["schedulingPolicy"].get("gang") for one in (old, new)]
+    return gates.emulated.groups_as_one and None not in gangs
 
 
 def _data(old: Document, new: Document) -> Iterator[Fault]:

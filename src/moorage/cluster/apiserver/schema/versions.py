@@ -107,7 +107,7 @@ def _read(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise bad_request(f"an annotation of the autoscaler is not JSON: {error}") from None
+        raise bad_request(f"an annotation with fields of another version is not JSON: {error}") from None
 
 
 def _cpu_metric(side: str, value: Mapping[str, Any]) -> Document:
@@ -213,6 +213,48 @@ def _without_keys(document: Document) -> None:
         (document.get("spec") or {}).pop(name, None)
 
 
+# -- pod groups ----------------------------------------------------------------------------------------------------------
+
+#: Holds the fields that the stored version lacks.
+_LATER_FIELDS: Final = "scheduling.moorage.dev/fields"
+_NEW: Final = ("parentCompositePodGroupName", "preemptionPolicy")
+_MODES: Final = {"all": "PodGroup", "single": "Pod"}
+
+
+def _group_specs(document: Document) -> list[Document]:
+    """Return the specs that describe groups: that of a group, or the templates of a workload."""
+    spec = document.get("spec") or {}
+    return spec["podGroupTemplates"] or [] if "podGroupTemplates" in spec else [spec]
+
+
+def _groups_to_v1alpha2(document: Document) -> None:
+    later: list[Document] = []
+    for spec in _group_specs(document):
+        later.append({name: spec.pop(name) for name in _NEW if spec.get(name) is not None})
+        if (origin := spec.pop("workloadRef", None)) is not None:
+            named = {"workloadName": origin.get("workloadName"), "podGroupTemplateName": origin.get("templateName")}
+            spec["podGroupTemplateRef"] = {"workload": named}
+        mode = spec.get("disruptionMode")
+        if isinstance(mode, dict):
+            spec["disruptionMode"] = next((word for name, word in _MODES.items() if mode.get(name) is not None), "")
+    if any(later):
+        annotations = document["metadata"].get("annotations") or {}
+        document["metadata"]["annotations"] = {**annotations, _LATER_FIELDS: json.dumps(later)}
+
+
+def _groups_to_v1beta1(document: Document) -> None:
+    annotations = document["metadata"].get("annotations") or {}
+    later = _read(annotations.pop(_LATER_FIELDS, "[]"))
+    if not annotations:
+        document["metadata"].pop("annotations", None)
+    for at, spec in enumerate(_group_specs(document)):
+        spec.update(later[at] if at < len(later) else {})
+        if origin := (spec.pop("podGroupTemplateRef", None) or {}).get("workload"):
+            spec["workloadRef"] = {"workloadName": origin["workloadName"], "templateName": origin["podGroupTemplateName"]}
+        if isinstance(word := spec.get("disruptionMode"), str):
+            spec["disruptionMode"] = {name: {} for name, known in _MODES.items() if known == word}
+
+
 _BETA: Final = "resource.k8s.io/v1beta1"
 #: Version and kind → how its documents become those of the stored version, and back.
 _CONVERSIONS: Final[Mapping[tuple[str, str], tuple[_Convert | None, _Convert | None]]] = {
@@ -221,4 +263,9 @@ _CONVERSIONS: Final[Mapping[tuple[str, str], tuple[_Convert | None, _Convert | N
     (_BETA, "ResourceClaim"): (_requests_to_v1, _requests_to_v1beta1),
     (_BETA, "ResourceClaimTemplate"): (_requests_to_v1, _requests_to_v1beta1),
     (_BETA, "ResourceSlice"): (_devices_to_v1, _devices_to_v1beta1),
+    **{
+        (f"scheduling.k8s.io/{version}", kind): (_groups_to_v1alpha2, _groups_to_v1beta1)
+        for version in ("v1alpha3", "v1beta1")
+        for kind in ("PodGroup", "Workload")
+    },
 }

@@ -64,7 +64,7 @@ from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ListPage, ObjectReader
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version, is_version
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, group_versions, served
 from moorage.cluster.apiserver.vocabulary.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
@@ -137,7 +137,8 @@ class Store(ObjectReader):
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
         self._policies = AdmissionPolicies(self)
-        super().__init__(frozenset(filter(self.gates.serves, ALL_GATES)) | runtime_config, signing_key, capacity)
+        enabled = frozenset(filter(self.gates.serves, ALL_GATES)) | group_versions(self.gates)
+        super().__init__(enabled | runtime_config, signing_key, capacity)
         self.clock = clock
         self.empties_namespaces = True
         self.has_quotas = True

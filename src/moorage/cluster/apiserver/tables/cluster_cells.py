@@ -209,7 +209,7 @@ def pod_group(found: Document, now: float) -> list[Cell]:
     """Return the cells of a pod group."""
     conditions = {one["type"]: one for one in items(found, "status.conditions")}
     state = "Pending"
-    if scheduled := conditions.get("PodGroupScheduled"):
+    if scheduled := conditions.get("PodGroupInitiallyScheduled") or conditions.get("PodGroupScheduled"):
         state = "Scheduled" if scheduled["status"] == "True" else "Unschedulable"
     if disrupted := conditions.get("DisruptionTarget"):
         state = disrupted["reason"]

@@ -19,11 +19,12 @@ from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.validation.rbac import check_path_segment
 from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
 
 __all__ = [
     "ALL_GATES", "ALL_KINDS", "KINDS", "MEASURED", "REVIEWS", "RUNTIME_CONFIG", "UNGATED_KINDS", "VERSIONS", "CustomVersion",
     "KindTable", "PrinterColumn", "Review", "ScalePaths", "Schema", "ServedKind", "built_in_kinds", "enabled_kinds",
-    "find_kind", "parse_runtime_config", "served", "version_priority",
+    "find_kind", "group_versions", "parse_runtime_config", "served", "version_priority",
 ]  # fmt: skip
 
 
@@ -73,6 +74,8 @@ class CustomVersion:
     is_terminating: bool = False
 
 
+#: The group whose versions depend on the release (``group_versions``).
+_GROUPED: Final = "scheduling.k8s.io"
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _STAGES = {"": 2, "beta": 1, "alpha": 0}
 
@@ -136,7 +139,8 @@ class ServedKind:
 
     def is_served(self, gates: Collection[str]) -> bool:
         """Return whether the kind, in this version, is served with these gates enabled."""
-        return all(not gate or gate in gates for gate in (self.gate, self.storage.gate))
+        by_version = self.gate.startswith(f"{_GROUPED}/")
+        return all(not gate or gate in gates for gate in (self.gate, "" if by_version else self.storage.gate))
 
     @property
     def api_version(self) -> str:
@@ -222,7 +226,7 @@ def _served(kind: Kind, details: Mapping[str, Any]) -> ServedKind:
         check_name=_NAME_CHECKS[details.get("name", "")],
         version=kind.versions[0],
         verbs=tuple(details.get("verbs", VERBS)),
-        gate=kind.gate,
+        gate=details.get("gate", kind.gate),
         columns=tuple(details.get("columns", ())),
     )
 
@@ -261,7 +265,13 @@ MEASURED: Final[tuple[ServedKind, ...]] = (
 
 #: The feature gates that enable kinds, and the groups with their versions that ``--runtime-config`` enables.
 ALL_GATES: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if kind.gate and "/" not in kind.gate)
-RUNTIME_CONFIG: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if "/" in kind.gate)
+RUNTIME_CONFIG: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if "/" in kind.gate and kind.group != _GROUPED)
+
+
+def group_versions(gates: FeatureGates) -> frozenset[str]:
+    """Return the versions of pod groups and workloads that the emulated release serves with these gates, as gates of kinds."""
+    versions = (f"{_GROUPED}/{version}" for version in gates.emulated.group_versions)
+    return frozenset(["GenericWorkload", *versions]) if gates["GenericWorkload"] else frozenset()
 
 
 def parse_runtime_config(text: str) -> frozenset[str]:
@@ -369,5 +379,5 @@ def built_in_kinds(gates: frozenset[str]) -> KindTable:
 
 
 #: Every built-in kind, and those that need no gate.
-ALL_KINDS: Final = built_in_kinds(ALL_GATES | RUNTIME_CONFIG)
+ALL_KINDS: Final = built_in_kinds(frozenset(kind.gate for kind in (*KINDS, *VERSIONS)))
 UNGATED_KINDS: Final = built_in_kinds(frozenset())

@@ -14,6 +14,7 @@ from moorage.api.workloads import Deployment
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects
 from moorage.basis.printable import counted, some
+from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, find_kind, served
@@ -193,8 +194,10 @@ def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str
         kind = store.kinds.find_type(document["apiVersion"], document["kind"])
         if kind is None or kind.native in _PASSING:
             left[f"{document['kind']} {document['apiVersion']} left out"] += 1
-        else:
-            yield kind, document, where
+            continue
+        if kind.stored_as is not None:
+            convert(kind.storage, kind, document)
+        yield kind.storage, document, where
 
 
 def lost_pods(store: Store) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from moorage.api.durations import parse_duration
-from moorage.api.releases import CURRENT
+from moorage.api.releases import CURRENT, LATER
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.printable import counted
@@ -136,8 +136,10 @@ class WantedScheduler:
 
     @property
     def cluster_gates(self) -> FeatureGates:
-        """The gates of the other components, which run the current release; other gates apply to the scheduler only."""
-        return FeatureGates.parse(self.given["feature_gates"]) if self.era.emulated is CURRENT else FeatureGates()
+        """The gates of the other components, which run the current release or a later one; others concern the scheduler."""
+        emulated = self.era.emulated
+        newest = emulated in (CURRENT, *LATER)
+        return FeatureGates.parse(self.given["feature_gates"], emulated.name) if newest else FeatureGates()
 
     def build(
         self, read_config_map: Callable[[str, str], bytes] | None = None, watched: Callable[[Profile], Profile] | None = None

@@ -81,9 +81,9 @@ export const WHAT_IF: readonly Form[] = [
   },
   {
     name: "change",
-    says: "Make any change first, and compare before with after.",
+    says: "Requests, labels, taints …: before and after, side by side.",
     picture: "change",
-    label: "Change requests, labels, taints …",
+    label: "Change something",
     fields: [{ ...FIRST, extra: false, label: "Changes as for --edit, one a line", hint: "pod/shop/web requests.cpu=500m" }],
     question: (of) => of.changes && { compare: {} },
   },

@@ -132,7 +132,7 @@ def test_each_form_asks_its_command(server, visit):
         before = page.get_by_role("region", name="Asked before").get_by_role("link")
         assert before.all_inner_texts() == [
             "Compare: 1.35, kind: KubeSchedulerConfiguration", "Add nodes: 2, general-a1",
-            "Change requests, labels, taints …: pod/web requests.cpu=1, config/default-scheduler/NodeAffinity disable",
+            "Change something: pod/web requests.cpu=1, config/default-scheduler/NodeAffinity disable",
             "Scale a workload: deployment/shop/web, 7", "Add copies of a workload: kind: Pod",
             "Add copies of a workload: deployment/shop/web", "Lose any one node or zone: zone", "Lose nodes: n1, n2",
         ]  # fmt: skip

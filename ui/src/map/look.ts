@@ -14,6 +14,20 @@ export interface NodeVerdict {
   readonly colour: number;
 }
 
+/** Plugins with a colour of their own on every map, 1-8 in this order. */
+const OWN = ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit", "InterPodAffinity", "PodTopologySpread", "VolumeBinding", "NodePorts"];
+
+/** Return the colours of the plugins of one map: their own, or one that no other of them has. */
+export function coloursOf(plugins: Iterable<string>): ReadonlyMap<string, number> {
+  const found = new Map<string, number>();
+  const [own, others] = [new Set<string>(), new Set<string>()];
+  for (const plugin of plugins) (OWN.includes(plugin) ? own : others).add(plugin);
+  for (const plugin of own) found.set(plugin, OWN.indexOf(plugin) + 1);
+  const free = OWN.map((_, at) => at + 1).filter((colour) => ![...found.values()].includes(colour));
+  [...others].forEach((plugin, at) => found.set(plugin, free[at % free.length] ?? (at % OWN.length) + 1));
+  return found;
+}
+
 export interface Look {
   readonly share: number;
   readonly second: number;

@@ -9,7 +9,7 @@ import { plural } from "../text";
 import { CanvasMap } from "./canvas";
 import { CardMap } from "./cards";
 import { groupsOf } from "./layout";
-import { described, type Look, measured, type NodeVerdict, secondOf } from "./look";
+import { coloursOf, described, type Look, measured, type NodeVerdict, secondOf } from "./look";
 
 /** The cluster that came with a report, or the live one. */
 export const StillCluster = createContext<Cluster | undefined>(undefined);
@@ -63,13 +63,12 @@ const look = (node: NodeFields, verdicts: ReadonlyMap<string, NodeVerdict> | und
 /** The first plugin that refuses each node, as the groups of an explanation say. */
 export function verdictsIn(answer: ExplanationAnswer): ReadonlyMap<string, NodeVerdict> | undefined {
   if (!answer.funnel.length) return undefined;
-  const first = new Set(answer.groups.map((group) => group.refusals[0]?.plugin ?? ""));
-  const order = [...new Set(answer.funnel.map((step) => step.plugin))].filter((plugin) => first.has(plugin));
+  const colours = coloursOf(answer.groups.map((group) => group.refusals[0]?.plugin ?? ""));
   const fits: NodeVerdict = { fits: true, plugin: "", text: "fits", colour: 0 };
   const found = new Map(answer.nodes.map((name) => [name, fits]));
   for (const group of answer.groups) {
     const plugin = group.refusals[0]?.plugin ?? "";
-    const verdict = { fits: false, plugin, text: group.refusals[0]?.reason ?? "", colour: (Math.max(0, order.indexOf(plugin)) % 8) + 1 };
+    const verdict = { fits: false, plugin, text: group.refusals[0]?.reason ?? "", colour: colours.get(plugin)! };
     for (const node of group.nodes) found.set(answer.nodes[node]!, verdict);
   }
   return found;

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, podPath } from "../live/api";
 import { cluster, version } from "../live/state";
-import type { NodeVerdict } from "./look";
+import { coloursOf, type NodeVerdict } from "./look";
 
 interface Answer {
   readonly pod: string;
@@ -19,7 +19,7 @@ const WAIT_MS = 90;
 const kept = new Map<string, readonly [number, Verdicts]>();
 
 export function verdictsOf(answer: Answer, order: readonly string[]): Verdicts {
-  const plugins = [...new Set(answer.reasons.map((reason) => reason.plugin))];
+  const colours = coloursOf(answer.reasons.map((reason) => reason.plugin));
   const names = answer.nodes ?? order;
   const found = new Map<string, NodeVerdict>();
   answer.verdicts.forEach((position, node) => {
@@ -27,7 +27,7 @@ export function verdictsOf(answer: Answer, order: readonly string[]): Verdicts {
     const name = names[node];
     if (name === undefined) return;
     if (!reason) found.set(name, { fits: true, plugin: "", text: "fits", colour: 0 });
-    else found.set(name, { fits: false, ...reason, colour: (plugins.indexOf(reason.plugin) % 8) + 1 });
+    else found.set(name, { fits: false, ...reason, colour: colours.get(reason.plugin)! });
   });
   return found;
 }

@@ -164,7 +164,7 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
               </>
             ),
           ],
-          ["Priority", (pod) => pod.priority, NUM],
+          ["Priority", (pod) => count(pod.priority), NUM],
           ["cpu", (pod) => amount("cpu", pod.requests.cpu ?? 0), NUM],
           ["memory", (pod) => amount("memory", pod.requests.memory ?? 0), NUM],
           ["State", (pod) => pod.state],

@@ -203,6 +203,7 @@ function ProfileSection({ profile }: { profile: Profile }) {
           ["Plugins, in their order", ([, plugins]) => <Chips names={plugins} first={30} />, PROSE],
         ]}
       />
+      <h3>Weights</h3>
       <Bars label={`Weights of ${name}`} rows={Object.entries(profile.weights).map(([plugin, weight]) => [plugin, weight, count(weight)])} />
     </Section>
   );

@@ -51,6 +51,22 @@ def test_reads_every_page_and_says_what_is_missing():
     assert ("/apis/storage.k8s.io/v1/csinodes", {"limit": "500"}) in server.asked
 
 
+def test_a_list_whose_pages_always_expire_is_read_at_once():
+    class Busy(Server):
+        async def get(self, path, params):
+            if "continue" in params:
+                raise ClusterError("too old", 410, "Expired")
+            if params.get("limit") == "0" and path in self.lists:
+                kind, pages = self.lists[path]
+                self.lists = {**self.lists, path: (kind, [[one for page in pages for one in page]])}
+            return await super().get(path, params)
+
+    pods = [[{"metadata": {"name": f"p{at}", "namespace": "a"}}] for at in range(3)]
+    server = Busy({"/api/v1/nodes": ("Node", [[NODE]]), "/api/v1/pods": ("Pod", pods)})
+    assert [pod.name for pod in server.read().pods] == ["p0", "p1", "p2"]
+    assert [params for path, params in server.asked if path == "/api/v1/pods"] == [{"limit": "500"}] * 2 + [{"limit": "0"}]
+
+
 def test_nodes_and_pods_are_needed():
     with pytest.raises(ClusterError):
         Server({"/api/v1/nodes": ("Node", [[NODE]])}).read()

@@ -43,6 +43,39 @@ def printed(script: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
+def test_a_pod_unlike_all_others_costs_a_bounded_amount_of_memory():
+    script = """
+import tracemalloc
+import moorage
+
+def pod(at):
+    requests = {"cpu": f"{1 + at}m"}
+    spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "", "labels": {"app": f"a{at}"}}, "spec": spec}
+
+def held(count, unlike):
+    room = {"cpu": "9k", "pods": "9k"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": room}}
+    pods = [pod(at * unlike) for at in range(count)]
+    for at, one in enumerate(pods):
+        one["metadata"]["name"] = f"p{at}"
+    tracemalloc.start()
+    cluster = moorage.Cluster.from_objects(node, *pods)
+    cluster.run()
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return size
+
+held(10, 1)
+for unlike in (0, 1):
+    print((held(600, unlike) - held(100, unlike)) // 500)
+"""
+    alike, unlike = map(int, printed(script).split())
+    assert alike < 3_000  # bytes for each pod
+    assert unlike < 16_000
+
+
 def test_objects_made_in_a_pause_are_ignored_until_the_block_ends():
     script = """
 import gc

@@ -232,21 +232,21 @@ def _custom_collection(name: str) -> _Collection:
 
 
 async def _pages(get: Get, path: str) -> list[InputFile]:
-    """Read all pages; start again if the resource version of the first page has expired on the API server."""
+    """Read all pages; start again if the version of the first page has expired on the API server, and at last ask for one."""
     for _ in range(_RESTARTS):
         try:
             return await _all_pages(get, path)
         except ClusterError as error:
             if error.status != _GONE:
                 raise
-    return await _all_pages(get, path)
+    return await _all_pages(get, path, "0")
 
 
-async def _all_pages(get: Get, path: str) -> list[InputFile]:
+async def _all_pages(get: Get, path: str, limit: str = _PAGE) -> list[InputFile]:
     pages: list[InputFile] = []
     token = ""
     while True:
-        body = await get(path, {"limit": _PAGE, **({"continue": token} if token else {})})
+        body = await get(path, {"limit": limit, **({"continue": token} if token else {})})
         pages.append(InputFile(path, body))
         try:
             token = _next_page(body).metadata.continue_

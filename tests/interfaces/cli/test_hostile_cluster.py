@@ -193,7 +193,7 @@ ASKED = {  # a selector → what the page says about the pod
 }
 
 
-@pytest.mark.parametrize(("number", "says"), enumerate(ASKED.values()), ids=ASKED)
+@pytest.mark.parametrize(("number", "says"), [*enumerate(ASKED.values())], ids=ASKED)
 def test_questions_about_the_hostile_cluster_are_answered(up, number, says):
     for path, document in hostile_objects(f"asked{number}", SELECTORS[[*ASKED][number]]):
         up.ask("POST", path, document)

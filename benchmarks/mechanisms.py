@@ -58,6 +58,7 @@ MECHANISMS: Final[Mapping[str, Replacement]] = {
     "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
     "sheets": Replacement("cycle.cycle:Cycle", at_once=_none, _by_class=_none),
     "runs": Replacement("cycle.sheets:Sheets", route_of=_none),
+    "one-look": Replacement("cycle.sheets:Sheets", _look_once=_none),
     "shape-routes": Replacement("cycle.sheets:Sheets", decide_known=_decide_by_signature, route_of=_none),
     "counted-places": Replacement("cycle.ring_totals:RingTotals", counted_places=_none),
     "summed-places": Replacement("cycle.ring_totals:RingTotals", summed_places=_none),

@@ -41,7 +41,7 @@ _LOOKED_REMEMBERED: Final = 2048
 _FEW_ROWS: Final = 256
 _SOON: Final = 16
 #: Keys that come again after so few changes get a sheet the second time, others the third time.
-_JUST_NOW: Final = 32
+_JUST_NOW: Final = 96
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 

@@ -9,7 +9,7 @@ def test_the_decision_stays(capsule):
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,7 @@ def read_capsule(path: str | PathLike[str], **changes: Any) -> StoredCapsule:
         stored.get("node", ""), frozenset(stored.get("reasons", ())), tuple(stored.get("plugins", ())),
         stored.get("beside", ""), stored.get("relation", ""),
     )  # fmt: skip
-    given = {name: getattr(options, name) for name in Options.__dataclass_fields__} | changes
-    return StoredCapsule(where, cluster, pod, Options(**given), outcome)
+    return StoredCapsule(where, cluster, pod, replace(options, **changes), outcome)
 
 
 @pytest.fixture

@@ -52,6 +52,36 @@ def test_a_replay_places_pods_when_they_came(moorage, log):
     assert "of 1 pod that were bound then, 1 went to the same node; 0 stayed pending" in words
 
 
+QUOTA = """apiVersion: v1
+kind: ResourceQuota
+metadata: {name: small, namespace: default}
+spec: {hard: {requests.cpu: "2"}}
+"""
+
+
+def test_a_replay_keeps_a_quota_beside_the_log(moorage, log, tmp_path):
+    """``web`` wants two cores when ``old`` has one of them, and comes when it is deleted; ``big`` never does."""
+    (tmp_path / "quota.yaml").write_text(QUOTA)
+    asked = ("simulate", "-f", log, "-f", tmp_path / "quota.yaml", "--from", "14:00:05")
+    ran = moorage(*asked, "--to", "14:00:55", "-o", "wide")
+    words = " ".join(ran.out.split())
+    assert "quotas refused 2 pods at first; 1 wait at the end" in words
+    assert "default web n1 cpu=2 0 default-scheduler 1 45s 45s" in words
+    assert "quotas refused 2 pods at first; 2 wait at the end" in " ".join(moorage(*asked, "--to", "14:00:45").out.split())
+    assert "quotas refused" not in moorage(*asked, "--to", "14:00:45", "--no-quota").out
+
+
+def test_an_autoscaler_takes_part_in_a_replay(moorage, log, tmp_path):
+    (tmp_path / "pools.yaml").write_text(
+        '- {name: huge, price: 1, max: 3, provisionSeconds: 10, node: {status: {allocatable: {cpu: "200", pods: "20"}}}}'
+    )
+    ran = moorage("simulate", "-f", log, "--from", "14:00:05", "--to", "14:00:55", "--autoscale", tmp_path / "pools.yaml")
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("2 placed on 3 nodes")
+    assert "of 1 pod that were bound then, 1 went to the same node" in " ".join(ran.out.split())
+    assert "huge" in ran.out.partition("AUTOSCALER")[2]
+
+
 @pytest.mark.parametrize(
     ("args", "why"),
     [

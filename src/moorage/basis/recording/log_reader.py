@@ -132,11 +132,6 @@ class LogState:
         else:
             self.marks[record.what] = record
 
-    def documents(self) -> Iterator[bytes]:
-        """Yield the JSON of each object, in the order in which they came."""
-        for version, body in self.objects.values():
-            yield with_version(body, version)
-
 
 def with_version(body: bytes, version: str) -> bytes:
     """Return the JSON of an object with its resource version."""
@@ -348,7 +343,10 @@ def objects_at(directory: str | PathLike[str], moment: str = "") -> bytes:
     """
     log = ClusterLog(directory)
     state = log.state_at(parse_moment(moment, *log.span()))
-    items = (msgspec.json.encode(_record(directory, state)), *state.documents())
+    items = (
+        msgspec.json.encode(_record(directory, state)),
+        *(with_version(body, version) for version, body in state.objects.values()),
+    )
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(items) + b"\n]}\n"
 
 

@@ -16,10 +16,10 @@ from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.errors import InputError
 from moorage.laboratory.redact.redaction import redact_cluster
 from moorage.laboratory.redact.redaction_tokens import Tokens
+from moorage.live.recording.recorder import ObjectEncoder
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 
 __all__ = ["RedactingEncoder"]
@@ -28,7 +28,7 @@ __all__ = ["RedactingEncoder"]
 _PLAIN: Final = frozenset({"at", "state", "verdict", "plugins", "margin"})
 
 
-class RedactingEncoder:
+class RedactingEncoder(ObjectEncoder):
     """Makes the JSON of objects with tokens in the place of names.
 
     A claim of a stateful set gets the token of its set, if the set was seen before. ``compared``: label keys whose values pods
@@ -37,8 +37,9 @@ class RedactingEncoder:
     """
 
     def __init__(self, key: bytes) -> None:
+        super().__init__()
         Tokens(key)
-        self._key, self._cleaner = key, ObjectCleaner()
+        self._key = key
         self._sets: dict[str, StatefulSet] = {}
         self._compared: set[str] = set()
         self._last: tuple[Object | None, str, bytes] = None, "", b""

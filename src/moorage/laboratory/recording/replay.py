@@ -2,13 +2,15 @@
 
 The cluster begins as it was. Pods come when they came, without the node that they were given, unless they had one from the
 start, as pods of daemons may. A pod that ended by itself runs as long as it did; one that was deleted is deleted when it was.
-Nodes and other objects change when they did.
+Nodes and other objects change when they did. Quotas of the input hold, and an autoscaler may take part.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace as with_fields
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,36 +21,62 @@ from moorage.api.kinds import KINDS
 from moorage.api.meta import Object
 from moorage.basis.printable import counted
 from moorage.basis.recording.frames import Dropped, Mark, Put, Record, Touched
-from moorage.basis.recording.log_reader import ClusterLog, LogState, moment_text
+from moorage.basis.recording.log_reader import ClusterLog, moment_text
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
+from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
-from moorage.simulator.outcome import collect
-from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
+from moorage.simulator.cluster_run import input_notes
+from moorage.simulator.outcome import refused_outcomes
+from moorage.simulator.pod_books import SimulatedAttempt, in_turn
+from moorage.simulator.pod_creation import NotCreated
+from moorage.simulator.quotas import QuotaLedger
+from moorage.simulator.simulate import Options
+from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["decision_moment", "history_of", "replay"]
+__all__ = ["LogEvents", "decision_moment", "history_of", "replay"]
 
 
 _DECODERS: Final = {kind.name: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
 
 
-class _Replay:
-    """Turns the records of a log into events of a simulation. ``counts``: how many of each sort."""
+class LogEvents:
+    """The records of a part of a log as events of a simulation, which begins with the cluster at its start.
 
-    def __init__(self, simulation: SimulatedCluster, start: int, before: LogState) -> None:
-        self._simulation, self._start = simulation, start
+    ``cluster``: the input at its start. Pods for which its quotas have no room are created when other pods have ended.
+    Raises  InputError if the end is not after the start
+    """
+
+    def __init__(self, log: ClusterLog, start: int, end: int, cluster: ClusterInput, options: Options) -> None:
+        if end <= start:
+            raise InputError(f"--to {moment_text(end)} is not after --from {moment_text(start)}")
+        self._log, self._start, self._end = log, start, end
+        self._quotas = QuotaLedger.of(cluster if options.quota else ClusterInput())
+        self.seconds = (end - start) / 1e6
         self._known: dict[tuple[str, str], Object] = {}
         #: When each pod was bound in the log, in simulated seconds, by UID; and to which node.
         self._bound: dict[str, float] = {}
         self.nodes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
-        for (kind, key), (_, body) in before.objects.items():
-            self._known[kind, key] = _DECODERS[kind](body)
+        #: Pods that quotas refuse now, by UID, in the order in which they came.
+        self._refused: dict[str, NotCreated] = {}
+        self._engine: SimulatedCluster
 
-    def take(self, record: Record) -> None:
+    def start(self, simulation: Simulation) -> None:
+        """Schedule all events.
+
+        Raises  InputError if the log is damaged between the two moments
+        """
+        self._engine = engine = simulation.engine
+        if self._quotas:
+            engine.on_end = in_turn(engine.on_end, lambda record: self._free(record.pod))
+        for (kind, key), (_, body) in self._log.state_at(self._start).objects.items():
+            self._known[kind, key] = _DECODERS[kind](body)
+        for record in self._log.records(self._start, self._end):
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
         """Schedule the event of a record."""
         if isinstance(record, Mark | Touched):
             return
@@ -61,7 +89,7 @@ class _Replay:
         self._known[key] = obj
         if not isinstance(obj, Pod):
             self.counts["node" if record.kind == "Node" else "other"] += 1
-            self._simulation.at(at, Seen(obj))
+            self._engine.at(at, Seen(obj))
         else:
             self._pod(obj, known if isinstance(known, Pod) else None, at)
 
@@ -69,21 +97,16 @@ class _Replay:
         if not isinstance(known, Pod):
             if known is not None:
                 self.counts["node" if isinstance(known, Node) else "other"] += 1
-                self._simulation.at(at, Gone(known))
+                self._engine.at(at, Gone(known))
             return
         uid = known.metadata.uid
-        if self._ended_by_itself(known):
+        may_end = known.metadata.deletion_timestamp is None and known.spec.restart_policy != "Always"
+        if may_end and uid in self._bound:  # a recorder watches only pods that have not ended
             self.counts["ended"] += 1
-            self._simulation.durations[uid] = at - self._bound[uid]
+            self._engine.durations[uid] = at - self._bound[uid]
         else:
             self.counts["deleted"] += 1
-            self._simulation.at(at, Gone(known))
-
-    def _ended_by_itself(self, pod: Pod) -> bool:
-        """Return whether a pod that is gone ran to its end: a recorder watches only pods that have not ended."""
-        return (
-            pod.metadata.deletion_timestamp is None and pod.metadata.uid in self._bound and pod.spec.restart_policy != "Always"
-        )
+            self._engine.at(at, partial(self._delete, known))
 
     def _pod(self, pod: Pod, known: Pod | None, at: float) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -92,16 +115,56 @@ class _Replay:
             known = None
         if known is None:
             self.counts["came"] += 1
-            self._simulation.at(at, Seen(pod if node else _waiting(pod)))
-            return
-        if node and not known.spec.node_name:
+            self._engine.at(at, Seen(pod) if node else partial(self._create, pod))
+        elif node and not known.spec.node_name:
             self._bound[uid], self.nodes[uid] = at, node
         elif not node and pod.spec != known.spec:  # such as scheduling gates that are removed
-            self._simulation.at(at, Seen(_waiting(pod)))
+            self._engine.at(at, partial(self._create, pod))
 
+    # -- quotas --------------------------------------------------------------------------------------------------------
 
-def _waiting(pod: Pod) -> Pod:
-    return replace(pod, status=PodStatus(phase="Pending"))
+    def _create(self, pod: Pod) -> None:
+        """Create a pod, or change one that is there, unless a quota refuses it."""
+        uid = pod.metadata.uid
+        refused = self._quotas.charge(pod) if self._quotas and uid not in self._engine.records else None
+        if refused is None:
+            self._refused.pop(uid, None)
+            self._engine.at(self._engine.now, Seen(replace(pod, status=PodStatus(phase="Pending"))))
+        else:
+            self.counts["refused"] += uid not in self._refused
+            self._refused[uid] = NotCreated(pod, refused)
+
+    def _delete(self, pod: Pod) -> None:
+        if self._refused.pop(pod.metadata.uid, None) is None:
+            self._engine.at(self._engine.now, Gone(pod))
+            if self._quotas and pod.metadata.uid not in self._engine.records:  # it was there from the start
+                self._free(pod)
+
+    def _free(self, ended: Pod) -> None:
+        self._quotas.release(ended)
+        for one in [one for one in self._refused.values() if one.pod.namespace == ended.namespace]:
+            self._create(one.pod)
+
+    # -- notes ---------------------------------------------------------------------------------------------------------
+
+    def completed(self, run: Run) -> Run:
+        """Return the run with what was replayed, how many pods went where they really went, and the pods that quotas refuse."""
+        found, records = self.counts, self._engine.records
+        parts = [
+            f"{counted(found['came'], 'pod')} came", f"{found['ended']:,} ended", f"{found['deleted']:,} were deleted",
+            f"{counted(found['node'], 'change')} of nodes",
+        ]  # fmt: skip
+        texts = [f"replayed {moment_text(self._start)} to {moment_text(self._end)}: {', '.join(parts)}"]
+        placed = [(records[uid].node, node) for uid, node in self.nodes.items() if uid in records]
+        if placed:
+            same = sum(1 for ours, theirs in placed if ours == theirs)
+            pending = sum(1 for ours, _ in placed if not ours)
+            bound = counted(len(placed), "pod")
+            texts.append(f"of {bound} that were bound then, {same:,} went to the same node; {pending:,} stayed pending")
+        if found["refused"]:
+            texts.append(f"quotas refused {counted(found['refused'], 'pod')} at first; {len(self._refused):,} wait at the end")
+        notes = (*(InputNote("Remark", text) for text in texts), *run.notes)
+        return with_fields(run, notes=notes, refused=(*run.refused, *refused_outcomes(self._refused.values(), (), {})))
 
 
 def replay(
@@ -112,40 +175,12 @@ def replay(
 
     Raises  InputError if the end is not after the start, or the log is damaged between them
     """
-    if end <= start:
-        raise InputError(f"--to {moment_text(end)} is not after --from {moment_text(start)}")
-    simulation, notes = prepare(options, on_attempt)
-    simulation.load(objects_of(cluster))
-    events = _Replay(simulation, start, log.state_at(start))
-    for record in log.records(start, end):
-        events.take(record)
-    simulation.run((end - start) / 1e6)
-    pods = [record.pod for record in simulation.records.values()]
-    about = [InputNote("Remark", text) for text in _remarks(events, simulation, start, end)]
-    return collect(
-        simulation, simulation.scheduler.gates.release, notes=[*about, *input_notes(cluster), *notes],
-        workloads=workload_names(cluster, pods),
-    )  # fmt: skip
-
-
-def _remarks(events: _Replay, simulation: SimulatedCluster, start: int, end: int) -> list[str]:
-    """Return what was replayed, and how many pods went where they really went."""
-    found = events.counts
-    parts = [
-        f"{counted(found['came'], 'pod')} came", f"{found['ended']:,} ended", f"{found['deleted']:,} were deleted",
-        f"{counted(found['node'], 'change')} of nodes",
-    ]  # fmt: skip
-    text = f"replayed {moment_text(start)} to {moment_text(end)}: {', '.join(parts)}"
-    records = simulation.records
-    placed = [(records[uid].node, node) for uid, node in events.nodes.items() if uid in records]
-    same = sum(1 for ours, theirs in placed if ours == theirs)
-    pending = sum(1 for ours, _ in placed if not ours)
-    if not placed:
-        return [text]
-    return [
-        text,
-        f"of {counted(len(placed), 'pod')} that were bound then, {same:,} went to the same node; {pending:,} stayed pending",
-    ]
+    events, simulation = LogEvents(log, start, end, cluster, options), Simulation(cluster, options, keep_records=True)
+    simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
+    simulation.use(events)
+    simulation.run(events.seconds)
+    run = simulation.outcome()
+    return events.completed(with_fields(run, notes=(*input_notes(cluster), *run.notes)))
 
 
 # -- decisions ---------------------------------------------------------------------------------------------------------
@@ -173,9 +208,8 @@ def history_of(log: ClusterLog, key: str, until: int) -> PodHistory:
     first, _ = log.span()
     since = max(first, until - _DAY)
     found, last = PodHistory(), since
-    for (kind, name), (_, body) in log.state_at(since).objects.items():
-        if kind == "Pod" and name == key:
-            found = PodHistory(since, 0, _read(body).spec.node_name, since)
+    if (held := log.state_at(since).objects.get(("Pod", key))) is not None:
+        found = PodHistory(since, 0, _read(held[1]).spec.node_name, since)
     for record in log.records(since, until):
         if isinstance(record, Put) and record.kind == "Pod" and record.key == key:
             node = _read(record.body).spec.node_name

@@ -7,7 +7,7 @@ go back: if the time of day is set back, the log goes on by the clock that never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -19,28 +19,12 @@ from moorage.basis.recording.log_reader import STARTED
 from moorage.basis.recording.log_writer import LogWriter, SnapshotWriter
 from moorage.core.engine.facts import Gone, Seen
 
-__all__ = ["ChangeRecorder", "Encoder", "LogClock", "ObjectEncoder"]
+__all__ = ["ChangeRecorder", "LogClock", "ObjectEncoder"]
 
 #: How many objects of a snapshot are written in one step.
 _STEP: Final = 200
 #: A difference between two clocks from which on the time of day was set.
 _SET_S: Final = 1.0
-
-
-class Encoder(Protocol):
-    """Makes the JSON of objects, without resource versions."""
-
-    def key(self, obj: Object) -> str:
-        """Return the key of an object: ``namespace/name``."""
-
-    def json(self, obj: Object) -> bytes:
-        """Return the JSON; b"" for an object that must not be written."""
-
-    def learn(self, obj: Object) -> None:
-        """Look at an object of the first lists, before any is written."""
-
-    def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the facts of a comparison as they may be written; texts with names are left out of redacted ones."""
 
 
 class ObjectEncoder:
@@ -50,17 +34,20 @@ class ObjectEncoder:
         self._cleaner = ObjectCleaner(kept)
 
     def key(self, obj: Object) -> str:
+        """Return the key of an object: ``namespace/name``."""
         return obj.key
 
     def json(self, obj: Object) -> bytes:
+        """Return the JSON without resource version; b"" for an object that must not be written."""
         kind = KIND_OF_TYPE[type(obj)]
         bare = replace(obj, metadata=replace(obj.metadata, resource_version=""))
         return self._cleaner.json(kind, kind.api_version, bare)
 
     def learn(self, obj: Object) -> None:
-        """Do nothing: objects are written as they are."""
+        """Look at an object of the first lists, before any is written."""
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the facts of a comparison as they may be written."""
         return dict(facts)
 
 
@@ -99,7 +86,7 @@ class ChangeRecorder:
     ``counts``: how many records of each sort were written
     """
 
-    def __init__(self, writer: LogWriter, clock: LogClock, encoder: Encoder) -> None:
+    def __init__(self, writer: LogWriter, clock: LogClock, encoder: ObjectEncoder) -> None:
         self.writer, self.clock, self.encoder = writer, clock, encoder
         #: Objects by kind and key, with the hash of their JSON.
         self._known: dict[tuple[str, str], tuple[Object, int]] = {}

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.meta import Object
@@ -59,10 +60,6 @@ class Match(Enum):
     SAMPLED = "best of a sample"
     REORDERED = "same in another order"
     DIFFERENT = "different"
-
-    @property
-    def agrees(self) -> bool:
-        return self is not Match.DIFFERENT
 
 
 class ComparedDecision(Struct, frozen=True):
@@ -110,7 +107,7 @@ class Agreement:
     def count(self, found: ComparedDecision, at: int) -> None:
         """Count a comparison made at a time of the log."""
         (self.bindings if found.is_binding else self.failures)[found.verdict.value] += 1
-        if not found.verdict.agrees:
+        if found.verdict is Match.DIFFERENT:
             self.plugins.update(found.plugins)
             self.differences.append({"at": at, **found.facts()})
 
@@ -293,7 +290,7 @@ class Shadow:
         found = self._judged(waited, nominated, pod.spec.node_name, message)
         if found is None:
             self.agreement.uncompared["a plugin failed or the node is not known"] += 1
-        elif found.verdict.agrees:
+        elif found.verdict is not Match.DIFFERENT:
             self.agreement.count(found, at)
         elif len(self._open) >= _WAITING:
             self.agreement.uncompared[_UNTOLD] += 1
@@ -363,9 +360,10 @@ class Shadow:
             again = self._judged(case.pod, case.nominated, case.found.node, case.found.message)
             for uid in reversed(placed):
                 self.scheduler.cluster.remove_pod(uid)
-            if again is not None and again.verdict.agrees:
+            if again is not None and again.verdict is not Match.DIFFERENT:
                 self._known[is_binding] = case.version if index == last else changes[index].version
-                return again if index == bound == last else _reordered(again, max(last, bound) - index)
+                by = max(last, bound) - index
+                return replace(again, verdict=Match.REORDERED, reordered_by=by) if by else again
         return None
 
     def _states(self, case: _Open, before: range, known: int) -> Iterator[tuple[int, int]]:
@@ -445,10 +443,6 @@ def _counts_otherwise(before: PodInfo | Node | None, after: PodInfo | Node | Non
     if isinstance(before, PodInfo) and isinstance(after, PodInfo):
         return before.label_class != after.label_class or before.spec != after.spec
     return before is not after
-
-
-def _reordered(found: ComparedDecision, by: int) -> ComparedDecision:
-    return ComparedDecision(found.pod, found.uid, Match.REORDERED, found.node, found.ours, found.message, reordered_by=by)
 
 
 def _bindings_compared(

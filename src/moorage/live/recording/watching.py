@@ -243,14 +243,10 @@ class _Recorded:
         self.begin, self.end = sink.begin, sink.end
 
     async def put(self, fact: Fact) -> None:
-        self._record(fact)
-        await self._sink.put(fact)
+        await self.put_all((fact,))
 
     async def put_all(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            self._record(fact)
+            if isinstance(fact, Seen | Gone):
+                self._recorder.observe(fact)
         await self._sink.put_all(facts)
-
-    def _record(self, fact: Fact) -> None:
-        if isinstance(fact, Seen | Gone):
-            self._recorder.observe(fact)

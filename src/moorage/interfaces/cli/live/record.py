@@ -55,7 +55,7 @@ from moorage.live.client.credentials import Endpoint
 from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.resources import cluster_uid, server_version
 from moorage.live.client.rest import Rest, user_agent
-from moorage.live.recording.recorder import ChangeRecorder, Encoder, LogClock, ObjectEncoder
+from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import Match, Shadow
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
 from moorage.live.recording.watching import Watching
@@ -377,9 +377,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
     """Record until a signal arrives."""
     redacted = given["key_file"] is not None
     loaded = _loaded(given, log)
-    encoder: Encoder = ObjectEncoder(given["annotations"])
-    if redacted:
-        encoder = RedactingEncoder(read_key(given["key_file"], quiet=False))
+    encoder = RedactingEncoder(read_key(given["key_file"], quiet=False)) if redacted else ObjectEncoder(given["annotations"])
     shadow = Shadow(build_scheduler(loaded, 0, float("inf")), {
         one.scheduler_name: one.percentage_of_nodes_to_score for one in loaded.profiles
     })  # fmt: skip

@@ -45,6 +45,7 @@ from moorage.simulator.simulation import SimulatedAttempt
 
 if TYPE_CHECKING:
     from moorage.interfaces.cli.questions.gate_options import SimulationGates
+    from moorage.laboratory.recording.replay import LogEvents
     from moorage.report.explanation import Explanation
     from moorage.simulator.trace import Trace
 
@@ -249,7 +250,7 @@ def _run(
             refuse_nothing_to_place(cluster)
         leave_memory_at_exit()
         if given["since"] is not None:
-            return _Simulated(_replayed(given, cluster, emulating(options, given, cluster), on_attempt))
+            return _replayed(given, cluster, emulating(options, given, cluster), on_attempt)
         if given["autoscale"]:
             return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
         text = given["output"] in {"table", "wide"}
@@ -265,14 +266,15 @@ def _queued(run: Run) -> _Simulated:
     return _Simulated(run, scaled=run.queues.text(), waits=bool(run.queues.waiting()))
 
 
-def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: _OnAttempt) -> Run:
+def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: _OnAttempt) -> _Simulated:
     """Replay a part of a log."""
-    from moorage.laboratory.recording.replay import replay
+    from moorage.laboratory.recording.replay import LogEvents, replay
 
-    (path,) = given["paths"]
-    log = ClusterLog(path)
+    log = ClusterLog(next(path for path in given["paths"] if is_log(path)))
     start, end = (parse_moment(given[name] or "", *log.span()) for name in ("since", "until_moment"))
-    return replay(log, start, end, cluster, options, on_attempt)
+    if given["autoscale"]:
+        return _autoscaled(given, cluster, options, on_attempt, LogEvents(log, start, end, cluster, options))
+    return _Simulated(replay(log, start, end, cluster, options, on_attempt))
 
 
 def _check_replay(given: dict[str, Any]) -> None:
@@ -280,10 +282,10 @@ def _check_replay(given: dict[str, Any]) -> None:
         if given["until_moment"] is not None:
             raise click.UsageError("--to needs --from")
         return
-    if len(given["paths"]) != 1 or not is_log(given["paths"][0]):
+    if sum(map(is_log, given["paths"])) != 1:
         raise click.UsageError("--from needs one log of moorage record: -f LOG")
-    if given["moment"] or given["trace"] or given["autoscale"] or given["explains"] or _asks_what_if(given):
-        raise click.UsageError("--from excludes --at, --trace, --autoscale, --explain, --live and changes to make first")
+    if given["moment"] or given["trace"] or given["explains"] or _asks_what_if(given):
+        raise click.UsageError("--from excludes --at, --trace, --explain, --live and changes to make first")
     if any(given[name] for name in ("gates", "strict", "baseline", "across")) or given["output"] in {
         "json",
         "yaml",
@@ -333,7 +335,7 @@ def _check_autoscaler(given: dict[str, Any]) -> None:
 
 
 def _autoscaled(
-    given: dict[str, Any], read: ClusterInput | Trace, options: Options, on_attempt: _OnAttempt
+    given: dict[str, Any], read: ClusterInput | Trace, options: Options, on_attempt: _OnAttempt, events: LogEvents | None = None
 ) -> _Simulated:  # fmt: skip
     from moorage.interfaces.cli.questions.simulate_autoscaled import (
         AutoscalerOptions,
@@ -344,7 +346,7 @@ def _autoscaled(
         given["autoscale"], given["expander"], given["expander_priorities"], given["instance_types"],
         given["spot_interruptions"], given["provision_seconds"],
     )  # fmt: skip
-    run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt)
+    run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt, events)
     return _Simulated(run, scaled=scaled)
 
 

@@ -17,6 +17,7 @@ from moorage.laboratory.dynamics.node_pools import read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.present import read_given
+from moorage.laboratory.recording.replay import LogEvents
 from moorage.report.outcome import InputNote, Run
 from moorage.report.style import columns, paragraph, some_pods
 from moorage.simulator.autoscalers.instance_types import read_price_list
@@ -69,9 +70,9 @@ class AutoscalerOptions(NamedTuple):
 
 def simulate_autoscaled(
     given: ClusterInput | Trace, options: Options, asked: AutoscalerOptions, until_s: float | None,
-    on_attempt: Callable[[SimulatedAttempt], None] | None,
+    on_attempt: Callable[[SimulatedAttempt], None] | None, events: LogEvents | None = None,
 ) -> tuple[Run, str]:  # fmt: skip
-    """Return the run, and a table of the autoscaler's actions.
+    """Return the run, and a table of the autoscaler's actions. ``events``: what a log has of that time.
 
     Raises  InputError
     """
@@ -83,10 +84,13 @@ def simulate_autoscaled(
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))
         last_s = given.arrivals[-1].time_s if len(given.arrivals) else 0.0
+    if events is not None:
+        simulation.use(events)
+        until_s = events.seconds if until_s is None else until_s
     simulation.use(scaler)
     before = scaler.sizes()
     simulation.run(until=last_s + _DEFAULT_S if until_s is None else until_s)
-    run = simulation.outcome()
+    run = simulation.outcome() if events is None else events.completed(simulation.outcome())
     notes = input_notes(given) if isinstance(given, ClusterInput) else [InputNote("Remark", text) for text in given.notes]
     lines = _lines(scaler, before)
     told = [*_not_added(scaler, simulation)]

@@ -99,6 +99,17 @@ def test_resource_versions_order_what_an_interrupted_watch_tells_late(version, v
     assert [node.status.allocatable["cpu"] for node in shadow.scheduler.cluster.table.nodes] == ["1", "2"]
 
 
+def test_a_difference_waits_for_the_resource_version_of_each_watch():
+    """A watch that was heard from may still have to tell what happened before: its resource version says so."""
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    shadow.take(*waits_then("a", "n2", version="9"), settled=False)
+    assert not shadow.settle(60.0, 8)
+    assert shadow.agreement.compared == 0
+    shadow.take(Seen(a_node("n1", "1", version="7")), now=61.0, settled=False)
+    assert not shadow.settle(61.0, 9)
+    assert dict(shadow.agreement.bindings) == {"same": 1}
+
+
 def test_a_decision_that_a_watch_tells_late_knew_what_was_new_then():
     """The watch of pods was interrupted: the change of 20 s before it tells of the decision may be newer than the decision."""
     told = {}

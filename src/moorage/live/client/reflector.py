@@ -165,6 +165,11 @@ class Reflector(Generic[T]):
         """The last known version of all objects."""
         return self._known.values()
 
+    @property
+    def told_version(self) -> int:
+        """The resource version up to which all changes are delivered; 0 before the first list."""
+        return int(self._version) if self._version.isdecimal() else 0
+
     def get(self, key: str) -> T | None:
         """Return the last known version of an object, by ``namespace/name``; None if there is none."""
         return self._known.get(key)
@@ -335,7 +340,7 @@ class Reflector(Generic[T]):
                 opened = self._clock()
                 async for lines in stream:
                     facts: list[Fact] = []
-                    if self._clock() - opened > _LATE_S:
+                    if initial_list is None and self._clock() - opened > _LATE_S:
                         told = self._clock()
                     try:
                         for line in lines:

@@ -140,11 +140,10 @@ class Agreement:
 #: How long changes may be seen in another order than the scheduler knew of them, before and after a decision.
 _LATE_S: Final = 10.0
 _SOON_S: Final = 1.0
-#: How many changes are kept, how many differences wait, and how many of these are judged at a time.
+#: How many changes are kept, differences wait, and of these are judged at a time; how many bindings of after it count.
 _SHADOW_KEPT: Final = 5000
 _WAITING: Final = 1000
 _AT_ONCE: Final = 20
-#: How many bindings of after a decision are counted.
 _MOST: Final = 8
 #: How many states are tried for a difference; on 5,000 nodes, how many in a second, and how many after a pause. So a few
 #: differences are looked into, and many of them cost little.
@@ -312,16 +311,16 @@ class Shadow:
 
     # -- states of other moments ---------------------------------------------------------------------------------------
 
-    def settle(self, sure: float) -> bool:
+    def settle(self, sure: float, version: float = float("inf")) -> bool:
         """Judge some differences again, if the watches have told all that happened until right after them.
 
-        ``sure``: until when they have told everything; infinite at the end. Returns whether there are more of them.
+        ``sure``, ``version``: until when, and until which resource version, they have told. Returns whether there are more.
         """
         if sure > self._sure:
             self._tries = min(self._tries + (sure - self._sure) * _TRIES_PER_S, _TRIES_KEPT)
         self._sure = sure
         due = list[_Open]()
-        while self._open and self._open[0].soon <= sure and len(due) < _AT_ONCE:
+        while (more := self._open and self._open[0].soon <= sure and self._open[0].version <= version) and len(due) < _AT_ONCE:
             due.append(self._open.popleft())
         due.sort(key=_version_of, reverse=True)  # the way back is then the shortest
         ended = [(case, self._explained(case)) for case in due]
@@ -335,7 +334,7 @@ class Shadow:
                 self.agreement.count(found or case.found, case.at)
                 if found is None:
                     self.on_difference(case.found, case.at)
-        return bool(self._open and self._open[0].soon <= sure)
+        return bool(more)
 
     def end(self) -> None:
         """Judge what waits, at the end."""

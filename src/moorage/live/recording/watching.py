@@ -117,7 +117,8 @@ class Watching:
         more = False
         if not self.inbox:
             self._empty_at = self._clock()
-            more = self.shadow.settle(min(reflector.told_until for _, reflector in self._ordered.values()))
+            told = [(one.told_until, one.told_version) for _, one in self._ordered.values()]
+            more = self.shadow.settle(*map(min, zip(*told, strict=True)))
         self._sign(self._clock())
         if not self.recorder.has_started and self.inbox.is_whole and not self.inbox:
             unserved = [one.resource.plural for one in self.reflectors if one.unserved]

@@ -338,7 +338,7 @@ class GangExplanation(Answer, frozen=True, kw_only=True):
 
 
 def _count(fits: int, at_most: int) -> str:
-    return str(fits) if fits == at_most else f"{fits}-{at_most}"
+    return str(fits) if fits == at_most else f"{fits}-{at_most}" if fits else f"up to {at_most}"
 
 
 def _stops(one: GangDomain) -> str:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from msgspec.structs import replace
 
-from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup
+from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.cycle.search import SearchScope
@@ -44,7 +43,7 @@ __all__ = ["explain_group", "group_named"]
 _TOPOLOGY: Final = "TopologyAwareWorkloadScheduling"
 _KINDS: Final = frozenset({"podgroup", "podgroups", "pg", "podgroup.scheduling.k8s.io"})
 #: How many domains the engine fills, those that could hold most first.
-_MOST_FILLED: Final = 12
+_MOST_FILLED: Final = 3
 #: The most nodes that are added in a trial.
 _MOST_ADDED: Final = 64
 _SUMMARIES: Final = {
@@ -222,8 +221,8 @@ class _Gang:
             filling.counts[at] = [sum(pod.uid in found for pod in one.pods) for one in room.classes]
             best = max(best, len(found))
 
-    def _nodes_in(self, room: GangRoom, domain: int) -> dict[str, str]:
-        """Return the nodes that pods of the group find in a domain, by UID; the engine places them in turn."""
+    def _nodes_in(self, room: GangRoom, domain: int, added: Sequence[int] = ()) -> dict[str, str]:
+        """Return the nodes that pods of the group find in a domain and on added rows, by UID: the engine places them."""
         scheduler, (namespace, _, name) = self.cluster.scheduler, self.key.partition("/")
         state, profile = scheduler.state, scheduler.profiles[self.waiting[0].spec.scheduler_name]
         queued = tuple(one for pod in self.waiting if (one := scheduler.queue.get(pod.uid)) is not None)
@@ -233,7 +232,8 @@ class _Gang:
             filler = _Filler(
                 group, scheduler.cycle, state.cluster, state.queue, False, False, state.now, lambda *_: None, lambda _: None
             )
-            return filler.nodes_on(np.flatnonzero(room.domain == domain))
+            rows = [np.flatnonzero(room.domain == domain), np.array(added, dtype=np.intp)]
+            return filler.nodes_on(np.concatenate(rows))
 
     def _tried(self) -> int:
         """Try the group, and return how many more of its pods have a node then."""
@@ -287,7 +287,7 @@ class _Gang:
             self._wait(room, wanted)
             self._make_room(room, possible, wanted)
         if (largest := int(now.fits[usable].max(initial=0))) and self.group is not None and self.group.min_count:
-            self._fewer(room, largest, self.group)
+            self._fewer(room, largest, self.group, max(usable, key=lambda at: int(now.fits[at])))
         self._grow(room, now, usable, wanted)
 
     def _wait(self, room: GangRoom, wanted: int) -> None:
@@ -357,16 +357,13 @@ class _Gang:
         for row in np.flatnonzero(fits).tolist():
             yield from [self.cluster.snapshot.table.nodes[row].name] * int(fits[row])
 
-    def _fewer(self, room: GangRoom, placed: int, group: PodGroup) -> None:
+    def _fewer(self, room: GangRoom, placed: int, group: PodGroup, domain: int) -> None:
         """Let fewer pods go together."""
-        least = len(self.placed) + placed
-        policy = replace(group.spec.scheduling_policy, gang=GangSchedulingPolicy(min_count=least))
         if not room.is_plain:
-            with self.cluster.transaction():
-                self.cluster.apply(replace(group, spec=replace(group.spec, scheduling_policy=policy)))
-                placed = self._tried()
+            placed = len(self._nodes_in(room, domain))
         if not placed:
             return
+        least = len(self.placed) + placed
         frozen = "GangScheduling" in self.cluster.scheduler.gates.emulated.gates
         text = f"minCount {least} instead of {self.least}: {counted(placed, 'pod')} start{'s' if placed == 1 else ''} now"
         text += "; the group has to be created again" if frozen else ""
@@ -397,7 +394,9 @@ class _Gang:
                 self.cluster.schedule(
                     [pod.uid for pod in self.cluster.simulation.arrived_after(arrivals) if of_daemon_set(pod)]
                 )
-                placed = self._tried()
+                row_of = self.cluster.snapshot.table.row_of
+                added = [row_of[f"{like}-new-{number}"] for number in range(1, count + 1)]
+                placed = len(self._nodes_in(room, int(room.domain[row]), added))
         if placed >= wanted:
             self.ways.append(way)
 

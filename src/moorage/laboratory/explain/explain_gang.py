@@ -225,8 +225,9 @@ class _Gang:
         """Return the nodes that pods of the group find in a domain and on added rows, by UID: the engine places them."""
         scheduler, (namespace, _, name) = self.cluster.scheduler, self.key.partition("/")
         state, profile = scheduler.state, scheduler.profiles[self.waiting[0].spec.scheduler_name]
-        queued = tuple(one for pod in self.waiting if (one := scheduler.queue.get(pod.uid)) is not None)
-        group = QueuedGroup(GroupInfo(namespace, name, tuple(self.waiting)), profile, queued)
+        found = [one for pod in self.waiting if (one := scheduler.queue.get(pod.uid)) is not None]
+        found.sort(key=lambda one: (-one.pod.priority, one.initial_attempt or 0.0, one.initial_order))  # as they are tried
+        group = QueuedGroup(GroupInfo(namespace, name, tuple(one.pod for one in found)), profile, tuple(found))
         self.runs += 1
         with self.cluster.transaction():
             filler = _Filler(

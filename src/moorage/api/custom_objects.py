@@ -95,13 +95,13 @@ def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> Custom
 
 
 def guess_plural(kind: str) -> str:
-    """Return the likely plural of a kind, as kubectl guesses it without a server."""
+    """Return the likely plural of a kind, for input without a server that knows it."""
     singular = kind.lower()
     if singular.endswith("endpoints"):
         return singular
     if singular.endswith("s"):
         return f"{singular}es"
-    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
+    return f"{singular[:-1]}ies" if singular.endswith("y") and singular[-2:-1] not in "aeiou" else f"{singular}s"
 
 
 def with_identity(obj: CustomObject, metadata: ObjectMeta) -> CustomObject:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moorage.api.quantity import QuantityError
 from moorage.basis.files import read_file
@@ -31,7 +31,7 @@ from moorage.simulator.autoscalers.key_requirements import (
 )
 from moorage.state.pod_requests import amount
 
-__all__ = ["InstanceType", "Offering", "PriceList", "amounts", "missing_min_values", "ordered_by_price", "read_price_list"]
+__all__ = ["InstanceType", "Offering", "PriceList", "amounts", "missing_min_values", "read_price_list"]
 
 _OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}
 _AWS: Final = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
@@ -42,6 +42,9 @@ _LARGEST: Final = 64 << 20
 _KWOK: Final = "karpenter.kwok.sh"
 #: The capacity types in the order in which a provider takes them.
 _LAUNCHED: Final = ("reserved", "spot", "on-demand")
+#: How many sets of requirements a price list remembers the answers to.
+_MOST_REMEMBERED: Final = 4096
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +114,6 @@ class InstanceType:
         return inf
 
 
-def ordered_by_price(
-    types: Iterable[InstanceType], requirements: Requirements, undefined: Collection[str]
-) -> list[InstanceType]:
-    """Return types, the cheapest first. Types of one price keep their order (upstream's order of these varies)."""
-    return sorted(types, key=lambda held: held.cheapest(requirements, undefined))
-
-
 def missing_min_values(types: Sequence[InstanceType], requirements: Requirements) -> tuple[int, dict[str, int]]:
     """Return how many of the first types give enough distinct values, and the labels that have too few, with their number.
 
@@ -144,10 +140,29 @@ class PriceList:
     currency: str = ""
     date: str = ""
     well_known: frozenset[str] = field(default=WELL_KNOWN)
+    _remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def by_name(self) -> dict[str, InstanceType]:
         return {held.name: held for held in self.types}
+
+    @cached_property
+    def _offered_keys(self) -> frozenset[str]:
+        return frozenset(key for held in self.types for offering in held.offerings for key in offering.requirements)
+
+    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what was made for a key before; simulations of one cluster after the other ask the same."""
+        if key not in self._remembered:
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = make()
+        found: _T = self._remembered[key]
+        return found
+
+    def cheapest(self, requirements: Requirements) -> Sequence[float]:
+        """Return for each type the lowest price of the offerings that requirements allow; infinity if there are none."""
+        key = "cheapest", *(requirements.get(name) for name in sorted(self._offered_keys))
+        return self.remembered(key, lambda: [held.cheapest(requirements, self.well_known) for held in self.types])
 
 
 def read_price_list(path: str) -> PriceList:

@@ -28,6 +28,7 @@ from moorage.simulator.autoscalers.karpenter.consolidation import (
     candidate_of,
 )
 from moorage.simulator.autoscalers.karpenter.scene import (
+    NOT_APPLIED,
     DisruptionLimit,
     ExistingNode,
     PoolCluster,
@@ -118,6 +119,14 @@ class Karpenter:
         facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
         time_s = now_s if now_s is not None else unix_seconds(given.report.taken_at)
         self._take(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot)
+        names = {
+            kind: [str((one.get("metadata") or {}).get("name")) for one in documents if one.get("kind") == kind]
+            for kind in NOT_APPLIED
+        }
+        self.missing += tuple(
+            f"{kind}s are not applied ({NOT_APPLIED[kind]}): {', '.join(held[:5])}{' …' if len(held) > 5 else ''}"
+            for kind, held in names.items() if held
+        )  # fmt: skip
 
     @classmethod
     def of_scene(

@@ -43,7 +43,7 @@ from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 
 __all__ = [
-    "KINDS", "DisruptionLimit", "ExistingNode", "PoolCluster", "ProvisioningPool", "Template", "daemons_of",
+    "KINDS", "NOT_APPLIED", "DisruptionLimit", "ExistingNode", "PoolCluster", "ProvisioningPool", "Template", "daemons_of",
     "is_daemon", "is_mirror", "is_reschedulable", "known_by_claim", "needs_of", "read_node_pools",
 ]  # fmt: skip
 
@@ -54,7 +54,12 @@ __all__ = [
 # Source  karpenter, pkg/apis/v1/nodepool.go, nodeclaim.go; pkg/controllers/provisioning/scheduling/nodeclaimtemplate.go
 
 #: The kinds to read from a cluster, by their names.
-KINDS: Final = ("nodepools.v1.karpenter.sh", "nodeclaims.v1.karpenter.sh")
+KINDS: Final = (
+    "nodepools.v1.karpenter.sh", "nodeclaims.v1.karpenter.sh", "nodeoverlays.v1alpha1.karpenter.sh",
+    "capacitybuffers.v1beta1.autoscaling.x-k8s.io",
+)  # fmt: skip
+#: Kind → what it would change, and is not applied.
+NOT_APPLIED: Final = {"NodeOverlay": "prices and capacities", "CapacityBuffer": "room that is kept free"}
 _REASONS: Final = frozenset({"Underutilized", "Empty", "Drifted"})
 _POLICIES: Final = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
 
@@ -323,7 +328,6 @@ class PoolCluster:
         self.displaced = [pod for held in self.nodes if held.leaving for pod in held.pods if is_reschedulable(pod)]
         self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
         self._meeting: dict[frozenset[KeyRequirement], Bools] = {}
-        self._fitting: dict[frozenset[KeyRequirement], tuple[Bools, Bools]] = {}
 
     @cached_property
     def resources(self) -> list[str]:
@@ -439,18 +443,18 @@ class PoolCluster:
     def fitting(self, asked: Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""
         key = frozenset(held for held in asked.values() if held.key != HOSTNAME)
-        known = self._fitting.get(key)
-        if known is None:
-            types, undefined = self.prices.types, self.prices.well_known
-            plain = {held.key: held for held in key}
-            known = self._fitting[key] = (
-                np.array([first_clash(held.requirements, plain) is None for held in types], dtype=np.bool_),
-                np.array(
-                    [any(is_compatible(plain, of.requirements, undefined) for of in held.available) for held in types],
-                    dtype=np.bool_,
-                ),
-            )
-        return known
+        return self.prices.remembered(key, lambda: self._fitting(key))
+
+    def _fitting(self, asked: frozenset[KeyRequirement]) -> tuple[Bools, Bools]:
+        types, undefined = self.prices.types, self.prices.well_known
+        plain = {held.key: held for held in asked}
+        return (
+            np.array([first_clash(held.requirements, plain) is None for held in types], dtype=np.bool_),
+            np.array(
+                [any(is_compatible(plain, of.requirements, undefined) for of in held.available) for held in types],
+                dtype=np.bool_,
+            ),
+        )
 
     @cached_property
     def domains(self) -> dict[str, dict[str, list[tuple[Taint, ...]]]]:

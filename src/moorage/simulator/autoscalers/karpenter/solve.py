@@ -20,7 +20,7 @@ import numpy as np
 from moorage.api.core import Pod, Taint
 from moorage.api.quantity import shown_amount
 from moorage.api.taints import find_untolerated
-from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values, ordered_by_price
+from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import relaxed
 from moorage.simulator.autoscalers.karpenter.scene import Bools, Ints, PoolCluster, Template, needs_of
 from moorage.simulator.autoscalers.karpenter.topology import Topology, TopologyError
@@ -162,8 +162,10 @@ class _Solver:
 
     def _finish(self, claim: LaunchClaim) -> None:
         del claim.requirements[HOSTNAME]
-        types = ordered_by_price((self._scene.prices.types[row] for row in claim.rows), claim.requirements, self._undefined)
-        claim.types = types[:_MOST_TYPES]
+        prices = self._scene.prices
+        cheapest = prices.cheapest(claim.requirements)  # types of one price keep their order; upstream's order of these varies
+        rows = sorted(map(int, claim.rows), key=cheapest.__getitem__)
+        claim.types = [prices.types[row] for row in rows[:_MOST_TYPES]]
         short = missing_min_values(claim.types, claim.requirements)[1]
         if short:
             for pod in claim.pods:

@@ -28,6 +28,7 @@ from moorage.laboratory.dynamics.pod_arrivals import (
     UniformBetween,
     Weibull,
 )
+from moorage.laboratory.dynamics.scaling_comparison import compare_autoscalers, scaling_table
 from moorage.laboratory.dynamics.simulation import ClusterProcess, Simulation, SimulationTotals
 from moorage.laboratory.dynamics.state_recorder import StateRecorder
 
@@ -36,5 +37,5 @@ __all__ = [
     "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed",
     "KarpenterProcess", "LogNormal", "NodePool", "PodArrivals",
     "PodKind", "Poisson", "Regular", "ScalingEvent", "Simulation", "SimulationTotals", "StateRecorder", "TraceArrivals",
-    "UniformBetween", "Unremovable", "Weibull",
+    "UniformBetween", "Unremovable", "Weibull", "compare_autoscalers", "scaling_table",
 ]  # fmt: skip

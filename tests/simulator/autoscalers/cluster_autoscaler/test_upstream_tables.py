@@ -408,3 +408,8 @@ CHAINS = {
 @pytest.mark.parametrize(("names", "options", "wanted"), CHAINS.values(), ids=CHAINS)
 def test_expanders_in_a_chain_filter_one_after_the_other(names: str, options: list[ExpansionOption], wanted: str) -> None:
     assert " ".join(one.pool for one in read_expander(names, CONFIG)(options, 5)) == wanted
+
+
+def test_there_are_as_many_cases_as_we_say() -> None:
+    tables = (RULE_CASES, MOVES, UTILISATIONS, ELIGIBLE, EXPANSIONS, PRIORITIES, CHAINS)
+    assert sum(map(len, tables)) >= 150

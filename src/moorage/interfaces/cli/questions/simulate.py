@@ -346,7 +346,8 @@ def _autoscaled(
         given["autoscale"], given["expander"], given["expander_priorities"], given["instance_types"],
         given["spot_interruptions"], given["provision_seconds"],
     )  # fmt: skip
-    run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt, events)
+    text = given["output"] in {"table", "wide"}
+    run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt, events, text=text)
     return _Simulated(run, scaled=scaled)
 
 

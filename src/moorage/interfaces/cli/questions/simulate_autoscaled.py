@@ -70,9 +70,11 @@ class AutoscalerOptions(NamedTuple):
 
 def simulate_autoscaled(
     given: ClusterInput | Trace, options: Options, asked: AutoscalerOptions, until_s: float | None,
-    on_attempt: Callable[[SimulatedAttempt], None] | None, events: LogEvents | None = None,
+    on_attempt: Callable[[SimulatedAttempt], None] | None, events: LogEvents | None = None, *, text: bool = False,
 ) -> tuple[Run, str]:  # fmt: skip
-    """Return the run, and a table of the autoscaler's actions. ``events``: what a log has of that time.
+    """Return the run, and a table of the autoscaler's actions. Without ``text``, the run has them as notes, too.
+
+    ``events``  what a log has of that time
 
     Raises  InputError
     """
@@ -98,8 +100,9 @@ def simulate_autoscaled(
     if isinstance(scaler, KarpenterProcess):
         table += _over_time(scaler, simulation.now_s)
         told = [*_disruptions(scaler), *told, *(f"not in the input: {text}" for text in scaler.missing)]
-    notes += [InputNote("Remark", f"autoscaler: {text}") for text in (*map(_sentence, lines), *told)]
-    below = "".join(paragraph(one_line(text), indent="  ", hanging="    ") + "\n" for text in told)
+    if not text:
+        notes += [InputNote("Remark", f"autoscaler: {told_}") for told_ in (*map(_sentence, lines), *told)]
+    below = "".join(paragraph(one_line(told_), indent="  ", hanging="    ") + "\n" for told_ in told)
     return replace(run, notes=(*run.notes, *notes)), table + below
 
 
@@ -165,7 +168,7 @@ def _over_time(scaler: KarpenterProcess, seconds: float) -> str:
             for action in ("ready", "down")
         )
         rows.append([f"{begun / 3600:.2f} h", str(came), str(went), f"{scaler.cost_in(begun, end):.3f}"])
-    return f"{columns(['FROM', 'CAME', 'WENT', 'COST'], rows, right=(0, 1, 2, 3))}\n"
+    return f"\n{columns(['FROM', 'CAME', 'WENT', 'COST'], rows, right=(0, 1, 2, 3))}\n"
 
 
 def _disruptions(scaler: KarpenterProcess) -> list[str]:

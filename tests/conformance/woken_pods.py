@@ -16,7 +16,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuedPod, QueuePlace
-from moorage.core.queue.queueing_hints import ERRORS
+from moorage.core.queue.pre_enqueue import ERRORS
 from moorage.framework.dropped_fields import pod_reader
 from moorage.state.pod_info import PodInfo
 from tools.recordings.scenarios import known_kinds, recorded_release

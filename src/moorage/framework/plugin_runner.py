@@ -21,7 +21,7 @@ import numpy.typing as npt
 from moorage.api.requirements import quoted
 from moorage.basis.printable import clip
 from moorage.errors import AttemptError, PluginError
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Skip, Status, Verdicts
 from moorage.state.cluster import Snapshot

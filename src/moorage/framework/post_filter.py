@@ -1,25 +1,49 @@
-"""PostFilter: what a plugin sees of a failed attempt, the what-ifs it may try, and its result."""
+"""What PreFilter found; what a PostFilter plugin sees of a failed attempt, the what-ifs it may try, and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from moorage.framework.effects import Effect
-from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo
 
-__all__ = ["Attempt", "Consult", "PostFilterResult", "WhatIf", "WhatIfs"]
+__all__ = ["Attempt", "Consult", "PostFilterResult", "PreFiltered", "WhatIf", "WhatIfs"]
 
 _C = TypeVar("_C")
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class PreFiltered(Struct, frozen=True):
+    """The results of PreFilter: each plugin's state, the plugins that returned ``SKIP``, and the nodes that remain.
+
+    ``refused`` is set when a plugin rejected the pod; ``nodes`` is None when no plugin narrowed the nodes.
+    ``narrowing_rejects``: the plugins that narrowed the nodes count as plugins that rejected the pod.
+    """
+
+    states: Mapping[str, Any]
+    skipped: frozenset[str]
+    nodes: frozenset[str] | None = None
+    narrowed_by: tuple[str, ...] = ()
+    refused: Status | None = None
+    narrowing_rejects: bool = True
+
+    def state_of(self, step: _HasName, pod: PodInfo) -> Any:
+        """Return what ``filter`` receives: the plugin's PreFilter state, or the pod if it has no PreFilter."""
+        return self.states.get(step.name, pod)
 
 
 @dataclass(frozen=True, slots=True)

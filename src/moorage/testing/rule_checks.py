@@ -16,7 +16,7 @@ import numpy as np
 
 from moorage.framework.answer_forms import ScoresByCount
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score, scored, shifted
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step, make_profile, points_of, reuse_of
 from moorage.framework.verdicts import Hold, Skip, Status, Verdicts
 from moorage.state.pod_info import PodInfo

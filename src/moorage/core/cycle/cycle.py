@@ -25,8 +25,7 @@ from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score
 from moorage.framework.points import PostFilterResult
-from moorage.framework.post_filter import Consult
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import Consult, PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.cluster import Snapshot

@@ -14,7 +14,7 @@ from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import Scores
 from moorage.framework.points import PostFilterResult
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import NEWEST_FORM, Code, MessageForm, Status, Verdicts, fit_error
 from moorage.state.cluster import Snapshot

@@ -22,7 +22,7 @@ from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.summed_places import CountedPlaces, SummedPlaces
 from moorage.framework.answer_forms import FollowedScores, ScoresByCount
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot

@@ -15,7 +15,7 @@ from moorage.core.cycle.column import REFUSED, KeyColumn, Varying
 from moorage.core.cycle.decision import Quick
 from moorage.core.cycle.judges import Judges
 from moorage.core.cycle.search import first_from, ring_position
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.state.cluster import Snapshot
 
 __all__ = ["OneLook"]

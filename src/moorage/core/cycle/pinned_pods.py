@@ -14,7 +14,7 @@ import msgspec
 from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.framework.answer_forms import Pins
 from moorage.framework.plugin_runner import ask, refused_rows, run_pre_filter
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.state.cluster import Snapshot

@@ -23,7 +23,7 @@ from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.search import draw, first_from, ring_position
 from moorage.core.preemption.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot

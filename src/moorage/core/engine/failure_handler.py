@@ -16,8 +16,8 @@ from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Cancel, Preempted
+from moorage.core.queue.pre_enqueue import ERRORS
 from moorage.core.queue.queued_pod import QueuedPod
-from moorage.core.queue.queueing_hints import ERRORS
 from moorage.framework.effects import Evict
 from moorage.framework.placements import GroupInfo
 from moorage.framework.post_filter import PostFilterResult

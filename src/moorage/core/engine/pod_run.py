@@ -20,7 +20,7 @@ from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.queue import ASSIGNED_POD_ADD
 from moorage.core.queue.queued_pod import QueuedPod
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
 

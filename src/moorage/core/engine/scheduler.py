@@ -30,7 +30,7 @@ from moorage.core.engine.outbox import Output, Skipped
 from moorage.core.engine.pod_groups import GroupScheduler
 from moorage.core.engine.pod_run import Found
 from moorage.core.queue import QueuedPod, SchedulingQueue
-from moorage.core.queue.queueing_hints import queue_profile, sort_key
+from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.plugin_runner import UNTOLD, ask, drained, run_filter, shifted, told_alone
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Status, Verdicts

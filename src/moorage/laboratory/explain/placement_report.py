@@ -26,7 +26,7 @@ from moorage.core.cycle.search import draw, ring_position
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, PluginError
 from moorage.framework.plugin_runner import MAX_SCORE, Scores, ask, normalized, scored
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Skip

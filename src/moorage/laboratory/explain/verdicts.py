@@ -24,7 +24,7 @@ from moorage.core.preemption.what_if import Nominated, contenders, judge_with_no
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
 from moorage.framework.plugin_runner import UNTOLD, ask, drained, failure_text, run_pre_filter, told_alone, verdicts_of_rejects
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Verdicts
 from moorage.state.cluster import Snapshot

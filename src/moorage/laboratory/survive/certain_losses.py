@@ -21,7 +21,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.core.cycle.decision import Feasible
 from moorage.core.engine.facts import Gone
 from moorage.framework.plugin_runner import run_pre_filter
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.laboratory.drain.drain_question import OutageCluster
 from moorage.laboratory.survive.failures import NodeFailures, replacement_of
 from moorage.laboratory.trial.dry_run import known_feasible

@@ -26,7 +26,7 @@ from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import run_filter
 from moorage.framework.points import PostFilterResult
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.placements import PodPlacement

@@ -22,7 +22,7 @@ from moorage.core.cycle.search import SearchScope, draw
 from moorage.errors import InputError, PluginError
 from moorage.framework.changes import Change
 from moorage.framework.plugin_runner import run_pre_filter, run_score
-from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of

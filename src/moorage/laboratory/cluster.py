@@ -53,9 +53,9 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.outcome import collect, refused_outcomes
 from moorage.simulator.pod_books import in_turn
-from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt, State
 from moorage.state.cluster import Snapshot
@@ -78,7 +78,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     patterns: Sequence[Node] = ()  # nodes that the cluster does not have, and that a change can add
 
     def __init__(self, given: ClusterInput, options: Options) -> None:
-        created = create_pods(given, quota=options.quota)
+        created = create_for(given, options)
         cluster, lost = created.cluster, created.lost
         self.options = options
         self.notes: tuple[InputNote, ...] = (*input_notes(cluster), *lost.notes())

@@ -8,12 +8,13 @@ from dataclasses import replace as with_fields
 from moorage.api.core import Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
+from moorage.basis.printable import counted, some
 from moorage.framework.dropped_fields import ignored_fields_note
 from moorage.framework.features import FeatureGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.missing_references import find_missing
-from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, Prepared, prepare, simulate
 from moorage.simulator.simulation import SimulatedAttempt
@@ -38,7 +39,7 @@ def simulate_cluster(
     Raises  ConfigError, InputError
     """
     with collector_paused():
-        created = create_pods(given, quota=options.quota)
+        created = create_for(given, options)
         cluster, lost = created.cluster, created.lost
         workloads = {} if titles is None else titles
         workloads.update(workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused))))
@@ -90,9 +91,14 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
 
 
 def ignored_fields(cluster: ClusterInput, gates: FeatureGates) -> list[InputNote]:
-    """Return a note on pods with fields that the emulated release ignores, if there are any."""
-    note = ignored_fields_note(cluster.pods, gates)
-    return [InputNote("Remark", note)] if note else []
+    """Return notes on fields of pods and jobs that the emulated release ignores, if there are any."""
+    notes = [ignored_fields_note(cluster.pods, gates)]
+    jobs = [] if gates["WorkloadWithJob"] else [job.key for job in cluster.jobs if job.spec.scheduling is not None]
+    if jobs:
+        notes.append(
+            f"spec.scheduling of {counted(len(jobs), 'job')} ignored, for the gate WorkloadWithJob is off: {some(jobs)}"
+        )
+    return [InputNote("Remark", note) for note in notes if note]
 
 
 def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str, str]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Job, ReplicaSet
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
@@ -27,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-T = TypeVar("T", Pod, ReplicaSet, Job)
+T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:

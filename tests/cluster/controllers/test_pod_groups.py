@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
-from moorage.cluster.controllers.workloads.job import Jobs, _group_name, _workload_name
+from moorage.cluster.controllers.workloads.job import Jobs, group_name, workload_name
 
 JOB = """
 apiVersion: batch/v1
@@ -166,8 +166,8 @@ def test_a_group_without_pods_is_deleted_at_once(cluster):
 
 def test_names_are_those_of_kubernetes():
     job = {"metadata": {"name": "ga", "uid": "9da8f66c-fbb8-413f-9f16-4d308494ca46"}}
-    assert _workload_name(job) == "ga-74684798dd"
-    assert _group_name("ga-74684798dd", "ga-pgt-0") == "ga-74684798dd-ga-pgt-0-58966bff46"
+    assert workload_name(job["metadata"]["name"], job["metadata"]["uid"]) == "ga-74684798dd"
+    assert group_name("ga-74684798dd", "ga-pgt-0") == "ga-74684798dd-ga-pgt-0-58966bff46"
 
 
 LENGTHS = {  # of the workload's and the template's name → of their parts in the group's
@@ -180,7 +180,7 @@ LENGTHS = {  # of the workload's and the template's name → of their parts in t
 
 @pytest.mark.parametrize(("workload", "template", "first", "second"), LENGTHS.values(), ids=LENGTHS)
 def test_long_names_are_cut(workload, template, first, second):
-    name = _group_name("w" * workload, "t" * template)
+    name = group_name("w" * workload, "t" * template)
     assert len(name) <= 253
     mark = name.rpartition("-")[2]
     room = 253 - len(mark) - 2

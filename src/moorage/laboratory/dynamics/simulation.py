@@ -34,9 +34,9 @@ from moorage.report.outcome import Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import objects_of, workload_names
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.outcome import collect
 from moorage.simulator.pod_books import PodRecord, SimulatedAttempt, State
-from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, kinds_named, prepare
 from moorage.simulator.simulation import SimulatedCluster
@@ -149,7 +149,7 @@ class Simulation:
     """
 
     def __init__(self, given: ClusterInput, options: Options, *, keep_records: bool = False) -> None:
-        created = create_pods(given, quota=options.quota)
+        created = create_for(given, options)
         self.options = options
         self.seed = options.seed
         #: The number of processes without an end; if there are any, ``run`` needs a time.

@@ -36,7 +36,7 @@ from moorage.report.outcome import InputNote, QuotaAmount, RefusedPods, Run
 from moorage.report.pending_report import PendingGroup, PendingReport, PendingWay, summary_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
-from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
@@ -239,7 +239,7 @@ def _explained_pods(
     given: ClusterInput, options: Options, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None] | None
 ) -> tuple[list[Explanation], RecordedSimulation, ClusterInput]:
     """Run a cluster. Return the explanations without changes, the simulation at rest, and its input."""
-    created = create_pods(given, quota=options.quota)
+    created = create_for(given, options)
     cluster = created.cluster
     absent = [one.pod for one in created.refused if _is_among(one.pod, what)]
     workloads = workload_names(cluster, absent)

@@ -22,13 +22,13 @@ from moorage.report.queue_report import amount_text
 from moorage.report.workload_explanation import Borrower, NeededQuota, StartingChange, WorkloadExplanation, headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.kueue.figures import why_waiting
 from moorage.simulator.kueue.flavors import refusal_of
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
 from moorage.simulator.kueue.workloads import Key, PodSet
-from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -213,7 +213,7 @@ class _Search:
         queued.attach(simulation)
         timeline = queued.timeline
         assert timeline is not None
-        simulation.load(objects_of(create_pods(given, quota=self._options.quota).cluster))
+        simulation.load(objects_of(create_for(given, self._options).cluster))
         one = timeline.works[self._number]
         simulation.run(one.arrived_s + _SETTLED_S)
         return _Trial(queued, simulation, timeline, one)

@@ -19,7 +19,7 @@ from moorage.laboratory.cluster_options import ClusterOptions, cluster_options
 from moorage.laboratory.learning.chosen_placements import ChosenPlacements, OpenChoice
 from moorage.laboratory.present import ObjectLike, flat_objects, read_given
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.simulate import Options, kinds_named, load_options, prepare
 from moorage.simulator.trace import Arrival
 from moorage.state.columns import Column
@@ -164,7 +164,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             raise InputError(f"reward: {reward!r} is neither 'utilisation' nor 'placed' nor a function")
         self._options: Options = cluster_options(options)
         given = read_given(flat_objects(list(objects)), custom=kinds_named(self._options))
-        self._objects: tuple[Object, ...] = tuple(objects_of(create_pods(given, quota=self._options.quota).cluster))
+        self._objects: tuple[Object, ...] = tuple(objects_of(create_for(given, self._options).cluster))
         self._loaded = load_options(self._options)
         self._arrivals = arrivals if callable(arrivals) else _as_arrivals(arrivals)
         self._reward, self._resources = reward, tuple(resources)

@@ -55,7 +55,7 @@ from moorage.cluster.controllers.workloads.job_outcome import (
 from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, parse_indexes, wanted_active
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 
-__all__ = ["Jobs", "is_finished"]
+__all__ = ["Jobs", "group_name", "is_finished", "workload_name"]
 
 
 # -- job groups --------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def _origin(group: Document) -> str:
 
 
 def _make_workload(job: Document) -> Iterable[Step]:
-    name = _workload_name(job)
+    name = workload_name(name_of(job), uid_of(job))
     template = {
         "name": f"{name_of(job)}-pgt-0",
         "schedulingPolicy": {"gang": {"minCount": spec_of(job)["parallelism"]}},
@@ -155,7 +155,7 @@ def _make_group(job: Document, workload: Document) -> Step:
         "apiVersion": WORKLOADS.api_version, "kind": "Workload", "name": name_of(workload), "uid": uid_of(workload),
     }  # fmt: skip
     metadata = {
-        "name": _group_name(name_of(workload), template["name"]),
+        "name": group_name(name_of(workload), template["name"]),
         "namespace": namespace_of(job),
         "ownerReferences": [reference_to(JOBS, job), origin],
     }
@@ -171,12 +171,14 @@ def _document(api_version: str, kind: str, metadata: Document, spec: Document) -
 # -- names: deterministic, as upstream's --------------------------------------------------------------------------------
 
 
-def _workload_name(job: Document) -> str:
-    mark = _mark(f"(types.UID){uid_of(job)}")
-    return f"{name_of(job)[: _MAX_NAME - len(mark) - 1]}-{mark}"
+def workload_name(job: str, uid: str) -> str:
+    """Return the name of the workload of a job."""
+    mark = _mark(f"(types.UID){uid}")
+    return f"{job[: _MAX_NAME - len(mark) - 1]}-{mark}"
 
 
-def _group_name(workload: str, template: str) -> str:
+def group_name(workload: str, template: str) -> str:
+    """Return the name of a workload's pod group."""
     mark = _mark(workload + template)
     room = _MAX_NAME - len(mark) - 2
     half = room // 2

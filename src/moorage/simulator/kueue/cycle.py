@@ -11,16 +11,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from moorage.api.core import Taint
+from moorage.simulator.kueue.entries import FairOrder, QueueEntry, classical_order
 from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, OverQuota, Victim, find_targets, possibility_of
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode
 from moorage.simulator.kueue.refusals import refusal_for
+from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
 from moorage.simulator.kueue.settings import UsageRules
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
@@ -65,25 +66,16 @@ class Eviction:
 
 @dataclass(slots=True)
 class CycleResult:
-    """What a cycle decided, in the order of the decisions."""
+    """What a cycle decided, in the order of the decisions.
+
+    ``replaced``  gangs that left a failed node; ``failed``: those that found no other
+    """
 
     heads: int = 0
     admitted: list[Workload] = field(default_factory=list)
     evicted: list[Eviction] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Entry:
-    workload: Workload
-    queue: ClusterQueue
-    assignment: Assignment
-    targets: list[Victim]
-    message: str
-    reason: str = ""
-    why: Requeue = Requeue.GENERIC
-    skipped: bool = False
-    admitted: bool = False
-    queue_fits: bool = True
+    replaced: list[Workload] = field(default_factory=list)
+    failed: list[Workload] = field(default_factory=list)
 
 
 class QueueAdmission:
@@ -110,6 +102,8 @@ class QueueAdmission:
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
         #: The workloads that the cycle evicts, and what they leave in topologies.
         self._victims: dict[str, Victim] = {}
+        #: Workloads on failed nodes, which the next cycle moves.
+        self._on_failed: list[Workload] = []
         self._vacated: dict[str, Usage] = {}
         self._notified: set[str] = set()
 
@@ -131,6 +125,8 @@ class QueueAdmission:
         queue.workloads[workload.key] = workload
         queue.changed()
         queue.add(workload.usage)
+        if needs_replacement(workload):
+            self._on_failed.append(workload)
 
     def set_nodes(self, nodes: Iterable[FreeNode]) -> None:
         """Tell the nodes that take pods, and what pods leave free on them that have no place in a topology."""
@@ -187,10 +183,6 @@ class QueueAdmission:
         if workload.cluster_queue in self.waiting:
             self.waiting[workload.cluster_queue].forget(workload.key)
 
-    def notify(self, queue: str) -> None:
-        """Note that something changed that may let workloads of this queue's tree in."""
-        self._notified.add(queue)
-
     def wake(self, now: float) -> None:
         """Wake the inadmissible workloads in the trees of all queues where something changed."""
         self.try_again()
@@ -207,10 +199,12 @@ class QueueAdmission:
 
     @property
     def runnable(self) -> bool:
-        return any(queue.active and waiting.active for queue, waiting in self._lines)
+        return bool(self._on_failed) or any(queue.active and waiting.active for queue, waiting in self._lines)
 
     def has_untried(self) -> bool:
         """Return whether a head was not tried since the last change, or has more flavors to try."""
+        if self._on_failed:
+            return True
         for queue, waiting in self._lines:
             head = waiting.head() if waiting.active and queue.active else None
             if head is not None and (head.key not in self._tried or (head.scan is not None and head.scan.pending)):
@@ -233,8 +227,12 @@ class QueueAdmission:
                 queue.changed()
         self._count_places()
         result = CycleResult()
+        planned = [(one, find_replacements(one, self.trees)) for one in self._on_failed]
         entries = list(self._nominated(result, now))
-        for entry in iter(_FairOrder(entries)) if self.fair else sorted(entries, key=_classical_order):
+        self._on_failed.clear()
+        for one, found in planned:
+            self._replace(one, found, result)
+        for entry in iter(FairOrder(entries)) if self.fair else sorted(entries, key=classical_order):
             self._process(entry, now, result)
         self._unreserve()
         for entry in entries:
@@ -256,7 +254,24 @@ class QueueAdmission:
             queue.changed()
         return result
 
-    def _nominated(self, result: CycleResult, now: float) -> Iterator[_Entry]:
+    def _replace(self, workload: Workload, found: list[NewPlacement] | str, result: CycleResult) -> None:
+        """Move a workload off a failed node, or evict it if there is no room elsewhere."""
+        requests = [one.requests for one in workload.pod_sets]
+        if not isinstance(found, str) and not all(self.trees[one.flavor].fits(one.part, requests[one.at], {}) for one in found):
+            found = find_replacements(workload, self.trees)
+        if isinstance(found, str):
+            nodes = ",".join(workload.unhealthy)
+            text = f"Workload was evicted as there was no replacement for unhealthy node(s): {nodes}"
+            workload.conditions["Evicted"] = ("True", "NodeFailures", text)
+            workload.evicted = True
+            result.failed.append(workload)
+        else:
+            apply_replacements(workload, found, self.trees)
+            text = f"Quota reserved in ClusterQueue {workload.cluster_queue}"
+            workload.conditions["QuotaReserved"] = ("True", "QuotaReserved", text)
+            result.replaced.append(workload)
+
+    def _nominated(self, result: CycleResult, now: float) -> Iterator[QueueEntry]:
         """Yield the heads that take part; those that cannot are put back."""
         for queue, waiting in self._lines:
             head = waiting.pop() if waiting.active and queue.active else None
@@ -283,10 +298,10 @@ class QueueAdmission:
             return text, "Misconfigured", Requeue.NAMESPACE_MISMATCH
         return (workload.invalid, "Misconfigured", Requeue.GENERIC) if workload.invalid else None
 
-    def _nominate(self, workload: Workload, queue: ClusterQueue, now: float) -> _Entry:
+    def _nominate(self, workload: Workload, queue: ClusterQueue, now: float) -> QueueEntry:
         assignment, targets = self._assign(workload, queue, now)
         workload.scan = assignment.scan
-        return _Entry(workload, queue, assignment, targets, assignment.message())
+        return QueueEntry(workload, queue, assignment, targets, assignment.message())
 
     def _assign(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Victim]]:
         """Return flavors and victims; a workload that preempts gets the places that it will have."""
@@ -343,7 +358,7 @@ class QueueAdmission:
             return last[1], last[2]
         return full, []
 
-    def _process(self, entry: _Entry, now: float, result: CycleResult) -> None:
+    def _process(self, entry: QueueEntry, now: float, result: CycleResult) -> None:
         queue, victims = entry.queue, self._victims
         fits = self._fits(entry)
         if _overlap(entry.targets, victims) or (not fits and entry.queue_fits):
@@ -378,7 +393,7 @@ class QueueAdmission:
             self._take_places(entry)
             result.admitted.append(entry.workload)
 
-    def _preempt(self, entry: _Entry, result: CycleResult) -> None:
+    def _preempt(self, entry: QueueEntry, result: CycleResult) -> None:
         workload = entry.workload
         entry.reason, entry.why, workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
@@ -395,7 +410,7 @@ class QueueAdmission:
             victim.conditions["Preempted"] = ("True", target.reason, text)
             result.evicted.append(Eviction(victim, workload, target.reason))
 
-    def _reassign(self, entry: _Entry, now: float) -> bool:
+    def _reassign(self, entry: QueueEntry, now: float) -> bool:
         """Look again, as if the victims of others were gone where they are its own; else only its places are taken.
 
         Return whether the new assignment fits.
@@ -424,7 +439,7 @@ class QueueAdmission:
         for node in (*self.objects.cohorts.values(), *self.objects.queues.values()) if really else ():
             node.turn(upward=False)
 
-    def _fits(self, entry: _Entry) -> bool:
+    def _fits(self, entry: QueueEntry) -> bool:
         """Return whether the entry fits without its victims and those of others; ``queue_fits`` says whether quota does."""
         gone = [target for target in entry.targets if target.workload.key not in self._victims]
         self._vacate(gone)
@@ -472,11 +487,11 @@ class QueueAdmission:
             queue.add(amounts)
             queue.turn()
 
-    def _take_places(self, entry: _Entry) -> None:
+    def _take_places(self, entry: QueueEntry) -> None:
         for flavor, placed, requests in entry.assignment.placements(entry.workload):
             self.trees[flavor].use(placed, requests)
 
-    def _reserve(self, entry: _Entry, amounts: Amounts) -> None:
+    def _reserve(self, entry: QueueEntry, amounts: Amounts) -> None:
         self._add(entry.queue, amounts)
         if self._victims and any(amount < 0 for amount in amounts.values()):
             self._split()  # a negative amount does not go up the tree, and so it matters what was counted before
@@ -496,7 +511,7 @@ class QueueAdmission:
             for node in (*self.objects.cohorts.values(), *self.objects.queues.values()):
                 node.left = node.usage
 
-    def _requeue(self, entry: _Entry, now: float) -> None:
+    def _requeue(self, entry: QueueEntry, now: float) -> None:
         if entry.skipped and entry.why is Requeue.GENERIC:
             entry.why = Requeue.FAILED_AFTER_NOMINATION
         workload = entry.workload
@@ -506,62 +521,6 @@ class QueueAdmission:
             workload.scan = None
         self.waiting[entry.queue.name].requeue(workload, entry.why, now, self.cycles)
         workload.wait(entry.reason, entry.message)
-
-
-class _FairOrder:
-    """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
-
-    The shares of queues below their own Cohort do not change while others are admitted, so each Cohort has them in a heap. The
-    share of a Cohort does: it is computed for the one entry that won below.
-    """
-
-    def __init__(self, entries: Sequence[_Entry]) -> None:
-        self._left = {entry.queue.name: entry for entry in entries}
-        self._heaps: dict[int, list[tuple[tuple[object, ...], int, _Entry]]] = {}
-        self._above: set[int] = set()
-        for number, entry in enumerate(entries):
-            if (parent := entry.queue.parent) is not None:
-                rank = _fair_rank(entry, entry.queue.share_with(entry.assignment.usage))
-                self._heaps.setdefault(id(parent), []).append((rank, number, entry))
-                self._above.update(map(id, entry.queue.ancestors()))
-        for heap in self._heaps.values():
-            heapify(heap)
-
-    def __iter__(self) -> Iterator[_Entry]:
-        while self._left:
-            winner = next(iter(self._left.values()))
-            if winner.queue.parent is not None:
-                found = self._winner(winner.queue.parent.root())
-                assert found is not None
-                winner = found[0]
-                heappop(self._heaps[id(winner.queue.parent)])
-            del self._left[winner.queue.name]
-            yield winner
-
-    def _winner(self, cohort: CohortNode) -> tuple[_Entry, Amounts] | None:
-        """Return the entry that wins below a Cohort, and what of its usage reaches the Cohort."""
-        best: tuple[_Entry, Amounts] | None = None
-        best_rank: tuple[object, ...] = ()
-        for child in cohort.cohorts:
-            if id(child) in self._above and (found := self._winner(child)) is not None:
-                entry, usage = found
-                rank = _fair_rank(entry, child.share_with(usage))
-                if best is None or rank < best_rank:
-                    best, best_rank = (entry, child.overflow(usage)), rank
-        heap = self._heaps.get(id(cohort))
-        if heap and (best is None or heap[0][0] < best_rank):
-            entry = heap[0][2]
-            return entry, entry.queue.overflow(entry.assignment.usage)
-        return best
-
-
-def _fair_rank(entry: _Entry, share: DominantShare) -> tuple[object, ...]:
-    workload = entry.workload
-    return (share.borrows_any_of(entry.assignment.usage), share.rank, -workload.priority, workload.order_time)
-
-
-def _classical_order(entry: _Entry) -> tuple[int, int, float]:
-    return (entry.assignment.borrows, -entry.workload.priority, entry.workload.order_time)
 
 
 def _all_queues(cohort: CohortNode) -> Iterator[ClusterQueue]:
@@ -581,7 +540,7 @@ def _path(queue: ClusterQueueNode) -> str:
     return "/" + "/".join(reversed(names))
 
 
-def _to_reserve(entry: _Entry) -> Amounts:
+def _to_reserve(entry: QueueEntry) -> Amounts:
     """Return what to keep free for a workload that may not reclaim: no more than its queue could ever hold."""
     queue, kept = entry.queue, {}
     for key, amount in entry.assignment.usage.items():

@@ -130,6 +130,8 @@ class QueueTimeline:
         for one in self.works:
             if not one.holds:
                 self._simulation.at(one.arrived_s, partial(self._arrive, one))
+        if self.admission.has_untried():  # a gang stands on a failed node
+            self._ask_for_cycles()
 
     @property
     def _now(self) -> float:
@@ -172,6 +174,8 @@ class QueueTimeline:
             decided = admission.cycle(now)
             for workload in decided.admitted:
                 self._reserve(self._by_key[workload.key])
+            for workload in decided.failed:
+                self._evict(self._by_key[workload.key], "NodeFailures")
             for eviction in decided.evicted:
                 by = self._by_key[eviction.preemptor.key].work
                 self._evict(self._by_key[eviction.workload.key], eviction.reason, f"{by.workload.namespace}/{by.title}")

@@ -145,6 +145,24 @@ class TopologyTree:
                 add_usage(assumed, placed[one.name], one.requests)
         return found
 
+    def place_within(
+        self, asked: PlacementRequest, assumed: Usage, within: tuple[str, ...]
+    ) -> dict[str, TopologyPlacement] | str:  # fmt: skip
+        """Return a placement below the domain with these values, or why there is none."""
+        return _Search(self, asked, None, assumed, empty=False, within=within).place()
+
+    def main_level(self, request: PlacementRequest) -> str | None:
+        """Return the level that a request names, or the one that stands for none."""
+        asked = request.topology
+        if asked is not None:
+            if asked.required is not None or asked.preferred is not None:
+                return asked.required if asked.required is not None else asked.preferred
+            if request.layers:
+                return self.levels[0]
+            if asked.unconstrained:
+                return self.levels[-1]
+        return self.levels[-1] if request.implied else None
+
     def level_of(self, key: str) -> int | None:
         return self.levels.index(key) if key in self.levels else None
 
@@ -235,14 +253,16 @@ class _Search:
     """One search for workers, and their leader if there is one."""
 
     def __init__(
-        self, tree: TopologyTree, workers: PlacementRequest, leader: PlacementRequest | None, assumed: Usage, *, empty: bool
-    ) -> None:
+        self, tree: TopologyTree, workers: PlacementRequest, leader: PlacementRequest | None, assumed: Usage, *, empty: bool,
+        within: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         self._tree = tree
         self._asked = workers
         self._leader = leader
         self._leaders = int(leader is not None)
         self._assumed = assumed
         self._empty = empty
+        self._within = within
         self._slice = workers.layers[0].size if workers.layers else 1
         self._slice_level = 0
         self._inner: dict[int, int] = {}
@@ -255,7 +275,7 @@ class _Search:
         tree, asked = self._tree, self._asked
         if self._slice <= 0:
             return "slice topology requested, but slice size not provided"
-        key = self._main_key()
+        key = tree.main_level(asked)
         if key is None:
             return "topology level not specified"
         level = tree.level_of(key)
@@ -275,17 +295,6 @@ class _Search:
         if isinstance(found, str):
             return found
         return self._descend(*found)
-
-    def _main_key(self) -> str | None:
-        asked, tree = self._asked.topology, self._tree
-        if asked is not None:
-            if asked.required is not None or asked.preferred is not None:
-                return asked.required if asked.required is not None else asked.preferred
-            if asked.layers:
-                return tree.levels[0]
-            if asked.unconstrained:
-                return tree.levels[-1]
-        return tree.levels[-1] if self._asked.implied else None
 
     def _read_layers(self) -> str:
         size, level = self._slice, self._slice_level
@@ -315,8 +324,11 @@ class _Search:
             if tree.of_hosts and (why := tree.refusal(leaf, asked.spec, matches)) is not None:
                 self._exclude(why)
                 continue
-            left = tree._left(leaf, self._assumed.get(leaf_id, {}), empty=self._empty)
             domain = leaf.domain
+            if domain.values[: len(self._within)] != self._within:
+                self._exclude("topologyDomain")
+                continue
+            left = tree._left(leaf, self._assumed.get(leaf_id, {}), empty=self._empty)
             domain.pods, limit = _count_in(wanted, left)
             if not domain.pods and limit:
                 self._exclude(f'resource "{limit}"')

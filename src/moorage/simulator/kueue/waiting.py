@@ -111,10 +111,6 @@ class Waiting:
         for workload in [one for one in self.inadmissible.values() if matches(one) and not _backs_off(one, now)]:
             self._activate(self.inadmissible.pop(workload.key))
 
-    def next_retry(self) -> float | None:
-        """Return when the first backoff ends."""
-        return min((one.requeue_at for one in self.inadmissible.values() if one.requeue_at is not None), default=None)
-
     def _activate(self, workload: Workload) -> None:
         self.active[workload.key] = workload
         if self._usage is None:

@@ -106,6 +106,7 @@ class Workload:
     ``order_time``  its place in the queue: creation, or the eviction that put it back
     ``told``        its conditions, but for what ``lacks`` gives: the reason and message of its last refusal, made when read
     ``refusal``     why it found no quota, as ``refusals`` knows it
+    ``unhealthy``   failed nodes on which it stands
     ``invalid``     why it can never be admitted
     ``owner``       kind and name of the object that it stands for, if the input says so
     """
@@ -136,6 +137,7 @@ class Workload:
     uses: frozenset[Key] = frozenset()
     owner: tuple[str, str] | None = None
     refusal: Any = None
+    unhealthy: tuple[str, ...] = ()
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -313,6 +315,7 @@ def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:
     workload.evicted = evicted.get("status") == "True"
     if workload.evicted and evicted.get("reason") in {"PodsReadyTimeout", "AdmissionCheck"}:
         workload.order_time = _seconds(evicted.get("lastTransitionTime"))
+    workload.unhealthy = tuple(str(one["name"]) for one in status.get("unhealthyNodes") or ())
     state = status.get("requeueState") or {}
     workload.requeues = int(state.get("count") or 0)
     if state.get("requeueAt"):

@@ -156,3 +156,11 @@ def test_percentages_are_exact_where_floats_compute_them(drawn):
         sizes = np.array([capacity])
         for score, part in ((least_allocated, max(capacity - requested, 0)), (most_allocated, min(capacity, requested))):
             assert score(np.array([requested]), sizes, sizes.astype(float)) == [part * 100 // capacity]
+
+
+def test_a_mean_that_overflowed_rounds_towards_zero_like_the_table():
+    cluster = a_cluster([a_node("n", allocatable={"cpu": str(2**57 // 1000 + 1), "memory": "1Gi", "pods": 9})])
+    view, pod = cluster.snapshot.nodes, requesting("pod", {"cpu": "1", "memory": "1Gi"})
+    plugin = NodeResourcesFit(NodeResourcesFitArgs())
+    counted = plugin.pre_score(pod, cluster.snapshot, view)
+    assert [plugin.score_node(counted, node) for node in view] == plugin.score(counted, view).tolist()

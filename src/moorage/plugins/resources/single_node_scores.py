@@ -73,7 +73,9 @@ def mean_of(
             total += got * weight
             weights += weight
     weights = max(weights, 1)
-    return (2 * total + weights) // (2 * weights) if half_up else total // weights
+    if half_up:
+        return (2 * total + weights) // (2 * weights)
+    return total // weights if total >= 0 else -(-total // weights)  # Go truncates; a score that overflowed is negative
 
 
 def balance_of(shares: Sequence[float]) -> int:

@@ -196,8 +196,7 @@ def most_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None
 def _percent(part: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray | Floats:
     """Return ``part`` as a percentage of the capacity, rounded down. Float division is several times faster than integer."""
     if exact is None:
-        scores: IntArray = part * 100 // capacity
-        return scores
+        return _quotients(part * 100, capacity)
     share: Floats = np.multiply(part, 100.0)
     share /= exact
     np.floor(share, out=share)
@@ -266,8 +265,15 @@ def weighted_mean(
         total, weights = 2 * total + weights, 2 * weights
     if total.dtype.kind == "f":  # whole numbers, so the quotients round down correctly
         return (total / weights).astype(np.int64)
-    mean: IntArray = total // weights
-    return mean
+    return _quotients(total.astype(np.int64, copy=False), weights)
+
+
+def _quotients(parts: IntArray, wholes: IntArray) -> IntArray:
+    """Divide as Go does, towards zero: parts that overflowed are negative."""
+    found: IntArray = parts // wholes
+    if (parts < 0).any():
+        found += (parts < 0) & (found * wholes != parts)
+    return found
 
 
 def fullness(demands: Iterable[Demand], nodes: NodeView) -> int:

@@ -38,12 +38,12 @@ def least_of(requested: int, capacity: int) -> int:
     left = capacity - requested
     if left <= 0:
         return 0
-    return (left * 100 if left < _SAFE else _times_100(left)) // capacity
+    return left * 100 // capacity if left < _SAFE else _quotient(_times_100(left), capacity)
 
 
 def most_of(requested: int, capacity: int) -> int:
     """Return the score that ``most_allocated`` returns."""
-    return _times_100(min(requested, capacity)) // capacity
+    return _quotient(_times_100(min(requested, capacity)), capacity)
 
 
 def ratio_of(table: Sequence[int]) -> OneRowScore:
@@ -75,7 +75,12 @@ def mean_of(
     weights = max(weights, 1)
     if half_up:
         return (2 * total + weights) // (2 * weights)
-    return total // weights if total >= 0 else -(-total // weights)  # Go truncates; a score that overflowed is negative
+    return _quotient(total, weights)
+
+
+def _quotient(part: int, whole: int) -> int:
+    """Divide as Go does, towards zero: a part that overflowed is negative."""
+    return part // whole if part >= 0 else -(-part // whole)
 
 
 def balance_of(shares: Sequence[float]) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from moorage.dynamics import AtTimes, Fixed, PodArrivals, PodKind, Simulation
 
 from moorage.errors import InputError
+from moorage.laboratory.dynamics import AtTimes, Fixed, PodArrivals, PodKind, Simulation
 from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
 from moorage.simulator.autoscalers import InstanceType, PriceList
 from tests.simulator.autoscalers.karpenter.clusters import instance_type, node, pod, price_list

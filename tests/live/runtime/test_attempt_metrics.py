@@ -314,11 +314,11 @@ def test_a_pod_deleted_before_its_bind_reply_leaves_no_state():
     async def act(loop):
         while not (held := cluster.get(Pod, "default/a")).spec.node_name:
             await asyncio.sleep(0.01)
-        assert loop.follower.pods_under_way == 2
+        assert len(loop.follower._trips) == 2
         cluster.remove(held)
 
     loop, found = run(cluster, 5, act)
-    assert loop.follower.pods_under_way == 0
+    assert not loop.follower._trips
     assert found["schedule_attempts_total"] == {("scheduled", "default-scheduler"): 2}
 
 

@@ -36,11 +36,11 @@ def test_equal_servers_do_not_differ():
 
 @pytest.mark.slow
 def test_a_server_with_other_kinds_differs():
-    result = asyncio.run(against_embedded(1, 300, has_groups=False))
+    result = asyncio.run(against_embedded(2, 400, has_groups=False))
     groups = groups_of(result.found)
     assert {one.difference.aspect for one in result.found} >= {"accepted here only"}
     assert {getattr(one.attack.what.route.about, "resource", "podgroups") for one in result.found} <= {"podgroups", "workloads"}
-    assert "--seed 1 --only" in str(groups[0])
+    assert "--seed 2 --only" in str(groups[0])
 
 
 @pytest.mark.skipif(not KUBE_APISERVER, reason="MOORAGE_TEST_APISERVER has no address of a kube-apiserver")

@@ -42,6 +42,13 @@ def test_agreement_goes_on_after_a_restart(tmp_path, about, compared, difference
         assert not compared or found.facts() == agreement.facts()
 
 
+def test_agreement_is_that_of_the_log_where_no_recorder_left_a_status(tmp_path):
+    with closing(recording(tmp_path)) as first:
+        first.recorder.start({})
+        first.shadow.agreement.count(ComparedDecision("a", "1", Match.SAME, "n1", "n1"), 1)
+    assert agreement_of(tmp_path)["agreement"] == first.shadow.agreement.facts()
+
+
 @pytest.mark.parametrize(
     ("before", "now", "is_other"), [("u1", "u2", True), ("u1", "u1", False), ("u1", "", False), ("", "u2", False)]
 )

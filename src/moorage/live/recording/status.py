@@ -52,7 +52,11 @@ def read_status(directory: Path) -> dict[str, Any] | None:
 
 def agreement_of(directory: Path) -> dict[str, Any]:
     """Return how far the decisions that a log has agree with Moorage's, and the last differences; for pages."""
-    found = read_status(directory) or {}
+    found = read_status(directory)
+    if found is None:  # the log itself has a mark from time to time
+        log = ClusterLog(directory)
+        mark = log.state_at(log.span()[1]).marks.get("agreement")
+        found = {} if mark is None else {"agreement": mark.facts}
     differences = [{**one, "at": moment_text(one["at"])} for one in found.get("differences", ())]
     return {"log": str(directory), "agreement": found.get("agreement", {}), "differences": differences}
 

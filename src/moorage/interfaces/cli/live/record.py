@@ -207,13 +207,12 @@ def _document(log: ClusterLog, faults: list[LogFault] | None) -> dict[str, Any]:
     """Return what is known of a log as plain data."""
     first, last = log.span()
     state = log.state_at(last)
-    started = state.marks.get(STARTED)
-    agreement = state.marks.get("agreement")
+    marks = {what: mark.facts for what, mark in state.marks.items()}
     recorder = _recorder(log.directory)
     return {
         "log": str(log.directory), "from": moment_text(first), "to": moment_text(last), "bytes": log.bytes_on_disk,
-        "objects": len(state.objects), "started": {} if started is None else started.facts, "recorder": recorder,
-        "agreement": (recorder or {}).get("agreement") or ({} if agreement is None else agreement.facts),
+        "objects": len(state.objects), "started": marks.get(STARTED, {}), "recorder": recorder,
+        "agreement": (recorder or {}).get("agreement") or marks.get("agreement", {}),
         "faults": None if faults is None else [one._asdict() for one in faults],
     }  # fmt: skip
 

@@ -24,7 +24,7 @@ from msgspec.structs import force_setattr
 from moorage.api.releases import CURRENT, Release
 from moorage.errors import Fault
 from moorage.framework.args import Int32
-from moorage.plugins.resources.single_node_scores import least_of, mean_of, most_of, ratio_of
+from moorage.plugins.resources.single_node_scores import least_of, mean_of, most_of, quotient, ratio_of
 from moorage.plugins.resources.whole_scores import Kind
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
@@ -231,7 +231,7 @@ def _on_the_line(shape: Sequence[UtilizationPoint], p: int) -> int:
     a, b = shape[right - 1], shape[right]
     rise = (b.score - a.score) * _SHAPE_SCALE * (p - a.utilization)
     run = b.utilization - a.utilization
-    return a.score * _SHAPE_SCALE + (rise // run if rise >= 0 else -(-rise // run))
+    return a.score * _SHAPE_SCALE + quotient(rise, run)
 
 
 def weighted_mean(
@@ -269,7 +269,7 @@ def weighted_mean(
 
 
 def _quotients(parts: IntArray, wholes: IntArray) -> IntArray:
-    """Divide as Go does, towards zero: parts that overflowed are negative."""
+    """Do the same as ``quotient`` for arrays."""
     found: IntArray = parts // wholes
     if (parts < 0).any():
         found += (parts < 0) & (found * wholes != parts)

@@ -16,7 +16,7 @@ from typing import Final
 
 from moorage.state.view import NodeInfo
 
-__all__ = ["OneRowScore", "balance_of", "least_of", "mean_of", "most_of", "ratio_of"]
+__all__ = ["OneRowScore", "balance_of", "least_of", "mean_of", "most_of", "quotient", "ratio_of"]
 
 #: ``score(requested, capacity)`` of one resource of one node.
 OneRowScore = Callable[[int, int], int]
@@ -38,12 +38,12 @@ def least_of(requested: int, capacity: int) -> int:
     left = capacity - requested
     if left <= 0:
         return 0
-    return left * 100 // capacity if left < _SAFE else _quotient(_times_100(left), capacity)
+    return left * 100 // capacity if left < _SAFE else quotient(_times_100(left), capacity)
 
 
 def most_of(requested: int, capacity: int) -> int:
     """Return the score that ``most_allocated`` returns."""
-    return _quotient(_times_100(min(requested, capacity)), capacity)
+    return quotient(_times_100(min(requested, capacity)), capacity)
 
 
 def ratio_of(table: Sequence[int]) -> OneRowScore:
@@ -75,11 +75,11 @@ def mean_of(
     weights = max(weights, 1)
     if half_up:
         return (2 * total + weights) // (2 * weights)
-    return _quotient(total, weights)
+    return quotient(total, weights)
 
 
-def _quotient(part: int, whole: int) -> int:
-    """Divide as Go does, towards zero: a part that overflowed is negative."""
+def quotient(part: int, whole: int) -> int:
+    """Return the quotient as Go divides, rounded towards zero; the whole is positive."""
     return part // whole if part >= 0 else -(-part // whole)
 
 

@@ -7,7 +7,6 @@ and whether the pod was deleted or bound by another client meanwhile. ``Bindings
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
@@ -15,7 +14,7 @@ from msgspec import Struct, field
 
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
-from moorage.core.queue.queued_pod import QueuedPod
+from moorage.core.queue.queued_pod import QueuedPod, save_fields
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo
@@ -189,18 +188,14 @@ class Bindings:
         by_uid, held, by_ticket = self.by_uid.copy(), self.held.copy(), self.by_ticket.copy()
         holds, waiting = self._holds, self._waiting.copy()
         proceeding, deadlines = self._proceeding.copy(), self._deadlines.copy()
-        saved = [(one, copy(one), one.waits.copy(), one.patience.copy()) for one in self.by_uid.values()]
-        queued = [one.queued.save() for one in self.by_uid.values()]
+        saved = [save_fields(one, ("waits", "patience")) for one in self.by_uid.values()]
+        saved += [one.queued.save() for one in self.by_uid.values()]
 
         def restore() -> None:
             self.by_uid, self.held, self.by_ticket = by_uid, held, by_ticket
             self._holds, self._waiting = holds, waiting
             self._proceeding, self._deadlines = proceeding, deadlines
-            for binding, before, waits, patience in saved:
-                for name in Binding.__struct_fields__:
-                    setattr(binding, name, getattr(before, name))
-                binding.waits, binding.patience = waits, patience
-            for undo in queued:
+            for undo in saved:
                 undo()
 
         return restore

@@ -11,13 +11,12 @@ Source  kube-scheduler 1.37, backend/queue/scheduling_queue.go, addPodGroupMembe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import copy
 
 from msgspec import Struct, field
 
 from moorage.core.queue.backoff import BackoffQueue
 from moorage.core.queue.pre_enqueue import Gates
-from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
+from moorage.core.queue.queued_pod import QueuedPod, QueuePlace, save_fields
 from moorage.framework.verdicts import Code
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
@@ -201,14 +200,12 @@ class GroupsOfPods:
         if self._groups is None:
             return lambda: None
         groups = self._groups
-        saved = {key: (group, copy(group), group.members.copy(), group.returned.copy()) for key, group in groups.items()}
+        known, saved = groups.copy(), [save_fields(group, ("members", "returned")) for group in groups.values()]
 
         def restore() -> None:
             groups.clear()
-            for key, (group, before, members, returned) in saved.items():
-                for name in group.__struct_fields__:
-                    setattr(group, name, getattr(before, name))
-                group.members, group.returned = members, returned
-                groups[key] = group
+            groups.update(known)
+            for undo in saved:
+                undo()
 
         return restore

@@ -8,7 +8,7 @@ Source  kube-scheduler, pkg/scheduler/framework/types.go, QueuedPodInfo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from enum import Enum
 from functools import lru_cache
@@ -18,7 +18,7 @@ from msgspec import Struct
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["PendingPod", "QueuePlace", "QueuedPod"]
+__all__ = ["PendingPod", "QueuePlace", "QueuedPod", "save_fields"]
 
 _NONE: frozenset[str] = frozenset()
 
@@ -27,6 +27,19 @@ _NONE: frozenset[str] = frozenset()
 def _held_once(names: frozenset[str]) -> frozenset[str]:
     """Return an equal set that other pods have, too."""
     return names
+
+
+def save_fields(one: Struct, dicts: Iterable[str] = ()) -> Callable[[], None]:
+    """Return a function that restores every field of a struct; the ``dicts`` among them get back what they hold now."""
+    before = copy(one)
+    for name in dicts:
+        setattr(before, name, getattr(before, name).copy())
+
+    def restore() -> None:
+        for name in one.__struct_fields__:
+            setattr(one, name, getattr(before, name))
+
+    return restore
 
 
 class QueuePlace(Enum):
@@ -79,13 +92,7 @@ class QueuedPod(Struct, eq=False):
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores every field."""
-        before = copy(self)
-
-        def restore() -> None:
-            for name in self.__struct_fields__:
-                setattr(self, name, getattr(before, name))
-
-        return restore
+        return save_fields(self)
 
     def note_failure(self, rejected_by: frozenset[str], pending_on: frozenset[str]) -> None:
         """Record a failed attempt: the plugins that rejected the pod, and those that it waits for."""

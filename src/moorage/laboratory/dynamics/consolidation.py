@@ -28,7 +28,7 @@ from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainCo
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Consolidation", "can_move", "delete_node", "empty_node", "movable_pods", "moves_of"]
+__all__ = ["Consolidation", "can_move", "delete_node", "empty_node", "movable_pods", "moves_of", "taint_node"]
 
 
 # -- node removal ------------------------------------------------------------------------------------------------------
@@ -38,11 +38,16 @@ __all__ = ["Consolidation", "can_move", "delete_node", "empty_node", "movable_po
 _LONGEST_GRACE_S: Final = 600
 
 
-def empty_node(simulation: Simulation, name: str, pods: Iterable[PodInfo], taint: Taint, then: Callable[[], None]) -> None:
-    """Taint a node, evict its pods, and call ``then`` when the last grace period is over."""
+def taint_node(simulation: Simulation, name: str, taint: Taint) -> None:
+    """Add a taint to a node that does not have it."""
     node = simulation.table.nodes[simulation.table.row_of[name]]
     if taint not in node.spec.taints:
         simulation.tell(Seen(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, taint)))))
+
+
+def empty_node(simulation: Simulation, name: str, pods: Iterable[PodInfo], taint: Taint, then: Callable[[], None]) -> None:
+    """Taint a node, evict its pods, and call ``then`` when the last grace period is over."""
+    taint_node(simulation, name, taint)
     longest = 0.0
     for pod in pods:
         grace = pod.spec.termination_grace_period_seconds

@@ -23,7 +23,7 @@ from moorage.core.engine.facts import Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.autoscaler import ScalingEvent
-from moorage.laboratory.dynamics.consolidation import delete_node, empty_node
+from moorage.laboratory.dynamics.consolidation import delete_node, empty_node, taint_node
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
@@ -323,10 +323,8 @@ class KarpenterProcess:
 
     def _mark(self, name: str) -> None:
         """Let a node take no more pods, and find a place for its own."""
-        simulation, machine = self._simulation, self._machines[name]
-        node = simulation.table.nodes[simulation.table.row_of[name]]
-        machine.leaving = self._lost = True
-        simulation.tell(Seen(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, _DISRUPTED)))))
+        self._machines[name].leaving = self._lost = True
+        taint_node(self._simulation, name, _DISRUPTED)
 
     def _drain(self, name: str) -> None:
         """Evict the pods of a node, and delete it when they are gone."""

@@ -295,9 +295,7 @@ class _Gang:
         """Wait for pods that are being deleted."""
         rows = enumerate(self.cluster.snapshot.table.pods)
         leaving = [(pod, row) for row, on_row in rows for pod in on_row.values() if pod.terminating]
-        free = room.free.copy()
-        for pod, row in leaving:
-            free[row] += room.amounts(pod)
+        free = room.without(leaving)
         placed = int(room.filled(free, [one.open_ever for one in room.classes]).fits.max(initial=0)) if leaving else 0
         if placed >= wanted and not room.is_plain:
             with self.cluster.transaction():
@@ -330,9 +328,8 @@ class _Gang:
     def _without(self, pods: Sequence[PodInfo], room: GangRoom, domain: int, wanted: int) -> MadeRoom | None:
         """Let pods leave, place the group in a domain, then the pods again. One of higher priority must find another node."""
         cluster, own = self.cluster, 0 if self.group is None else self.group.priority
-        free = room.free.copy()
-        for pod in pods:
-            free[cluster.snapshot.table.row_of[cluster.snapshot.where(pod.uid) or ""]] += room.amounts(pod)
+        row_of = cluster.snapshot.table.row_of
+        free = room.without((pod, row_of[cluster.snapshot.where(pod.uid) or ""]) for pod in pods)
         with cluster.transaction():
             again: dict[str, str] = {}
             for pod in pods:

@@ -147,15 +147,8 @@ class RoomSearch:
                 return found
         return None
 
-    def _freed(self, units: Iterable[_Unit]) -> IntArray:
-        free = self.room.free.copy()
-        for unit in units:
-            for pod, row in unit:
-                free[row] += self.room.amounts(pod)
-        return free
-
     def _filled(self, units: Iterable[_Unit]) -> Filling:
-        return self.room.filled(self._freed(units), self._open())
+        return self.room.filled(self.room.without(one for unit in units for one in unit), self._open())
 
     def _open(self) -> list[BoolArray]:
         return [one.open_ever for one in self.room.classes]

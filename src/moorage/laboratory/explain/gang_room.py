@@ -198,6 +198,13 @@ class GangRoom:
         np.subtract.at(free, placed.rows[placed.stays], placed.amounts[placed.stays])
         return free
 
+    def without(self, pods: Iterable[tuple[PodInfo, int]]) -> IntArray:
+        """Return what is free on each row once these pods, each with its row, have left."""
+        free = self.free.copy()
+        for pod, row in pods:
+            free[row] += self.amounts(pod)
+        return free
+
     def amounts(self, pod: PodInfo) -> tuple[int, ...]:
         """Return what a placed pod holds of the resources that the group asks for."""
         needs = pod.needs

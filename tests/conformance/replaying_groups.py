@@ -361,8 +361,8 @@ def differences(document):
     play, same = Play(document), 0
     with contextlib.ExitStack() as stack:
         for name, by in (
-            ("moorage.core.engine.group_cycle.run_placement_generate", play.in_turn),
-            ("moorage.core.engine.group_cycle.draw_by_name", play.best_of),
+            ("moorage.core.groups.group_cycle.run_placement_generate", play.in_turn),
+            ("moorage.core.groups.group_cycle.draw_by_name", play.best_of),
             ("moorage.plugins.default_preemption.choose", play.choose),
         ):
             stack.enter_context(mock.patch(name, by))

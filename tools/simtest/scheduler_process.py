@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
+from moorage.core.binding.binding import Binding
 from moorage.core.building.builder import build_profiles
 from moorage.core.building.loading import registry_with
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.binding import Binding
 from moorage.core.engine.event_handlers import Answers
 from moorage.core.engine.facts import BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
 from moorage.core.engine.outbox import Decided, Output

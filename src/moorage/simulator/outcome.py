@@ -12,8 +12,8 @@ from moorage.api.devices import ResourceClaim
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.basis.printable import counted
-from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.extenders.wire import ExtenderError
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
 from moorage.simulator.owners import is_active

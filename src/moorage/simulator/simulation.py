@@ -23,9 +23,9 @@ from moorage.api.pod_groups import with_condition
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
-from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import (
     Amend,

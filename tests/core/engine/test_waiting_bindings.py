@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.core.engine.binding import Binding, Bindings
+from moorage.core.binding.binding import Binding
+from moorage.core.engine.bindings import Bindings
 
 
 def binding(uid, bindings, waits):

@@ -36,7 +36,7 @@ class OneLook:
         """Return whether the rule judges the rows."""
         return self._judges.rule is not None
 
-    def decide(self, uid: str, columns: Iterable[KeyColumn], snapshot: Snapshot, seed: int) -> Quick | None:
+    def pick(self, uid: str, columns: Iterable[KeyColumn], snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide with the columns of node properties; None if the pod needs a sheet, or no row is feasible."""
         usage, rule = snapshot.nodes.usage(), self._judges.rule
         if usage is None or rule is None:

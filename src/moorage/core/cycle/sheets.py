@@ -231,7 +231,7 @@ class Sheets:
             if signed.was_used:
                 signed.look = look
             signed.was_used = True  # most shapes come once, and leave nothing behind
-        return look.decide(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed) if look.is_usual else None
+        return look.pick(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed) if look.is_usual else None
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         few = self._narrow.only_row(pod, snapshot)

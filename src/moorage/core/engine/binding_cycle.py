@@ -12,20 +12,19 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from moorage.api.durations import format_duration
-from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.decision import Decision
-from moorage.core.engine.binding import Binding
-from moorage.core.engine.binding_plugins import (
+from moorage.core.binding.binding import Binding
+from moorage.core.binding.binding_plugins import (
     bind_effects,
-    failure_of,
     permit,
     post_bind,
     pre_bind_effects,
     reserve,
     unreserve,
 )
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineState
-from moorage.core.engine.facts import Done, Phase
+from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Phase
 from moorage.core.engine.failure_handler import FailureHandler
 from moorage.core.engine.outbox import Decided, Revoked
 from moorage.core.extenders.wire import EXTENDER
@@ -129,7 +128,7 @@ class BindingCycle:
             binding.may_do_without_extender, binding.extender_failed = False, True
             self._bind(binding)
         else:
-            self._fail(binding, failure_of(binding, fact))
+            self._fail(binding, _failure_of(binding, fact))
 
     def accepted(self, tickets: Iterable[int]) -> None:
         """Take the successful answers to binds."""
@@ -236,3 +235,17 @@ class BindingCycle:
             return
         binding.queued.pod = binding.latest or binding.queued.pod
         self._failure_handler.failed(binding.queued, failed, expected=binding.expected)
+
+
+def _failure_of(binding: Binding, fact: Done) -> Status:
+    """Return why work failed, prefixed with the plugin that requested it.
+
+    For a pod that was preempted meanwhile, the message names the plugin whose effect was cancelled, if there was one.
+    Source  framework/runtime/framework.go, RunPreBindPlugins; schedule_one.go, bindingCycle
+    """
+    if fact.error is None:
+        return binding.verdict or Status(Code.ERROR, "", (NO_LONGER_WANTED,))
+    broken_off = binding.verdict is not None and fact.error == NO_LONGER_WANTED
+    text = binding.verdict.message if binding.verdict is not None and broken_off else fact.error
+    prefix = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
+    return Status(Code.ERROR, "", (prefix + text,))

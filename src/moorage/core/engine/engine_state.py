@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.core.binding.binding import Binding
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.binding import Binding, Bindings
+from moorage.core.engine.bindings import Bindings
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Outbox
 from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue

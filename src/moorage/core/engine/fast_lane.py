@@ -11,8 +11,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from moorage.api.core import Pod
+from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase, Work
 from moorage.core.engine.outbox import Decided

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase, Query, Work
-from moorage.core.engine.group_cycle import GroupReport
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.errors import MoorageError
 from moorage.framework.effects import Effect, Evict
 from moorage.state.pod_info import PodInfo

@@ -29,7 +29,9 @@ from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
-from moorage.core.engine.group_cycle import (
+from moorage.core.engine.outbox import Decided, GroupAttempted
+from moorage.core.extenders.consultation import Asking, without_asking
+from moorage.core.groups.group_cycle import (
     SCHEDULED,
     UNSCHEDULABLE,
     WAITING,
@@ -40,9 +42,7 @@ from moorage.core.engine.group_cycle import (
     QueuedGroup,
     refused,
 )
-from moorage.core.engine.group_tree_cycle import TreeCycle
-from moorage.core.engine.outbox import Decided, GroupAttempted
-from moorage.core.extenders.consultation import Asking, without_asking
+from moorage.core.groups.group_tree_cycle import TreeCycle
 from moorage.core.queue import QueuedPod
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect, SetGroupCondition

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from moorage.api.core import Pod
+from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.cycle.sheets import CachedPath
-from moorage.core.engine.binding import Binding
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.queue import ASSIGNED_POD_ADD
 from moorage.core.queue.queued_pod import QueuedPod

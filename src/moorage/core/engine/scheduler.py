@@ -15,10 +15,10 @@ from typing import Final, NoReturn
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
+from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.attempt import PodAttempt, SchedulingAttempt
-from moorage.core.engine.binding import Binding
 from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.core.engine.event_handlers import EventHandlers

@@ -19,8 +19,8 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.cycle.search import SearchScope
-from moorage.core.engine.group_cycle import GroupCycle, QueuedGroup
 from moorage.core.extenders.consultation import without_asking
+from moorage.core.groups.group_cycle import GroupCycle, QueuedGroup
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change

@@ -14,9 +14,9 @@ from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.basis.printable import counted, some
-from moorage.core.engine.binding import Binding
-from moorage.core.engine.group_cycle import GroupReport
+from moorage.core.binding.binding import Binding
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.effects import Question
 from moorage.framework.events import Action, Resource, Wake

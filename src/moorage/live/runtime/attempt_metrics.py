@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.basis.printable import clip
+from moorage.core.binding.binding import Binding
 from moorage.core.cycle.decision import NO_NODES, Decision
-from moorage.core.engine.binding import Binding
 from moorage.core.engine.facts import Done, Fact, Gone, Phase, Seen, Work
-from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue import object_events
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.framework.events import Action, ClusterEvent, Resource

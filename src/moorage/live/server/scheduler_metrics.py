@@ -23,8 +23,8 @@ from moorage.api.releases.metrics import METRICS_1_36, metrics_of
 from moorage.api.releases.release import Spec
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
-from moorage.core.engine.group_cycle import GroupReport
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code

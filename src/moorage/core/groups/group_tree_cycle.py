@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
-from moorage.core.engine.group_cycle import (
+from moorage.core.extenders.consultation import Asking
+from moorage.core.groups.group_cycle import (
     SCHEDULED,
     UNSCHEDULABLE,
     AssumedMember,
@@ -25,7 +26,6 @@ from moorage.core.engine.group_cycle import (
     QueuedGroup,
     refused,
 )
-from moorage.core.extenders.consultation import Asking
 from moorage.framework.placements import GroupInfo, Placement, run_placement_generate
 from moorage.framework.verdicts import Code, Status
 from moorage.state.group_trees import GroupNode

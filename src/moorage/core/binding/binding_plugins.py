@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from moorage.core.engine.binding import Binding
-from moorage.core.engine.facts import NO_LONGER_WANTED, Done
+from moorage.core.binding.binding import Binding
 from moorage.core.extenders.consultation import HTTPExtender, binder_of
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
@@ -17,7 +16,7 @@ from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
 
-__all__ = ["MAX_PERMIT_WAIT_S", "bind_effects", "failure_of", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve"]
+__all__ = ["MAX_PERMIT_WAIT_S", "bind_effects", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve"]
 
 MAX_PERMIT_WAIT_S = 15 * 60.0
 
@@ -122,20 +121,6 @@ def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None
             _call(step, "postBind", binding)
         except PluginError as error:
             on_fault(error)
-
-
-def failure_of(binding: Binding, fact: Done) -> Status:
-    """Return why work failed, prefixed with the plugin that requested it.
-
-    For a pod that was preempted meanwhile, the message names the plugin whose effect was cancelled, if there was one.
-    Source  framework/runtime/framework.go, RunPreBindPlugins; schedule_one.go, bindingCycle
-    """
-    if fact.error is None:
-        return binding.verdict or Status(Code.ERROR, "", (NO_LONGER_WANTED,))
-    broken_off = binding.verdict is not None and fact.error == NO_LONGER_WANTED
-    text = binding.verdict.message if binding.verdict is not None and broken_off else fact.error
-    prefix = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
-    return Status(Code.ERROR, "", (prefix + text,))
 
 
 def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[Effect, ...]:

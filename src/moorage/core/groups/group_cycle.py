@@ -19,11 +19,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.api.pod_groups import PodGroup
+from moorage.core.binding.binding import Binding
+from moorage.core.binding.binding_plugins import permit, reserve, unreserve
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope, draw_by_name
-from moorage.core.engine.binding import Binding
-from moorage.core.engine.binding_plugins import permit, reserve, unreserve
 from moorage.core.extenders.consultation import Asking
 from moorage.core.queue import SchedulingQueue
 from moorage.core.queue.queued_pod import QueuedPod

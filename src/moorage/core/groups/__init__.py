@@ -1,0 +1,1 @@
+"""The scheduling cycles of pod groups and of trees of them."""

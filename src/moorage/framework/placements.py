@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from moorage.errors import AttemptError, PluginError
-from moorage.framework.group_placement import GroupInfo, Placement, Proposal
 from moorage.framework.plugin_runner import MAX_SCORE, ask
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Status
 from moorage.state.cluster import Snapshot
+from moorage.state.group_trees import GroupInfo, Placement, Proposal
 from moorage.state.view import NodeView
 
 __all__ = ["GroupInfo", "Placement", "PlacementScores", "Proposal", "run_placement_generate", "run_placement_score"]

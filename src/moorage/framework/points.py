@@ -19,13 +19,13 @@ from moorage.api.pod_groups import PodGroup
 from moorage.framework.answer_forms import NOTHING_TO_DO, Domains, Idle, Pins, ScoresByCount, Versioned
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
-from moorage.framework.group_placement import GroupInfo, Placement, Proposal
 from moorage.framework.handle import Handle
 from moorage.framework.post_filter import Attempt, Consult, PostFilterResult, WhatIf, WhatIfs
 from moorage.framework.reuse import Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
+from moorage.state.group_trees import GroupInfo, Placement, Proposal
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 

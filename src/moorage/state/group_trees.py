@@ -1,6 +1,7 @@
 """Trees of pod groups: composite groups, the groups that name them as their parents, and the pods of the leaves.
 
-A pod group without a parent is a tree of its own. Only the gate CompositePodGroup makes parents count.
+A pod group without a parent is a tree of its own. Only the gate CompositePodGroup makes parents count. PlacementGenerate and
+PlacementScore plugins are asked about a group and sets of nodes to confine it to.
 
 Source  kube-scheduler 1.37, backend/queue/workload_forest.go; plugins/gangscheduling/hierarchy_tracker.go
 """
@@ -14,8 +15,9 @@ from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
-__all__ = ["AnyGroup", "GroupNode", "below", "entry_key", "root_of", "tree_of"]
+__all__ = ["AnyGroup", "GroupInfo", "GroupNode", "Placement", "Proposal", "below", "entry_key", "root_of", "tree_of"]
 
 AnyGroup = PodGroup | CompositePodGroup
 
@@ -64,6 +66,39 @@ class GroupNode:
             known = snapshot.group(self.group.key)
             return self.group.min_count is None or (known is not None and len(known) >= self.needed)
         return sum(child.is_ready(snapshot) for child in self.children) >= self.needed
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group that is being scheduled, with the pods that this attempt places.
+
+    ``tree`` is the group with those below, since 1.37; only with the gate CompositePodGroup may it be a composite group.
+    """
+
+    namespace: str
+    name: str
+    pods: tuple[PodInfo, ...]
+    tree: GroupNode | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """A named set of nodes; the name "" stands for all nodes."""
+
+    name: str
+    nodes: NodeView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """The result of trying a group on a placement: each pod that fits there, with its node."""
+
+    placement: Placement
+    assigned: tuple[tuple[PodInfo, str], ...]
 
 
 def entry_key(group: AnyGroup) -> str:

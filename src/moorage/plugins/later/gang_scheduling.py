@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from moorage.api.pod_groups import PodGroup
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.group_placement import GroupInfo
 from moorage.framework.points import PlacementFeasiblePlugin
 from moorage.framework.verdicts import Code, Hold, Status
 from moorage.plugins.gang_scheduling import GROUP_ADDED, POD_ADDED, GangScheduling
-from moorage.state.group_trees import root_of, tree_of
+from moorage.state.group_trees import GroupInfo, root_of, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 

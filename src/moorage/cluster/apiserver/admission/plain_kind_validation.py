@@ -1,4 +1,4 @@
-"""Validation of endpoints, secrets, nodes, runtime classes, revisions and sets, beyond what scheduling reads.
+"""Validation of endpoints, config maps, secrets, nodes, runtime classes, revisions and sets, beyond what scheduling reads.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/{apps,coordination,node}/validation
 """
@@ -24,18 +24,20 @@ from moorage.api.validation.faults import (
     nonnegative,
     one_of,
     required,
+    too_long,
     unsupported,
 )
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
+from moorage.cluster.apiserver.admission.container_validation import config_key_faults
 from moorage.cluster.apiserver.admission.string_formats import NON_STANDARD_IP, has_address
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Fault
 
 __all__ = [
-    "controller_faults", "endpoints_faults", "event_change_faults", "event_faults", "ingress_faults",
+    "config_map_faults", "controller_faults", "endpoints_faults", "event_change_faults", "event_faults", "ingress_faults",
     "limit_faults", "new_event_faults", "node_faults", "revision_faults", "runtime_class_faults",
-    "secret_type_faults", "stateful_set_faults",
+    "secret_faults", "stateful_set_faults",
 ]  # fmt: skip
 
 
@@ -115,10 +117,34 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 _JSON_TYPES: Final = frozenset(["kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"])
+#: Bytes of the data of a config map.
+_MAX_DATA: Final = 1 << 20
 
 
-def secret_type_faults(secret: Document) -> Faults:
-    """Yield the faults of a secret whose type demands certain keys."""
+def config_map_faults(config_map: Document) -> Faults:
+    """Yield the faults of a config map: its keys, its size, and keys that it has twice."""
+    yield from _data_faults(config_map, ("data", "binaryData"), _MAX_DATA)
+    for key in (config_map.get("data") or {}).keys() & (config_map.get("binaryData") or {}).keys():
+        yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+
+
+def secret_faults(secret: Document) -> Faults:
+    """Yield the faults of a secret: its keys, its size, and the keys that its type demands."""
+    yield from _data_faults(secret, ("data",), 2 * _MAX_DATA)
+    yield from _secret_type_faults(secret)
+
+
+def _data_faults(document: Document, parts: tuple[str, ...], most: int) -> Faults:
+    size = 0
+    for part in parts:
+        for key, value in (document.get(part) or {}).items():
+            size += len(value)
+            yield from (invalid(f"{part}[{key}]", key, why) for why in config_key_faults(key))
+    if size > most:
+        yield too_long("", _MAX_DATA)
+
+
+def _secret_type_faults(secret: Document) -> Faults:
     kind, data = secret.get("type") or "", secret.get("data") or {}
     if kind == "kubernetes.io/service-account-token" and not (secret["metadata"].get("annotations") or {}).get(_ACCOUNT):
         yield required(f"metadata.annotations[{_ACCOUNT}]")

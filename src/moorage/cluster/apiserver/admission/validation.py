@@ -1,7 +1,7 @@
 """Validation of object fields that scheduling does not read.
 
-``moorage.api.validation`` checks what scheduling reads. This module checks images and policies of containers, mounts,
-volume sources, config map and secret keys and the other fields whose errors clients expect.
+``moorage.api.validation`` checks what scheduling reads. This module checks images and policies of containers, mounts and
+volume sources, and finds the checks of every other kind, which stand in the modules beside it.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/coordination/validation; apimachinery,
         pkg/util/validation
@@ -17,9 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
-from moorage.api.validation.faults import in_range, too_long
+from moorage.api.validation.faults import in_range
 from moorage.cluster.apiserver.admission.container_validation import (
-    config_key_faults,
     container_faults,
     probe_faults,
     source_faults,
@@ -28,6 +27,7 @@ from moorage.cluster.apiserver.admission.container_validation import (
 from moorage.cluster.apiserver.admission.custom_strategy import declared_faults
 from moorage.cluster.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
 from moorage.cluster.apiserver.admission.plain_kind_validation import (
+    config_map_faults,
     controller_faults,
     endpoints_faults,
     event_faults,
@@ -36,7 +36,7 @@ from moorage.cluster.apiserver.admission.plain_kind_validation import (
     node_faults,
     revision_faults,
     runtime_class_faults,
-    secret_type_faults,
+    secret_faults,
     stateful_set_faults,
 )
 from moorage.cluster.apiserver.admission.pod_setting_validation import pod_annotation_faults, pod_setting_faults
@@ -69,7 +69,6 @@ _FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_MAX_DATA: Final = 1 << 20
 _ZONE_PART: Final = re.compile(r"[-A-Za-z._0-9+]{1,14}")
 #: Message for a time zone within a schedule.
 SCHEDULE_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
@@ -295,28 +294,6 @@ def _mount_faults(path: str, mounts: Any, volumes: Mapping[str, Document]) -> It
 # -- other kinds -------------------------------------------------------------------------------------------------------
 
 
-def _config_map(config_map: Document) -> Iterator[Fault]:
-    yield from _data(("data", "binaryData"))(config_map)
-    for key in (config_map.get("data") or {}).keys() & (config_map.get("binaryData") or {}).keys():
-        yield Fault("Invalid value", f"data[{key}]", "duplicate of key present in binaryData", key)
-
-
-def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
-    """Return a function that validates data fields (``parts``) of an object: keys must be file names, sizes are limited."""
-
-    def faults(document: Document) -> Iterator[Fault]:
-        size = 0
-        for part in parts:
-            for key, value in (document.get(part) or {}).items():
-                size += len(value)
-                for why in config_key_faults(key):
-                    yield Fault("Invalid value", f"{part}[{key}]", why, key)
-        if size > _MAX_DATA * (1 if parts == ("data", "binaryData") else 2):
-            yield too_long("", _MAX_DATA)
-
-    return faults
-
-
 def _cron_job(cron_job: Document) -> Iterator[Fault]:
     schedule, zone = cron_job["spec"].get("schedule") or "", cron_job["spec"].get("timeZone")
     if schedule and (why := _schedule_fault(schedule)):
@@ -368,11 +345,6 @@ def _stateful_set(found: Document) -> Iterator[Fault]:
     yield from stateful_set_faults(found)
 
 
-def _secret(secret: Document) -> Iterator[Fault]:
-    yield from _data(("data",))(secret)
-    yield from secret_type_faults(secret)
-
-
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
     **{
         ("admissionregistration.k8s.io", f"{form}AdmissionPolicy{part}"): admission_policy_faults
@@ -381,7 +353,7 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     },
     **{("apps", kind): rollout_faults for kind in ("DaemonSet", "Deployment", "ReplicaSet")},
     ("apps", "StatefulSet"): _stateful_set,
-    ("", "ConfigMap"): _config_map,
+    ("", "ConfigMap"): config_map_faults,
     ("", "Endpoints"): endpoints_faults,
     ("", "Event"): event_faults,
     ("", "LimitRange"): limit_faults,
@@ -391,7 +363,7 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     ("", "PersistentVolumeClaim"): claim_faults,
     ("", "Pod"): pod_annotation_faults,
     ("", "ReplicationController"): controller_faults,
-    ("", "Secret"): _secret,
+    ("", "Secret"): secret_faults,
     ("", "Service"): service_faults,
     ("apps", "ControllerRevision"): revision_faults,
     ("autoscaling", "HorizontalPodAutoscaler"): autoscaler_faults,

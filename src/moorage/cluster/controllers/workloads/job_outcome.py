@@ -126,8 +126,8 @@ class FinishedPods:
     @property
     def uids(self) -> dict[str, list[str]]:
         """The UIDs for the status's uncountedTerminatedPods."""
-        held = {"succeeded": self.succeeded, "failed": self.failed}
-        return {name: uids for name, uids in held.items() if uids}
+        uncounted = {"succeeded": self.succeeded, "failed": self.failed}
+        return {outcome: uids for outcome, uids in uncounted.items() if uids}
 
     def add_to(self, status: dict[str, Any]) -> None:
         """Add them to the counts of a status."""

@@ -40,12 +40,12 @@ from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
 from moorage.interfaces.cli.live.legacy_options import OldFlags, policy_of
+from moorage.interfaces.cli.live.plugin_files import PluginFiles, follow
 from moorage.interfaces.cli.live.run_release import ALGORITHM, Era, era_of, releases_with
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Given
-from moorage.interfaces.cli.plugin import PluginFiles, follow
 from moorage.interfaces.cli.question_worker import ANSWERING, question_words
 from moorage.interfaces.cli.release_options import (
     AUTO,

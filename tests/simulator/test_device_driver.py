@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from moorage.core.engine.facts import Gone, Seen
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod
 

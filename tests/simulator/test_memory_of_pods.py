@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from moorage.api.pod_decoding import PodDecoder
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod

@@ -11,7 +11,7 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.effects import Until, Write
 from moorage.plugins.volumes.pod_claims import BIND_COMPLETED
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.storage import a_claim, a_class, a_csi_node, a_volume, on_hosts, on_nodes_labelled, standing_on

@@ -54,7 +54,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
 from moorage.simulator.job_groups import create_for
-from moorage.simulator.outcome import collect, refused_outcomes
+from moorage.simulator.outcome_collector import collect, refused_outcomes
 from moorage.simulator.pod_books import in_turn
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt, State

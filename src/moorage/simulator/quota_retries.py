@@ -13,7 +13,7 @@ from moorage.api.core import Pod
 from moorage.basis.printable import counted, some
 from moorage.core.engine.facts import Seen
 from moorage.report.outcome import InputNote, RefusedPods
-from moorage.simulator.outcome import refused_outcomes
+from moorage.simulator.outcome_collector import refused_outcomes
 from moorage.simulator.pod_books import PodRecord, in_turn
 from moorage.simulator.pod_creation import PodCreation
 from moorage.simulator.simulation import SimulatedCluster

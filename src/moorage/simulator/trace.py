@@ -21,7 +21,7 @@ from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.columns import ranges

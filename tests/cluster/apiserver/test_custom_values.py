@@ -4,8 +4,8 @@ from time import process_time
 
 import pytest
 
-from moorage.cluster.apiserver.admission import custom_rules, schema_validation
-from moorage.cluster.apiserver.admission.custom_strategy import _list_faults
+from moorage.cluster.apiserver.admission import custom_resource_rules, schema_validation
+from moorage.cluster.apiserver.admission.custom_resource_strategy import _list_faults
 from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
 from moorage.cluster.apiserver.admission.string_formats import is_of_format
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
@@ -182,7 +182,7 @@ def test_a_wrong_rule_is_refused(store, rule, why):
 
 
 def test_an_object_is_not_checked_without_end(store, monkeypatch):
-    monkeypatch.setattr(custom_rules, "_PER_CALL", 10_000)
+    monkeypatch.setattr(custom_resource_rules, "_PER_CALL", 10_000)
     many = {
         "type": "array",
         "maxItems": 200,

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.apiserver.admission.custom_rules import _compile, custom_rule_faults
-from moorage.cluster.apiserver.admission.custom_strategy import _list_faults
+from moorage.cluster.apiserver.admission.custom_resource_rules import _compile, custom_rule_faults
+from moorage.cluster.apiserver.admission.custom_resource_strategy import _list_faults
 from moorage.cluster.apiserver.admission.rule_costs import declared_type
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck
 from moorage.cluster.apiserver.admission.structural_schemas import open_schema_faults, structural_faults

@@ -22,7 +22,7 @@ from moorage.core.engine.pod_run import PodRun
 from moorage.errors import MoorageError
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.recorded_state import RecordedClusterState, RecordedQueue
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.state import distinct_rooms
 from moorage.state.pod_info import PodInfo

@@ -146,7 +146,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "man": ("moorage.interfaces.cli.man:man", "Print the man page of a command."),
     "mcp": ("moorage.interfaces.cli.mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
     "plan": ("moorage.interfaces.cli.questions.plan:plan", "Say which nodes to buy so that all pods are placed."),
-    "plugin": ("moorage.interfaces.cli.plugin:plugin", "Start a plugin of your own."),
+    "plugin": ("moorage.interfaces.cli.new_plugin:plugin", "Start a plugin of your own."),
     "record": ("moorage.interfaces.cli.live.record:record", "Record a cluster into a log, and compare decisions with it."),
     "redact": ("moorage.interfaces.cli.questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
     "report": ("moorage.interfaces.cli.questions.report:report", "Print an overview of a cluster."),

@@ -31,7 +31,7 @@ from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.report.gates import MeasuredRun
 from moorage.report.obstacles import NodeScoring, ScoreLog
 from moorage.report.outcome import InputNote
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 from moorage.state.pod_info import PodInfo

@@ -35,7 +35,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import objects_of, workload_names
 from moorage.simulator.job_groups import create_for
-from moorage.simulator.outcome import collect
+from moorage.simulator.outcome_collector import collect
 from moorage.simulator.pod_books import PodRecord, SimulatedAttempt, State
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, kinds_named, prepare

@@ -28,7 +28,7 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
-from moorage.simulator.outcome import refused_outcomes
+from moorage.simulator.outcome_collector import refused_outcomes
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.pod_creation import NotCreated
 from moorage.simulator.quotas import QuotaLedger

@@ -26,7 +26,7 @@ from moorage.api.defaults import (
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Object
-from moorage.cluster.apiserver.admission.custom_strategy import set_declared_defaults
+from moorage.cluster.apiserver.admission.custom_resource_strategy import set_declared_defaults
 from moorage.cluster.apiserver.admission.policy_kind_validation import set_autoscaler_defaults, set_policy_types
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from moorage.api.names import check_dns1035_label, check_dns1123_subdomain
 from moorage.api.validation.faults import duplicate, forbidden, invalid, required, too_many, unsupported
-from moorage.cluster.apiserver.admission.custom_rules import rule_faults, unsupported_rules
+from moorage.cluster.apiserver.admission.custom_resource_rules import rule_faults, unsupported_rules
 from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
 from moorage.cluster.apiserver.admission.string_formats import is_recognized
 from moorage.cluster.apiserver.admission.structural_schemas import MAX_SCHEMA_DEPTH, open_schema_faults, structural_faults

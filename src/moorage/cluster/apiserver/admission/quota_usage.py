@@ -145,10 +145,10 @@ def _is_charged(pod: Document, now: float) -> bool:
 def charge_ends_at(pod: Document) -> float | None:
     """Return when a deleted pod stops being charged even if it has not ended, in seconds since 1970; None for other pods."""
     metadata = pod["metadata"]
-    when, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
-    if not when or grace is None:
+    deleted_at, grace_s = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+    if not deleted_at or grace_s is None:
         return None
-    return datetime.datetime.fromisoformat(when).timestamp() + float(grace)
+    return datetime.datetime.fromisoformat(deleted_at).timestamp() + float(grace_s)
 
 
 def has_deadline(pod: Document) -> bool:

@@ -19,7 +19,7 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.validation import faults_of
 from moorage.api.validation.faults import object_meta
 from moorage.cluster.apiserver.admission.admission_plugins import keep_finalizers, with_finalizer
-from moorage.cluster.apiserver.admission.custom_strategy import (
+from moorage.cluster.apiserver.admission.custom_resource_strategy import (
     custom_faults,
     is_custom_changed,
     keep_all_but_status,

@@ -24,7 +24,7 @@ from moorage.cluster.apiserver.admission.container_validation import (
     source_faults,
     variable_name_faults,
 )
-from moorage.cluster.apiserver.admission.custom_strategy import declared_faults
+from moorage.cluster.apiserver.admission.custom_resource_strategy import declared_faults
 from moorage.cluster.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
 from moorage.cluster.apiserver.admission.plain_kind_validation import (
     config_map_faults,

@@ -22,7 +22,7 @@ def here(tmp_path, monkeypatch):
 
 def test_who_has_no_pytest_learns_how_to_get_it(moorage, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("moorage.interfaces.cli.plugin.find_spec", lambda name: None)
+    monkeypatch.setattr("moorage.interfaces.cli.new_plugin.find_spec", lambda name: None)
     assert "    pip install pytest && pytest\n" in moorage("plugin", "new", "red_nodes").out
 
 

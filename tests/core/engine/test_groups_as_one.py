@@ -297,16 +297,14 @@ def test_a_group_that_fits_no_rack_preempts_within_one():
     assert sorted(e.victim.name for one in work if one.phase is Phase.PREEMPT for e in one.effects) == ["x", "y"]
     (told,) = [one.effects[0].condition.message for one in work if one.phase is Phase.GROUP_STATUS]
     cannot = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"
-    assert told.startswith(f"{UNSCHEDULABLE}, 0/2 placements are available, reported placement status: {cannot}")
+    assert told.startswith(f"{UNSCHEDULABLE}, 0/2 placements are available, first placement status: {cannot}")
 
 
-def test_the_rack_of_the_nominated_nodes_is_tried_first_and_used_if_it_holds_the_group():
-    placed = {}
-    for nominated in ("a1", "b1"):
-        run = driven(BY_RACK)
-        run.see(*racks(a=[2, 2], b=[2, 2]), together(least=2), *(replace_nomination(member(name), nominated) for name in "pq"))
-        placed[nominated] = {where[0] for _, where in run.steps() if where}
-    assert placed == {"a1": {"a"}, "b1": {"b"}}
+def test_the_rack_of_the_nominated_nodes_competes_with_the_others():
+    """Only 1.38 tries it first (#139472): in 1.37 the rack that the group fills best is used."""
+    run = driven(BY_RACK)
+    run.see(*racks(a=[2, 2], b=[1, 1]), together(least=2), *(replace_nomination(member(name), "a1") for name in "pq"))
+    assert {where[0] for _, where in run.steps() if where} == {"b"}
 
 
 # -- asking only about what came back -----------------------------------------------------------------------------------------

@@ -364,30 +364,19 @@ class GroupCycle(Struct, eq=False):
             return GroupOutcome((), placements)
         first: GroupOutcome | None = None
         possible: list[tuple[Placement, GroupOutcome]] = []
-        nominated = self._nominated(placements) if self.as_one and not self.part_of_tree else None
-        for placement in sorted(placements, key=lambda one: one is not nominated):
+        for placement in placements:
             outcome = yield from self._in_turn(self._scope(placement, post_filter))
             if outcome.status.code is Code.ERROR:
                 return outcome
             first = first or outcome
-            if placement is nominated and outcome.status.code is Code.SUCCESS and any(one.fits for one in outcome.tried):
-                return outcome
             if outcome.status.code is Code.SUCCESS or outcome.waiting:
                 possible.append((placement, outcome))
         assert first is not None
         if not possible:
-            reason, which = first.status.reasons[0], "reported" if self.as_one else "first"
-            text = f"0/{len(placements)} placements are available, {which} placement status: {reason}"
+            text = f"0/{len(placements)} placements are available, first placement status: {first.status.reasons[0]}"
             status = Status(Code.UNSCHEDULABLE, "", (text,))
             return GroupOutcome(first.tried, refused(status) if self.as_one else status)
         return possible[0][1] if len(possible) == 1 else self.best(possible)
-
-    def _nominated(self, placements: Sequence[Placement]) -> Placement | None:
-        """Return the placement with the nodes to which most of the pods are nominated, the first of several, if any."""
-        rows = [self.cluster.table.row_of.get(queued.pod.status.nominated_node_name) for queued in self.group.pods]
-        wanted = np.array([row for row in rows if row is not None], dtype=np.intp)
-        counts = [int(np.isin(wanted, placement.nodes.row_numbers).sum()) for placement in placements]
-        return placements[counts.index(max(counts))] if max(counts) else None
 
     def _scope(self, placement: Placement, post_filter: bool) -> SearchScope:
         rows = None if len(placement.nodes) == len(self.cluster.table) else placement.nodes.row_numbers

@@ -60,12 +60,12 @@ class GroupNode:
             if known is not None:
                 yield known
 
-    def is_ready(self, snapshot: Snapshot) -> bool:
-        """Return whether enough pods exist, in enough of the groups below."""
+    def is_ready(self, snapshot: Snapshot, *, placed: bool = False) -> bool:
+        """Return whether enough pods exist in enough of the groups below; ``placed``: are assumed or bound."""
         if isinstance(self.group, PodGroup):
             known = snapshot.group(self.group.key)
-            return self.group.min_count is None or (known is not None and len(known) >= self.needed)
-        return sum(child.is_ready(snapshot) for child in self.children) >= self.needed
+            return known is not None and (known.scheduled_count if placed else len(known)) >= self.needed
+        return sum(child.is_ready(snapshot, placed=placed) for child in self.children) >= self.needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from moorage.api.pod_groups import (
 )
 from moorage.core.engine.facts import Phase
 from moorage.core.queue import QueuePlace
+from moorage.framework.verdicts import Hold
 from tests.core.engine.driving import node, pod
 from tests.core.engine.test_group_preemption import victims
 from tests.core.engine.test_groups_as_one import driven, ranked
@@ -119,11 +120,70 @@ def test_a_tree_below_a_tree():
     assert placed["c-0"][0] == "r"
 
 
-def test_a_composite_group_above_itself_is_never_tried():
+#: What exists beside a pod of the group a → why it waits.
+NOT_READY = {
+    "no group": ((), "failed to build hierarchy snapshot: pod group object not found in state for podgroup/default/a"),
+    "no parent": (
+        (leaf("a", "top"),),
+        "failed to build hierarchy snapshot: composite pod group object not found in state for compositepodgroup/default/top",
+    ),
+    "no parent of the parent": (
+        (leaf("a", "sub"), composite("sub", 1, "top")),
+        "failed to build hierarchy snapshot: composite pod group object not found in state for compositepodgroup/default/top",
+    ),
+    "a group above itself": (
+        (leaf("a", "x"), composite("x", 1, "y"), composite("y", 1, "x")),
+        "failed to build hierarchy snapshot: cycle detected in composite pod group hierarchy: compositepodgroup/default/y",
+    ),
+    "a gang of its own": ((leaf("a", None, 2),), "waiting for minCount pods from a gang to appear in scheduling queue"),
+    "the other group has no pods": (
+        (leaf("a", "top"), leaf("b", "top", None), composite("top", 2)),
+        'waiting for composite pod group "top" tree to meet quorum',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("others", "why"), NOT_READY.values(), ids=NOT_READY)
+def test_why_a_pod_of_a_tree_waits(others, why):
     run = driven(GATES)
-    run.see(node(cpu="8"), composite("x", 1, "y"), composite("y", 1, "x"), leaf("a", "x"), *workers("a", 1))
+    run.see(node(cpu="8"), *others, *workers("a", 1))
     assert run.steps() == []
-    assert {line.place for line in run.engine.queue.pending()} == {QueuePlace.GATED}
+    assert [(line.place, line.reasons) for line in run.engine.queue.pending()] == [(QueuePlace.GATED, (why,))]
+
+
+class Fickle:
+    """Reserve has no place for ``b-0`` any more when it is to go there in earnest."""
+
+    name = "Fickle"
+
+    turn = 2
+
+    def __init__(self):
+        self.left = self.turn
+
+    def reserve(self, state, pod, node):
+        self.left -= pod.name == "b-0"
+        return Hold.because("not here") if pod.name == "b-0" and self.left <= 0 else None
+
+    def unreserve(self, state, pod, node):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("gates", "turn", "groups", "why"),
+    [
+        ("GenericWorkload=true", 2, ["b"], "waiting for minCount pods from a gang to be scheduled"),
+        (GATES, 3, ["a", "b"], 'waiting for composite pod group "top" tree to meet quorum'),
+    ],
+)  # fmt: skip
+def test_pods_wait_at_permit_for_one_that_is_turned_down_after_all(gates, turn, groups, why):
+    run = driven(gates, plugins=[type("Fickle", (Fickle,), {"turn": turn})])
+    one = len(groups) == 1
+    run.see(node(cpu="8"), *([] if one else [composite("top", 2)]))
+    for name in groups:
+        run.see(leaf(name, None if one else "top", 2 if one else 1), *workers(name, 2 if one else 1))
+    messages(run)
+    assert [(held.pod.name, held.waits_for) for held in run.engine.waiting()] == [("b-1" if one else "a-0", (why,))]
 
 
 def test_a_group_of_a_tree_that_differs_fails_the_tree():

@@ -19,7 +19,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.pod_groups import _Fitting
 from moorage.core.queue import QueuePlace
-from tests.core.engine.driving import Driven, Outputs, node, pod
+from tests.core.engine.driving import HEAD, Driven, Outputs, node, pod
 from tests.core.engine.test_group_preemption import full, started, victims
 from tests.core.engine.test_placements import racks, together
 from tests.core.engine.test_pod_groups import gang, member, messages, preempted, reasons
@@ -33,9 +33,12 @@ NO_VICTIMS = "pod group preemption: No preemption victims found for incoming pre
 ALL, SINGLE = DisruptionMode(all=BasicSchedulingPolicy()), DisruptionMode(single=BasicSchedulingPolicy())
 
 
-def driven(gates=GATES, emulate="1.37"):
+def driven(gates=GATES, emulate="1.37", plugins=()):
     made = Driven.__new__(Driven)
-    made.engine, missing = build_scheduler(load_source(ConfigSource(emulate=emulate, feature_gates=gates)), Cycle())
+    names = ", ".join(f"{{name: {one.name}}}" for one in plugins)
+    config = (HEAD + f"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{names}]\n").encode() if plugins else None
+    source = load_source(ConfigSource(config, emulate=emulate, feature_gates=gates, plugins=tuple(plugins)))
+    made.engine, missing = build_scheduler(source, Cycle())
     assert not missing
     made.now, made.outputs = 0.0, Outputs(made.engine)
     return made
@@ -58,7 +61,7 @@ def condition(run):
 # -- as many as can be placed -----------------------------------------------------------------------------------------------
 
 
-def test_a_gang_is_bound_without_waiting_at_permit():
+def test_a_gang_is_bound_at_once():
     run = driven()
     run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
     # c is tried again at once: the group has what it needs, so it may preempt for the rest

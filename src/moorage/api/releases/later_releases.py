@@ -33,7 +33,6 @@ _1_37_1: Final = replace(
     fixed_gates=_GONE,
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants=dict.fromkeys(("DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality"), "1.37"),
-    lacks_points={"GangScheduling": "permit"},
     groups_as_one=True,
     nominates_gated_pods=True,
     removed_plugins=(),

@@ -164,8 +164,8 @@ class Release:
     delays_cache: bool = True
     #: A configuration has the extension point ``preEnqueue``, and in v1 a percentage of nodes to score for each profile.
     has_pre_enqueue: bool = True
-    #: A pod group is tried, refused and preempts as one: its pods must agree, do not preempt by themselves, and none of them
-    #: waits at Permit for others.
+    #: A pod group is tried, refused and preempts as one: its pods must agree, and do not preempt by themselves. Permit is not
+    #: asked while the group is tried.
     groups_as_one: bool = False
     #: A pod that PreEnqueue gates keeps the room on the node that its status nominates it to.
     nominates_gated_pods: bool = False

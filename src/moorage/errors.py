@@ -158,6 +158,14 @@ class ClusterError(MoorageError):
         return self.sent and (self.status == 0 or self.status >= 500)
 
     @property
+    def passes(self) -> bool:
+        """True for errors that kube-scheduler expects to pass: a conflict, an internal error, an unavailable server.
+
+        Source  kube-scheduler, util/utils.go, Retriable
+        """
+        return self.status in {409, 503} or self.reason in {"InternalError", UNREACHABLE}
+
+    @property
     def is_expired(self) -> bool:
         """True if the requested version is no longer available: list again."""
         return self.status == 410 or self.reason in {"Expired", "Gone"}

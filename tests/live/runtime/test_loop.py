@@ -17,7 +17,7 @@ from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler
-from moorage.errors import ClusterError
+from moorage.errors import UNREACHABLE, ClusterError
 from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
 from moorage.live.runtime.attempt_metrics import SILENT, Observers
@@ -32,7 +32,7 @@ CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfig
 
 
 def a_scheduler(plugins=(), asked=(), gates=None):
-    gates, registry = FeatureGates(gates or {}), registry_with(plugins)
+    gates, registry = gates if isinstance(gates, FeatureGates) else FeatureGates(gates or {}), registry_with(plugins)
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     profiles = f"profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n"
     configuration = load(CONFIG + profiles.encode(), "config", registry, gates)
@@ -222,6 +222,31 @@ def test_a_bind_that_was_not_applied_is_retried():
     assert "connection reset; it is still on no node" in failed.text
     patched = next(entry.obj for entry in cluster.history if entry.verb == "patch_status")
     assert patched.status.conditions[0].reason == "SchedulerError"
+
+
+@pytest.mark.parametrize(
+    ("release", "error", "times", "sent", "failures"),
+    [
+        ("1.36.2", ClusterError("busy", 503, "ServiceUnavailable"), 1, 2, 1),
+        ("1.37.1", ClusterError("busy", 503, "ServiceUnavailable"), 3, 4, 0),
+        ("1.37.1", ClusterError("conflict", 409, "Conflict"), 3, 4, 0),
+        ("1.37.1", ClusterError("broken", 500, "InternalError"), 4, 5, 1),
+        ("1.37.1", ClusterError("cannot connect", reason=UNREACHABLE), 1, 2, 0),
+        ("1.37.1", ClusterError("no", 403, "Forbidden"), 1, 2, 1),
+    ],
+)  # fmt: skip
+def test_since_1_37_a_bind_whose_error_may_pass_is_sent_again(release, error, times, sent, failures):
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        cluster.faults.append(Trouble("bind", error, times=times))
+        async with running(cluster, gates=FeatureGates(release=release)):
+            await asyncio.sleep(30)
+            return cluster
+
+    cluster = run_virtually(main())
+    assert placed(cluster) == {"p1": "n1"}
+    assert cluster.requests["bind"] == sent
+    assert [note.reason for note in cluster.notes].count("FailedScheduling") == failures
 
 
 def test_a_pod_bound_by_another_scheduler_stays_there():

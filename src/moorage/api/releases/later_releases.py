@@ -34,6 +34,7 @@ _1_37_1: Final = replace(
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants=dict.fromkeys(("DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality"), "1.37"),
     groups_as_one=True,
+    retries_binds=True,
     nominates_gated_pods=True,
     removed_plugins=(),
     group_versions=("v1beta1", "v1alpha3"),

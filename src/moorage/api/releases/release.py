@@ -167,6 +167,8 @@ class Release:
     #: A pod group is tried, refused and preempts as one: its pods must agree, and do not preempt by themselves. Permit is not
     #: asked while the group is tried.
     groups_as_one: bool = False
+    #: A bind that fails with an error that may pass is sent again, up to three times.
+    retries_binds: bool = False
     #: A pod that PreEnqueue gates keeps the room on the node that its status nominates it to.
     nominates_gated_pods: bool = False
     #: A configuration has the extension points of placements.

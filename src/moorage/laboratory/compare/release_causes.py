@@ -35,7 +35,7 @@ _ASIDE: Final = frozenset({
     "lacks", "removed_plugins", "lacks_flags", "own_flags", "lacks_points", "metrics", "compared", "legacy_flags",
     "policy_flags",
     "election_flags_override", "default_lock", "locks", "names_election_fields", "lease_may_equal_deadline", "open_paths",
-    "serves_resource_metrics", "weight_range", "group_versions", "drops_later_pod_fields",
+    "serves_resource_metrics", "weight_range", "group_versions", "drops_later_pod_fields", "retries_binds",
 })  # fmt: skip
 #: Traits that ``change_texts`` has no words for.
 _WORDS: Final = {

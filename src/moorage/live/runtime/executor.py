@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 _GONE = {404, 409}
 _READ_BACK_S = (0.1, 5.0)
+#: Before a bind is sent again. Source  client-go, retry.DefaultBackoff, without its jitter
+_BIND_PAUSES_S = (0.01, 0.05, 0.25)
 _EVICTIONS_AT_ONCE = 16
 #: The error of work that did not end before the scheduler did, and the interval at which its end is checked.
 _BROKEN_OFF = "broken off while shutting down"
@@ -68,7 +70,8 @@ class EffectExecutor:
     """Executes work; each outcome goes to the inbox as a fact.
 
     ``may_act`` is called right before each bind and eviction. ``confirmer`` records each bind, eviction, and write with
-    ``settled`` that the API server accepted. ``extenders`` answers the engine's questions to extenders.
+    ``settled`` that the API server accepted. ``extenders`` answers the engine's questions to extenders. ``retries_binds``: see
+    ``Release``.
     """
 
     def __init__(
@@ -82,11 +85,13 @@ class EffectExecutor:
         *,
         may_act: Callable[[float], bool],
         extenders: Extenders | None = None,
+        retries_binds: bool = False,
     ) -> None:
         self._cluster, self._inbox, self._status_writer = cluster, inbox, status_writer
         self._clock, self._wall = clocks.monotonic, clocks.wall
         self._scheduler, self._confirmer = scheduler, confirmer
         self._may_act, self._extenders = may_act, extenders
+        self._bind_pauses_s = _BIND_PAUSES_S if retries_binds else ()
         self._tasks: set[asyncio.Task[None]] = set()
         #: Binds that were sent without a task, by ticket.
         self._sent: dict[int, Work | Binding] = {}
@@ -267,10 +272,9 @@ class EffectExecutor:
     async def _perform(self, effect: Effect, work: Work) -> None:
         match effect:
             case BindPod(pod, node):
-                await self._bind(pod, node, lambda: self._cluster.bind(pod.pod, node, self._check))
-                self._confirmer.bound([(pod, node)])
+                await self._bind_itself(pod, node, self._bind_pauses_s)
             case BindThrough(pod, node, question):
-                await self._bind(pod, node, lambda: self._bind_through(question))
+                await self._bind(pod, node, lambda: self._bind_through(question), ())
             case Evict():
                 await self._evict(effect)
             case Write(obj, subresource, base):
@@ -309,18 +313,36 @@ class EffectExecutor:
     async def _bind_through(self, question: Question) -> None:
         check_bind_reply(await self._ask(question))
 
-    async def _bind(self, pod: PodInfo, node: str, send: Callable[[], Awaitable[None]]) -> None:
+    async def _bind_itself(self, pod: PodInfo, node: str, pauses_s: Sequence[float]) -> None:
+        await self._bind(pod, node, lambda: self._cluster.bind(pod.pod, node, self._check), pauses_s)
+        self._confirmer.bound([(pod, node)])
+
+    async def _bind(
+        self, pod: PodInfo, node: str, send: Callable[[], Awaitable[None]], pauses_s: Sequence[float]
+    ) -> None:  # fmt: skip
+        """Send a bind, and again after each pause if an error may pass."""
         await self._status_writer.settle(pod.uid)
-        self._check()
-        try:
-            await send()
-        except (ClusterError, ExtenderError) as error:
-            # A proxy may have sent the answer, so only the pod itself says whether the bind happened.
-            await self._read_back(pod, node, error)
+        for pause_s in (*pauses_s, None):
+            self._check()
+            try:
+                await send()
+            except (ClusterError, ExtenderError) as error:
+                if pause_s is not None and isinstance(error, ClusterError) and error.passes:
+                    await asyncio.sleep(pause_s)
+                    continue
+                # A proxy may have sent the answer, so only the pod itself says whether the bind happened.
+                await self._read_back(pod, node, error)
+            break
         self._status_writer.bound([(pod, node)])
 
     async def _finish_bind(self, effect: BindPod, work: Work, failed: ClusterError) -> None:
         """Continue after a bind that failed: send it again if the API server asks for that, else read the pod back."""
+        if self._bind_pauses_s and failed.passes:
+            first_s, *others_s = self._bind_pauses_s
+            await asyncio.sleep(failed.retry_after_s or first_s)
+            self._insist(work)
+            await self._bind_itself(effect.pod, effect.node, others_s)
+            return
         if failed.status == 401 or failed.retry_after_s is not None:
             await asyncio.sleep(failed.retry_after_s or 0.0)
             self._insist(work)

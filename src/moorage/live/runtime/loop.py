@@ -95,8 +95,9 @@ class Loop:
         self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report, release)
         self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, view, observers.report)
         self._carrier = EffectExecutor(
-            cluster, inbox, self._status_writer, clocks, view, self._confirmer, may_act=may_act, extenders=extenders
-        )
+            cluster, inbox, self._status_writer, clocks, view, self._confirmer, may_act=may_act, extenders=extenders,
+            retries_binds=release.retries_binds,
+        )  # fmt: skip
         self.follower = AttemptObserver(scheduler, observers.log, observers.measures)
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act

@@ -303,6 +303,18 @@ def test_a_group_that_fits_no_rack_preempts_within_one():
     assert told.startswith(f"{UNSCHEDULABLE}, 0/2 placements are available, first placement status: {cannot}")
 
 
+def test_placements_and_preemptions_are_counted():
+    run = driven(BY_RACK)
+    group = together(least=2)
+    run.see(*racks(a=[1, 1], b=[1]), replace(group, spec=replace(group.spec, priority=10)), pod("x", on="a1"), high("p"), high("q"))
+    messages(run)
+    (report,) = [told for told in run.outputs.groups if told.victims]
+    # once as it is: neither rack has room for two; once without x: one has
+    assert dict(report.placements) == {"generated": 4, "infeasible": 3, "feasible": 1}
+    assert (report.preempted, report.victims) == ("Success", 1)
+    assert set(run.engine.queue.entities().items()) == {((QueuePlace.GATED, "podgroup"), 1)}
+
+
 def test_the_rack_of_the_nominated_nodes_competes_with_the_others():
     """Only 1.38 tries it first (#139472): in 1.37 the rack that the group fills best is used."""
     run = driven(BY_RACK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
+from moorage.core.engine.group_cycle import GroupReport
 from moorage.framework.features import FeatureGates
 from moorage.live.server.plugin_metrics import Filter, Gauge
 from moorage.live.server.scheduler_metrics import SPECS, SchedulerMetrics, registry_of, specs_of
@@ -52,6 +53,50 @@ def test_the_metrics_are_those_of_the_release(release, others, deprecated):
     assert specs.keys() >= others
     assert {name for name, spec in specs.items() if spec.deprecated} == deprecated
     assert {spec.stability for spec in specs.values()} == {"ALPHA"}
+
+
+#: What 1.37 adds, without ``scheduler_``, from its source: name → labels.
+NEW_IN_1_37 = {
+    "batch_rescore_attempts_total": ("profile",),
+    "batch_rescore_duration_seconds": ("profile",),
+    "generated_placements_total": ("profile",),
+    "placement_evaluations_total": ("result", "profile"),
+    "preemption_evaluation_duration_seconds": ("preemptor", "result"),
+    "preemption_execution_duration_seconds": ("preemptor", "result"),
+    "preemption_pdb_violations_total": ("preemptor",),
+    "preemption_workload_disruptions": ("preemptor",),
+    "queue_incoming_entities_total": ("queue", "event", "type"),
+    "queued_entities": ("queue", "type"),
+    "workload_preemption_attempts_total": ("result",),
+    "workload_preemption_victims": (),
+}
+
+
+def test_the_metrics_of_1_37():
+    before, after = specs_of("1.36.2"), specs_of("1.37.1")
+    new = {name.removeprefix("scheduler_"): after[name].labels for name in after.keys() - before.keys()}
+    assert new == NEW_IN_1_37
+    grown = {name for name in before if before[name].stability == "ALPHA" and after[name].stability == "BETA"}
+    assert grown == {"scheduler_plugin_execution_duration_seconds", "scheduler_scheduling_algorithm_duration_seconds"}
+    assert {name for name in after if after[name].deprecated} == {"scheduler_preemption_goroutines_duration_seconds"}
+
+
+def test_the_metrics_of_groups_in_1_37():
+    gates = FeatureGates.parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "1.37.1")
+    metrics = SchedulerMetrics(lambda: 0.0, gates)
+    placements = {"generated": 4, "feasible": 1, "infeasible": 3}
+    report = GroupReport("default/g", "s", "waiting_on_preemption", "", 0, 2, placements=placements, preempted="Success", victims=5)
+    metrics.grouped(report, 0.5)
+    families = {family.spec.name.removeprefix("scheduler_"): family for family in metrics.families}
+    assert families["generated_placements_total"].values == {("s",): 4}
+    assert families["placement_evaluations_total"].values == {("feasible", "s"): 1, ("infeasible", "s"): 3}
+    assert families["workload_preemption_attempts_total"].values == {("Success",): 1}
+    assert sum(families["workload_preemption_victims"].children[()].counts) == 1
+    before = SchedulerMetrics(lambda: 0.0, FeatureGates.parse("GenericWorkload=true", "1.36.2"))
+    before.grouped(report, 0.5)
+    shown = {metric.name for metric in registry_of(before.families, Filter(), "1.36.2")[0].collect()}
+    assert "scheduler_podgroup_schedule_attempts" in shown
+    assert not any("placement" in name or "workload" in name for name in shown)
 
 
 #: The metrics of 1.22, without ``scheduler_``, from its source; and what each release after it added and removed.

@@ -8,7 +8,7 @@ Source  kube-scheduler, schedule_one_podgroup.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -128,6 +128,7 @@ class GroupAttempt:
         self._group = group
         self._refusal = refusal
         self._settled = False
+        self._placements: Mapping[str, int] = {}
 
     @property
     def key(self) -> str:
@@ -212,6 +213,7 @@ class GroupAttempt:
         )  # fmt: skip
         tree = self._group.info.tree
         attempt = cycle if tree is None or isinstance(tree.group, PodGroup) else TreeCycle(cycle, tree)
+        self._placements = cycle.placements
         outcome = yield from attempt.run()
         outcome.preempting = tuple(cycle.preempting)
         before_preemption = outcome.status
@@ -234,6 +236,8 @@ class GroupAttempt:
         Source  schedule_one_podgroup.go, runWorkloadAwarePreemption
         """
         found = yield from self._victims(cycle, outcome)
+        if self._group.profile.pod_group_post_filter is not None:
+            outcome.preempted = found.code if isinstance(found, Status) else Code.SUCCESS
         if not isinstance(found, Status):
             outcome.victims, outcome.waiting = found, True
             if self._state.gates.emulated.groups_as_one:
@@ -286,9 +290,15 @@ class GroupAttempt:
             held = self._state.bindings.held.get(decision.pod.uid)
             if held is not None and held.waits:
                 groups.binding_cycle.publish(held)
-        for of, part, of_part in settled:
+        for at, (of, part, of_part) in enumerate(settled):
             self._set_condition(of.info.key, part.status)
-            self._state.outbox.put(GroupAttempted(_report(of, part, of_part)))
+            report = _report(of, part, of_part)
+            if not at:
+                of_all = "" if outcome.preempted is None else outcome.preempted.value
+                report = replace(
+                    report, placements=self._placements, preempted=of_all, victims=len(outcome.victims)
+                )  # fmt: skip
+            self._state.outbox.put(GroupAttempted(report))
 
     def _settle_part(self, group: QueuedGroup, outcome: GroupOutcome) -> list[Decision]:
         """Start the binding cycles of a group's pods, or requeue them. Returns the decisions that were reported."""

@@ -11,7 +11,8 @@ Source  kube-scheduler, schedule_one_podgroup.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -100,6 +101,7 @@ class GroupOutcome(Struct, eq=False):
     ``nominated``  UID → the node that a pod gets once they are gone
     ``untried``    the status of pods that were not tried: that of the group, since 1.37 before preemption
     ``tried_as``   the code of ``status`` before preemption
+    ``preempted``  the result of preemption for the group as a whole; None if none was tried
     ``parts``      of a tree: its pod groups, each with its own result
     """
 
@@ -111,6 +113,7 @@ class GroupOutcome(Struct, eq=False):
     nominated: dict[str, str] = field(default_factory=dict)
     untried: Status = UNSCHEDULABLE
     tried_as: Code = Code.UNSCHEDULABLE
+    preempted: Code | None = None
     parts: tuple[tuple[QueuedGroup, GroupOutcome], ...] = ()
 
     @property
@@ -123,6 +126,8 @@ class GroupReport(Struct, frozen=True):
     """An attempt for a group, for logs and metrics. ``result`` is the label that kube-scheduler's metrics have for it.
 
     ``scheduled``, ``unscheduled``  how many of its pods were placed and not placed; ``could_go``: how many had found a node
+    ``placements``  how many were ``generated``, ``feasible`` and ``infeasible``, for preemption too
+    ``preempted``   the result of preemption for the group, "" without; ``victims``: how many pods it evicts
     """
 
     key: str
@@ -132,6 +137,9 @@ class GroupReport(Struct, frozen=True):
     scheduled: int
     unscheduled: int
     could_go: int = 0
+    placements: Mapping[str, int] = {}
+    preempted: str = ""
+    victims: int = 0
 
 
 # -- group cycle -------------------------------------------------------------------------------------------------------
@@ -169,6 +177,8 @@ class GroupCycle(Struct, eq=False):
     uids: frozenset[str] = frozenset()
     part_of_tree: bool = False
     within: NodeView | None = None
+    #: Placements by what became of them; see ``GroupReport``.
+    placements: Counter[str] = field(default_factory=Counter)
 
     def run(self, *, post_filter: bool = True, may_place_none: bool = False) -> Asking[GroupOutcome]:
         """Try to place the group. ``post_filter`` False: only check whether it fits, without preemption for single pods.
@@ -362,6 +372,7 @@ class GroupCycle(Struct, eq=False):
         placements = run_placement_generate(group.profile, group.info, snapshot, self.within)
         if isinstance(placements, Status):
             return GroupOutcome((), placements)
+        self.placements["generated"] += len(placements)
         first: GroupOutcome | None = None
         possible: list[tuple[Placement, GroupOutcome]] = []
         for placement in placements:
@@ -369,6 +380,7 @@ class GroupCycle(Struct, eq=False):
             if outcome.status.code is Code.ERROR:
                 return outcome
             first = first or outcome
+            self.placements["feasible" if outcome.status.code is Code.SUCCESS else "infeasible"] += 1
             if outcome.status.code is Code.SUCCESS or outcome.waiting:
                 possible.append((placement, outcome))
         assert first is not None

@@ -44,6 +44,11 @@ class QueueInspection:
             QueuePlace.IN_FLIGHT: len(self._in_flight),
         }
 
+    def entities(self) -> Mapping[tuple[QueuePlace, str], int]:
+        """Return how many pods and groups wait: (place, ``pod`` or ``podgroup``) → number, if groups are queued as one."""
+        waiting = {(queued.place, queued.entry or queued.uid, bool(queued.entry)) for queued in self._pods.values()}
+        return Counter((place, "podgroup" if grouped else "pod") for place, _, grouped in waiting)
+
     @property
     def logged_events(self) -> int:
         """Number of events logged for pods in flight; none are logged while no pod is in flight."""

@@ -131,11 +131,14 @@ class SchedulerMetrics:
         self._gates = gates
         specs = specs_of(gates.release)
 
+        def spec_of(name: str) -> Spec:
+            return specs.get(name) or Spec(name, "", hidden=True)
+
         def counter(name: str) -> CounterVec:
-            return CounterVec(specs[name])
+            return CounterVec(spec_of(name))
 
         def histogram(name: str) -> Histogram:
-            return Histogram(specs[name])
+            return Histogram(spec_of(name))
 
         self._attempts = counter("scheduler_schedule_attempts_total")
         self._errors = counter("moorage_attempt_errors_total")
@@ -157,6 +160,10 @@ class SchedulerMetrics:
         self._group_attempts = counter("scheduler_podgroup_schedule_attempts_total")
         self._group_attempt_s = histogram("scheduler_podgroup_scheduling_attempt_duration_seconds")
         self._group_algorithm_s = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
+        self._placements = counter("scheduler_generated_placements_total")
+        self._placement_results = counter("scheduler_placement_evaluations_total")
+        self._group_preemptions = counter("scheduler_workload_preemption_attempts_total")
+        self._group_victims = histogram("scheduler_workload_preemption_victims")
         self._requests = counter("rest_client_requests_total")
         self._request_s = histogram("rest_client_request_duration_seconds")
         self._turn_s = histogram("rest_client_rate_limiter_duration_seconds")
@@ -243,6 +250,15 @@ class SchedulerMetrics:
         self._group_algorithm_s.observe(seconds)
         self._group_attempts.inc(report.result, report.profile)
         self._group_attempt_s.observe(seconds, report.result, report.profile)
+        for result, count in report.placements.items():
+            if result == "generated":
+                self._placements.inc(report.profile, by=count)
+            else:
+                self._placement_results.inc(result, report.profile, by=count)
+        if report.preempted:
+            self._group_preemptions.inc(report.preempted)
+        if report.victims:
+            self._group_victims.observe(report.victims)
 
     def permitted(self, result: str, seconds: float) -> None:
         self._permit_s.observe(seconds, result)
@@ -299,6 +315,11 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
         shown = (item for item in _PLACES.items() if item[1] != "gated" or release.has_pre_enqueue)
         return (((word,), float(counts[place])) for place, word in shown)
 
+    def entities() -> Iterator[tuple[Labels, float]]:
+        for (place, kind), count in scheduler.queue.entities().items():
+            if place in _PLACES:
+                yield (_PLACES[place], kind), float(count)
+
     def cache() -> Iterable[tuple[Labels, float]]:
         cluster = scheduler.cluster
         return [
@@ -329,6 +350,8 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
         Gauge(specs["scheduler_unschedulable_pods"], rejected),
         Gauge(specs["scheduler_inflight_events"], logged),
     ]
+    if "scheduler_queued_entities" in specs:
+        gauges.append(Gauge(specs["scheduler_queued_entities"], entities))
     return _registered(gauges, scheduler.gates)
 
 

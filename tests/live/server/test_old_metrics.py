@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
-from moorage.core.engine.group_cycle import GroupReport
+from moorage.core.groups.group_cycle import GroupReport
 from moorage.framework.features import FeatureGates
 from moorage.live.server.plugin_metrics import Filter, Gauge
 from moorage.live.server.scheduler_metrics import SPECS, SchedulerMetrics, registry_of, specs_of

@@ -306,7 +306,9 @@ def test_a_group_that_fits_no_rack_preempts_within_one():
 def test_placements_and_preemptions_are_counted():
     run = driven(BY_RACK)
     group = together(least=2)
-    run.see(*racks(a=[1, 1], b=[1]), replace(group, spec=replace(group.spec, priority=10)), pod("x", on="a1"), high("p"), high("q"))
+    run.see(
+        *racks(a=[1, 1], b=[1]), replace(group, spec=replace(group.spec, priority=10)), pod("x", on="a1"), high("p"), high("q")
+    )
     messages(run)
     (report,) = [told for told in run.outputs.groups if told.victims]
     # once as it is: neither rack has room for two; once without x: one has

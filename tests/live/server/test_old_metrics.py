@@ -85,7 +85,9 @@ def test_the_metrics_of_groups_in_1_37():
     gates = FeatureGates.parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "1.37.1")
     metrics = SchedulerMetrics(lambda: 0.0, gates)
     placements = {"generated": 4, "feasible": 1, "infeasible": 3}
-    report = GroupReport("default/g", "s", "waiting_on_preemption", "", 0, 2, placements=placements, preempted="Success", victims=5)
+    report = GroupReport(
+        "default/g", "s", "waiting_on_preemption", "", 0, 2, placements=placements, preempted="Success", victims=5
+    )
     metrics.grouped(report, 0.5)
     families = {family.spec.name.removeprefix("scheduler_"): family for family in metrics.families}
     assert families["generated_placements_total"].values == {("s",): 4}

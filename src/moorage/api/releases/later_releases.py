@@ -40,8 +40,8 @@ _METRICS: Final[Mapping[str, Mapping[str, Any]]] = {
     "store_schedule_results_duration_seconds": {"help": "Latency for storing scheduling results."},
     "podgroup_scheduling_attempt_duration_seconds": {"help": "Pod group scheduling attempt latency in seconds"},
     "pending_pods": {"help": (
-        "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in "
-        "backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and "
+        "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods "
+        "in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and "
         "failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are "
         "gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of pods in "
         "pendingPodGroupPods."
@@ -52,13 +52,13 @@ _METRICS: Final[Mapping[str, Mapping[str, Any]]] = {
     )},
     "queued_entities": {"stability": ALPHA, "labels": ("queue", "type"), "help": (
         f"Number of queued scheduling entities ({_ENTITIES}) by the queue type. 'active' means number of entities in activeQ; "
-        "'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities that "
-        "the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler "
+        "'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities "
+        "that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler "
         "never attempted to schedule because they are gated."
     )},
     "queue_incoming_entities_total": {"stability": ALPHA, "labels": ("queue", "event", "type"), "help": (
-        "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either "
-        "'pod' (for individual pods that are not members of any podgroup) or 'podgroup'."
+        "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are "
+        "either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'."
     )},
     "batch_rescore_attempts_total": {**_BATCH, "help": "Counts of rescore attempts during opportunistic batching."},
     "batch_rescore_duration_seconds": {

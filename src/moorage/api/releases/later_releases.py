@@ -40,25 +40,25 @@ _METRICS: Final[Mapping[str, Mapping[str, Any]]] = {
     "store_schedule_results_duration_seconds": {"help": "Latency for storing scheduling results."},
     "podgroup_scheduling_attempt_duration_seconds": {"help": "Pod group scheduling attempt latency in seconds"},
     "pending_pods": {"help": (
-        "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods "
-        "in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and "
-        "failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are "
-        "gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of pods in "
-        "pendingPodGroupPods."
+        "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of "
+        "pods in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to "
+        "schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule "
+        "because they are gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of "
+        "pods in pendingPodGroupPods."
     )},
     "pod_scheduled_after_flush_total": {"help": (
-        "Number of pods that were successfully scheduled after being flushed from unschedulableEntities due to timeout. This "
-        "metric helps detect potential queueing hint misconfigurations or event handling issues."
+        "Number of pods that were successfully scheduled after being flushed from unschedulableEntities due to timeout. "
+        "This metric helps detect potential queueing hint misconfigurations or event handling issues."
     )},
     "queued_entities": {"stability": ALPHA, "labels": ("queue", "type"), "help": (
-        f"Number of queued scheduling entities ({_ENTITIES}) by the queue type. 'active' means number of entities in activeQ; "
-        "'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities "
-        "that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler "
-        "never attempted to schedule because they are gated."
+        f"Number of queued scheduling entities ({_ENTITIES}) by the queue type. 'active' means number of entities in "
+        "activeQ; 'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in "
+        "unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of "
+        "unschedulable entities that the scheduler never attempted to schedule because they are gated."
     )},
     "queue_incoming_entities_total": {"stability": ALPHA, "labels": ("queue", "event", "type"), "help": (
-        "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are "
-        "either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'."
+        "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types "
+        "are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'."
     )},
     "batch_rescore_attempts_total": {**_BATCH, "help": "Counts of rescore attempts during opportunistic batching."},
     "batch_rescore_duration_seconds": {
@@ -68,8 +68,8 @@ _METRICS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_PLACED, "labels": ("profile",), "help": "Number of candidate placements generated when scheduling pod groups.",
     },
     "placement_evaluations_total": {**_PLACED, "labels": ("result", "profile"), "help": (
-        "Number of candidate placements evaluated when scheduling pod groups, by result. 'feasible' means the pod group fit into "
-        "the placement, while 'infeasible' means it did not."
+        "Number of candidate placements evaluated when scheduling pod groups, by result. 'feasible' means the pod group "
+        "fit into the placement, while 'infeasible' means it did not."
     )},
     "workload_preemption_attempts_total": {**_GROUP, "labels": ("result",), "help": (
         "Total preemption attempts initiated by workload (including pod groups) in the cluster till now."
@@ -78,16 +78,16 @@ _METRICS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_GROUP, "help": "Number of pod preemption victims caused by workload preemption.", "buckets": _VICTIMS,
     },
     "preemption_workload_disruptions": {**_GROUP, "labels": ("preemptor",), "buckets": _VICTIMS, "help": (
-        "Number of workload preemption units being preempted. A single preemption unit can be all pods in a pod group (in case "
-        "of DisruptionMode=all), or a single pod (in case of DisruptionMode=single)."
+        "Number of workload preemption units being preempted. A single preemption unit can be all pods in a pod group "
+        "(in case of DisruptionMode=all), or a single pod (in case of DisruptionMode=single)."
     )},
     "preemption_evaluation_duration_seconds": {
         **_GROUP, "labels": ("preemptor", "result"), "buckets": _TRIAL_S,
         "help": "Duration in seconds for identifying the target preemption victims.",
     },
     "preemption_execution_duration_seconds": {**_GROUP, "labels": ("preemptor", "result"), "buckets": _TRIAL_S, "help": (
-        "Duration in seconds for preempting the target preemption victims. With async preemption enabled, preemption execution "
-        "does not block the scheduling of other pods."
+        "Duration in seconds for preempting the target preemption victims. With async preemption enabled, preemption "
+        "execution does not block the scheduling of other pods."
     )},
     "preemption_pdb_violations_total": {
         **_GROUP, "labels": ("preemptor",), "help": "Total number of pod disruption budget violations caused by preemption.",

@@ -20,7 +20,7 @@ from moorage.framework.points import PlacementFeasiblePlugin
 from moorage.framework.verdicts import Code, Hold, Status, Wait
 from moorage.plugins.gang_scheduling import GROUP_ADDED, PATIENCE_S, POD_ADDED, TOO_FEW, GangScheduling
 from moorage.state.cluster import Snapshot
-from moorage.state.group_trees import GroupInfo, root_of, tree_of
+from moorage.state.group_trees import GroupInfo, entry_key, root_of, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -111,8 +111,8 @@ class GangSchedulingV137(GangScheduling, PlacementFeasiblePlugin):
         of_pod, added = groups.get(group_key(pod) or ""), groups.get(group_key(new) or "") if isinstance(new, PodInfo) else new
         if of_pod is None or added is None:
             return False
-        root = root_of(of_pod, snapshot)
-        return root is not None and root is root_of(added, snapshot)
+        root, other = root_of(of_pod, snapshot), root_of(added, snapshot)
+        return root is not None and other is not None and entry_key(root) == entry_key(other)
 
 
 def _why_no_tree(pod: PodInfo, snapshot: Snapshot) -> str:

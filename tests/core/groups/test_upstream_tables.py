@@ -40,7 +40,7 @@ MODES = {"all": DisruptionMode(all=BasicSchedulingPolicy()), "single": Disruptio
 # -- whom a group evicts ----------------------------------------------------------------------------------------------------
 
 NEVER = "not eligible due to preemptionPolicy=Never."
-NOBODY = "No preemption victims found for incoming preemptor"
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
 UNDER_WAY = "ongoing preemption on nominated nodes"
 
 #: Placed pods: name, node, rank, then words: @group, t<seconds since it started>, 0 (it takes no room) or 500m, guarded (by a
@@ -96,10 +96,10 @@ EVICTED = {
     "a single pod rather than a group of its rank": (
         "p1 node1 low; g1 node1 low @pg1 500m; g2 node1 low @pg1 500m", "pg1 low all", "high 1", "p1",
     ),
-    "nobody ranks lower": ("p1 node1 high", "", "mid 1", NOBODY),
-    "nobody is there": ("", "", "mid 1", NOBODY),
+    "no pod ranks lower": ("p1 node1 high", "", "mid 1", NO_VICTIMS),
+    "no pod is there": ("", "", "mid 1", NO_VICTIMS),
     "the group ranks lower than its pods": ("p1 node1 high @pg1; p2 node2 high @pg1 0", "pg1 mid all", "high 1", "p1 p2"),
-    "the group ranks higher than its pods": ("p1 node1 low @pg1; p2 node2 low @pg1 0", "pg1 mid all", "mid 1", NOBODY),
+    "the group ranks higher than its pods": ("p1 node1 low @pg1; p2 node2 low @pg1 0", "pg1 mid all", "mid 1", NO_VICTIMS),
     "gang: as many as can be, not only minCount": ("p1 node1 low; p2 node1 mid; p3 node1 mid", "", "high 3 2", "p1 p2 p3"),
     "gang: the highest may stay": ("p1 node1 low; p2 node1 low; p3 node1 low; p4 node1 mid", "", "high 3 2", "p1 p2 p3"),
     "gang: not those of equal rank": ("p1 node1 low; p2 node1 low; p3 node1 high; p4 node1 high", "", "high 3 1", "p1 p2"),

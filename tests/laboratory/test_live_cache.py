@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
 from moorage.laboratory.redact import live_cache
-from moorage.laboratory.redact.live_cache import CachedGet, LiveCache, cache_folder
+from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder
 from moorage.live.client.credentials import Endpoint
+from moorage.simulator.cluster_reader import read_sources
 
 PODS = "/api/v1/pods"
 NAMESPACE = "/api/v1/namespaces/kube-system"
@@ -81,15 +83,16 @@ class Server:
 
 def names_read(server, folder, key=("me",), endpoint=HERE):
     """Return the pods that a command sees, with their nodes."""
+    reading = CachedReading(LiveCache(folder, endpoint, key))
+    return [(pod.name, pod.spec.node_name) for pod in asyncio.run(pods_read(server, reading))]
 
-    async def read():
-        get = CachedGet(server, LiveCache(folder, endpoint, key))
-        await get.open()
-        page = json.loads(await get(PODS, {"limit": "500"}))
-        get.save()
-        return [(one["metadata"]["name"], one["spec"].get("nodeName", "")) for one in page["items"]]
 
-    return asyncio.run(read())
+async def pods_read(server, reading):
+    get = await reading.open(server)
+    page = await get(PODS, {"limit": "500"})
+    cluster = read_sources([InputFile(PODS, page)], validated=False, known=reading.known)
+    await asyncio.to_thread(reading.save, cluster)
+    return cluster.pods
 
 
 @pytest.fixture(autouse=True)
@@ -218,10 +221,7 @@ def test_a_file_that_was_not_used_for_weeks_is_removed(kept):
 def test_several_commands_at_once_leave_a_whole_file(kept):
     async def one(name):
         server = Server(version="12", events=[event("ADDED", name, "12")])
-        get = CachedGet(server, LiveCache(kept, Endpoint("https://here"), ("me",)))
-        await get.open()
-        await get(PODS, {"limit": "500"})
-        await asyncio.to_thread(get.save)
+        await pods_read(server, CachedReading(LiveCache(kept, Endpoint("https://here"), ("me",))))
 
     async def every():
         await asyncio.gather(*(one(f"p{at}") for at in range(8)))

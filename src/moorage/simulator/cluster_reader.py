@@ -287,8 +287,12 @@ def read_sources(
     custom: Iterable[str] = (),
     rules: ReadRules = USUAL_RULES,
     on_read: OnRead = unwatched,
+    known: Iterable[tuple[str, Iterable[Object]]] = (),
 ) -> ClusterInput:
-    """Return the cluster in the contents of several files together; see ``read``."""
+    """Return the cluster in the contents of several files together; see ``read``.
+
+    ``known``: objects that were read earlier, with all that the API server would add, by their position
+    """
     reader = _Reader(validated, CustomReader(custom), rules)
     count = 0
     with collector_paused():
@@ -299,6 +303,8 @@ def read_sources(
                 count += 1
                 if count % _OFTEN == 0:
                     on_read(source, count)
+        for where, objects in known:
+            reader.take_known(where, objects)
     return reader.finish()
 
 
@@ -401,6 +407,11 @@ class _Reader:
             self._keep(kind, obj, where)
         except InputError as error:
             self._note_fault(error)
+
+    def take_known(self, where: str, objects: Iterable[Object]) -> None:
+        """Add objects of one kind that were read earlier."""
+        for obj in objects:
+            self._hold(_KIND_OF_TYPE[type(obj)], obj, where)
 
     def _note_fault(self, error: InputError) -> None:
         self.faults += (_shortened(line) for line in str(error).splitlines())

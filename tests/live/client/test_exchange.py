@@ -11,6 +11,7 @@ import pytest
 
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.exchange import ConnectionPool, RequestBatch, UnsentError
+from moorage.live.client.response_stream import Address
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
 certificates = importlib.util.module_from_spec(_spec)
@@ -46,7 +47,8 @@ class Server:
     def run(self, test, ours=None, theirs=None, name=""):
         async def main():
             server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=theirs)
-            exchange = ConnectionPool("127.0.0.1", server.sockets[0].getsockname()[1], ours, name)
+            port = server.sockets[0].getsockname()[1]
+            exchange = ConnectionPool(Address("127.0.0.1", port, ours, (name or "127.0.0.1") if ours else None))
             try:
                 return await test(exchange)
             finally:
@@ -110,7 +112,7 @@ WRONG = {
     "longer than wanted": ([OK + b"Content-Length: 1001\r\n\r\n"], "longer than 1000"),
     "chunks longer than wanted": ([OK + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"], "longer than 1000"),
     "without end longer than wanted": ([OK + b"\r\n" + b"a" * 1001], "longer than 1000"),
-    "cut off": ([OK + b"Content-Length: 3\r\n\r\nab", None], "disconnected"),
+    "cut off": ([OK + b"Content-Length: 3\r\n\r\nab", None], "cut off"),
     "nothing": ([None], "disconnected"),
 }
 
@@ -307,7 +309,7 @@ def test_a_check_that_raises_later_goes_to_the_answer(monkeypatch):
 
 def test_what_waits_fails_if_no_connection_can_be_opened():
     async def main():
-        exchange = ConnectionPool("127.0.0.1", 1, None)
+        exchange = ConnectionPool(Address("127.0.0.1", 1))
         return await soon(exchange, 2, units=3)
 
     assert [type(one) for one in asyncio.run(main())] == [ClusterError] * 6
@@ -315,7 +317,7 @@ def test_what_waits_fails_if_no_connection_can_be_opened():
 
 def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_fail(monkeypatch):
     async def main():
-        exchange = ConnectionPool("127.0.0.1", 1, None)
+        exchange = ConnectionPool(Address("127.0.0.1", 1))
         connect = exchange._connect
         fail = asyncio.Event()
 
@@ -331,7 +333,7 @@ def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_
         await asyncio.sleep(0.05)
         assert not waiting.done()
         fail.set()
-        with pytest.raises(OSError, match="Connect call failed"):
+        with pytest.raises(ClusterError, match="cannot connect: Connection refused"):
             await request
         return await waiting
 

@@ -1,6 +1,7 @@
 """Requests against a small server on loopback, and the throttle in virtual time."""
 
 import asyncio
+import gzip
 import importlib.util
 import re
 import socket
@@ -351,7 +352,7 @@ def test_a_watch_with_a_dead_server_is_detected_by_tcp_keepalive():
     assert (1, 30, 5, 3) in asyncio.run(main())  # seconds until it asks, between tries, and how many: 45 in all
 
 
-@pytest.mark.parametrize("lists", [True, False], ids=["over aiohttp", "over our own connections"])
+@pytest.mark.parametrize("lists", [True, False], ids=["a list", "a write"])
 def test_an_unreachable_server_is_distinguished_from_a_silent_one(lists):
     async def main():
         with socket.socket() as taken:
@@ -365,6 +366,93 @@ def test_an_unreachable_server_is_distinguished_from_a_silent_one(lists):
     error = asyncio.run(main())
     assert (error.status, error.reason) == (0, "Unreachable")
     assert str(error).endswith("/api/x: cannot connect: Connection refused")
+
+
+ZIPPED = gzip.compress(b'{"items":[]}')
+PACKED = {  # body, what get returns or the error
+    "a list": (ZIPPED, b'{"items":[]}'),
+    "a part of it": (ZIPPED[:-9], "the response was cut off"),
+    "something else": (b"{}", "the answer cannot be unpacked"),
+}
+
+
+@pytest.mark.parametrize(("body", "found"), PACKED.values(), ids=PACKED)
+def test_lists_may_be_compressed(body, found):
+    async def handler(request):
+        assert request.headers["Accept-Encoding"] == "gzip"
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    async def main():
+        async with serving(handler) as rest:
+            return await rest.get("/api/x")
+
+    if isinstance(found, bytes):
+        assert asyncio.run(main()) == found
+    else:
+        with pytest.raises(ClusterError, match=f"^GET /api/x: {found}"):
+            asyncio.run(main())
+
+
+@asynccontextmanager
+async def proxying(seen):
+    """Serve as an HTTP proxy for plain HTTP; ``seen`` gets the request lines."""
+
+    async def answer(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        seen.append(head.partition(b"\r\n")[0].decode())
+        target = head.split(b" ")[1].decode().partition("://")[2]
+        host, _, path = target.partition("/")
+        behind, onward = await asyncio.open_connection(*host.split(":"))
+        onward.write(
+            head.replace(head.split(b" ")[1], b"/" + path.encode(), 1).replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+        )
+        while part := await behind.read(1 << 16):
+            writer.write(part)
+        writer.close()
+        onward.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    await asyncio.sleep(0.02)
+
+
+def test_requests_lists_and_watches_go_through_a_proxy():
+    seen = []
+
+    async def handler(request):
+        if request.path == "/gone":
+            return status(410, "too old", "Expired")
+        return web.Response(text=f'{{"at":"{request.path}"}}\n')
+
+    async def main():
+        async with (
+            serving(handler) as direct,
+            proxying(seen) as proxy,
+            Rest(Endpoint(direct.endpoint.server, proxy=proxy), qps=0) as rest,
+        ):
+            found = [await rest.get("/list"), await rest.send("DELETE", "/one")]
+            async with rest.watch("/watch", {"watch": "1"}, 1) as lines:
+                found += [line async for some in lines for line in some]
+            with pytest.raises(ClusterError, match="GET /gone: too old") as refusal:
+                await rest.get("/gone")
+            assert refusal.value.is_expired
+            return found
+
+    assert asyncio.run(main()) == [b'{"at":"/list"}\n', b'{"at":"/one"}\n', b'{"at":"/watch"}']
+    assert [line.split()[0] for line in seen] == ["GET", "DELETE", "GET", "GET"]
+    assert all("http://127.0.0.1" in line for line in seen)
+
+
+def test_a_proxy_that_cannot_be_reached_is_named_so():
+    async def main():
+        async with Rest(Endpoint("http://10.0.0.1", proxy="http://127.0.0.1:1"), qps=0) as rest:
+            with pytest.raises(ClusterError) as raised:
+                await rest.get("/api/x")
+            return raised.value
+
+    error = asyncio.run(main())
+    assert (str(error), error.reason) == ("GET /api/x: cannot connect: Connection refused", "Unreachable")
 
 
 def test_a_truncated_response_has_a_plain_error():

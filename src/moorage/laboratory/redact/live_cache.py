@@ -4,6 +4,8 @@ Only large collections are kept, with the fields that a dump has: no secrets, en
 cluster as one context of one kubeconfig sees it, and to one version of Moorage. It is replaced as a whole, so several commands
 may use it at once. What is damaged, too old or of another cluster is read from the server again.
 
+Kinds of which clusters have many are kept as decoded objects, others as the JSON that a dump has.
+
 A watch from the kept resource version brings the changes since. It is at its end when it brings an object of the version that
 the collection had before the watch began, or when it has been silent for a while.
 """
@@ -16,23 +18,27 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
-from moorage.laboratory.redact.live_dump import DumpWriter
+from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
+from moorage.laboratory.redact.live_dump import DumpWriter, Get, collection_paths
 from moorage.live.client.credentials import Endpoint
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read_sources
 
 if TYPE_CHECKING:
     from moorage.live.client.rest import Rest  # imports aiohttp
 
-__all__ = ["CachedGet", "LiveCache", "cache_folder", "keeping"]
+__all__ = ["CachedReading", "LiveCache", "cache_folder"]
 
 #: Collections that print shorter than this are listed again.
 _LARGE: Final = 32 << 10
@@ -59,48 +65,67 @@ class _Event(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
-class _Head(msgspec.Struct, frozen=True):
-    """The first line of a file. ``collections``: path → resource version and number of lines."""
+class _Stored(msgspec.Struct, array_like=True):
+    """A collection in a file: its resource version, and its objects as ``pack`` and ``_texts`` write them."""
+
+    version: str
+    objects: bytes
+
+
+class _Stores(msgspec.Struct, array_like=True):
+    """What a file holds after its checksum. ``collections`` is by path."""
 
     cluster: str
-    checksum: int
-    collections: dict[str, tuple[str, int]]
+    collections: dict[str, _Stored]
 
 
 _name_of = msgspec.json.Decoder(_Named).decode
 _event_of = msgspec.json.Decoder(_Event).decode
-_head_of = msgspec.json.Decoder(_Head).decode
+_encode = msgspec.msgpack.Encoder().encode
+#: The slots of the collections whose objects are kept decoded.
+_SLOTS: Final = {path: slot for slot, kind in KEPT_KINDS.items() for path in collection_paths(kind)}
+_CHECKSUM: Final = 4
+_NOTHING: Final = b'{"apiVersion":"v1","kind":"List","items":[]}'
 
 
 @dataclass
 class _Collection:
-    """The objects of a collection as JSON, by namespace and name, at a resource version."""
+    """The objects of a collection by namespace and name, at a resource version: decoded, or as JSON.
 
+    ``stored`` are the same objects in a file; b"" if it does not have them.
+    """
+
+    path: str
     version: str
-    items: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    items: dict[tuple[str, str], Any] = field(default_factory=dict)
+    stored: bytes = b""
 
-    def put(self, item: bytes) -> None:
-        named = _name_of(item).metadata
-        self.items[named.namespace, named.name] = item
+    @property
+    def slot(self) -> str:
+        """The slot of decoded objects; "" for JSON."""
+        return _SLOTS.get(self.path, "")
 
-    def as_list(self) -> bytes:
-        return b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[%b]}' % b",\n".join(
-            item
-            for _, item in sorted(self.items.items(), key=lambda one: "/".join(one[0]))  # the order of a server's lists
-        )
+    def put(self, items: Iterable[Any]) -> None:
+        """Add objects, or replace those of the same name."""
+        for item in items:
+            metadata = item.metadata if self.slot else _name_of(item).metadata
+            self.items[metadata.namespace, metadata.name] = item
 
+    def in_order(self) -> list[Any]:
+        """Return the objects in the order of a server's lists."""
+        return [item for _, item in sorted(self.items.items(), key=lambda one: "/".join(one[0]))]
 
-def keeping(cache: LiveCache) -> Callable[[Rest], AbstractAsyncContextManager[CachedGet]]:
-    """Return what reads through a cache, for ``take_dump``."""
+    def load(self) -> None:
+        """Read the objects of ``stored``.
 
-    @asynccontextmanager
-    async def reading(rest: Rest) -> AsyncIterator[CachedGet]:
-        get = CachedGet(rest, cache)
-        await get.open()
-        yield get
-        get.save()
+        Raises  msgspec.DecodeError, IndexError
+        """
+        self.put(unpack(self.slot, self.stored) if self.slot else msgspec.msgpack.decode(self.stored, type=list[bytes]))
 
-    return reading
+    def store(self) -> _Stored:
+        if not self.stored:
+            self.stored = pack(self.slot, self.in_order()) if self.slot else _encode(self.in_order())
+        return _Stored(self.version, self.stored)
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
@@ -122,34 +147,28 @@ class LiveCache:
 
     def load(self, cluster: str) -> dict[str, _Collection]:
         """Return what is kept of the cluster with this identity, by path; nothing if the file cannot be used."""
-        with suppress(OSError, msgspec.MsgspecError, ValueError):
-            first, _, body = self._path.read_bytes().partition(b"\n")
-            head = _head_of(first)
-            if head.cluster == cluster and head.checksum == zlib.crc32(body):
-                lines = iter(body.split(b"\n"))
-                found = {path: _Collection(version) for path, (version, _) in head.collections.items()}
-                for path, (_, count) in head.collections.items():
-                    for _ in range(count):
-                        namespace, name, item = next(lines, b"").split(b"\t", 2)
-                        found[path].items[namespace.decode(), name.decode()] = item
-                return found
+        with suppress(OSError, msgspec.MsgspecError, IndexError, UnicodeError):
+            data = memoryview(self._path.read_bytes())
+            if zlib.crc32(data[_CHECKSUM:]) == int.from_bytes(data[:_CHECKSUM], "big"):
+                stores = msgspec.msgpack.decode(data[_CHECKSUM:], type=_Stores)
+                if stores.cluster == cluster:
+                    found = {
+                        path: _Collection(path, one.version, stored=one.objects) for path, one in stores.collections.items()
+                    }
+                    for one in found.values():
+                        one.load()
+                    return found
         return {}
 
     def save(self, cluster: str, collections: Mapping[str, _Collection]) -> None:
         """Keep collections. Nothing happens if the file cannot be written."""
-        body = b"\n".join(
-            b"%b\t%b\t%b" % (namespace.encode(), name.encode(), item)
-            for one in collections.values()
-            for (namespace, name), item in one.items.items()
-        )
-        counts = {path: (one.version, len(one.items)) for path, one in collections.items()}
-        head = msgspec.json.encode(_Head(cluster, zlib.crc32(body), counts))
+        body = _encode(_Stores(cluster, {path: one.store() for path, one in collections.items()}))
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor, beside = tempfile.mkstemp(prefix=".", dir=self._path.parent)  # only its owner can read it
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    file.writelines((head, b"\n", body))
+                    file.writelines((zlib.crc32(body).to_bytes(_CHECKSUM, "big"), body))
                 os.replace(beside, self._path)
             except OSError:
                 os.unlink(beside)
@@ -163,61 +182,60 @@ class LiveCache:
                     one.unlink()
 
 
-class CachedGet:
-    """Reads collections from the cache and a watch, where they are kept, or else from the server.
+class CachedReading:
+    """Reads collections from the cache and a watch, where they are kept, or else from the server: a ``Reading``."""
 
-    Call ``open`` first; ``save`` keeps what was read.
-    """
-
-    def __init__(self, rest: Rest, cache: LiveCache) -> None:
-        self._rest, self._cache = rest, cache
+    def __init__(self, cache: LiveCache) -> None:
+        self._cache = cache
+        self._rest: Rest
         self._cluster = ""
         self._kept: dict[str, _Collection] = {}
         self._pages: dict[str, list[bytes]] = {}
         #: The resource version of each collection in the file.
         self._loaded: dict[str, str] = {}
+        self.known: list[tuple[str, list[Any]]] = []
 
-    async def open(self) -> None:
-        """Bring what is kept up to date."""
+    async def open(self, rest: Rest) -> Get:
+        """Bring what is kept up to date, and return what reads a page of a collection, or another document."""
+        self._rest = rest
         try:
-            self._cluster = _name_of(await self._rest.send("GET", _NAMESPACE)).metadata.uid
+            self._cluster = _name_of(await rest.send("GET", _NAMESPACE)).metadata.uid
         except msgspec.MsgspecError:
-            return
+            return self._get
         except ClusterError as error:
             if not error.status:  # it did not answer
                 raise
-        if not self._cluster:  # without its identity, nothing is kept
-            return
-        kept = self._cache.load(self._cluster)
-        self._loaded = {path: one.version for path, one in kept.items()}
-        are_current = await asyncio.gather(*(self._follow(path, one) for path, one in kept.items()))
-        self._kept = {path: one for (path, one), is_current in zip(kept.items(), are_current, strict=True) if is_current}
+        if self._cluster:  # without its identity, nothing is kept
+            kept = self._cache.load(self._cluster)
+            self._loaded = {path: one.version for path, one in kept.items()}
+            are_current = await asyncio.gather(*(self._follow(path, one) for path, one in kept.items()))
+            self._kept = {path: one for (path, one), is_current in zip(kept.items(), are_current, strict=True) if is_current}
+        return self._get
 
-    async def __call__(self, path: str, params: Mapping[str, str]) -> bytes:
-        """Return a page of a collection, or another document.
-
-        Raises  ClusterError
-        """
+    async def _get(self, path: str, params: Mapping[str, str]) -> bytes:
         if "limit" not in params:
             return await self._rest.get(path, params)
-        if path in self._kept:
-            return self._kept[path].as_list()
+        if (kept := self._kept.get(path)) is not None:
+            if kept.slot:
+                self.known.append((path, kept.in_order()))
+                return _NOTHING
+            return b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[%b]}' % b",\n".join(kept.in_order())
         body = await self._rest.get(path, params)
         if "continue" not in params:
             self._pages[path] = []
         self._pages[path].append(body)
         return body
 
-    def save(self) -> None:
-        """Keep all large collections for the next command."""
+    def save(self, read: ClusterInput) -> None:
+        """Keep all large collections for the next command; ``read``: what they hold."""
         if not self._cluster:
             return
         is_changed = any(one.version != self._loaded.get(path) for path, one in self._kept.items())
         for path, pages in self._pages.items():
             if sum(map(len, pages)) >= _LARGE and (version := _name_of(pages[0]).metadata.resource_version):
-                self._kept[path] = made = _Collection(version)
-                for item in _cleaned(path, pages):
-                    made.put(item)
+                self._kept[path] = made = _Collection(path, version)
+                clean = ObjectCleaner().cleaned
+                made.put(map(clean, getattr(read, made.slot)) if made.slot else _cleaned(path, pages))
                 is_changed = True
         if is_changed or len(self._kept) < len(self._loaded):
             self._cache.save(self._cluster, self._kept)
@@ -248,33 +266,38 @@ class CachedGet:
                     some = await asyncio.wait_for(anext(lines), silence_s)
                 except TimeoutError:
                     return version
-                version = _applied(kept, path, some) or version
+                version = _applied(kept, some) or version
                 if _reaches(until, version):
                     return version
 
 
-def _applied(kept: _Collection, path: str, lines: Iterable[bytes]) -> str:
+def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
     """Apply lines of a watch, in order; return the resource version of the last object.
 
-    Raises  ClusterError for an error, such as that of an expired version; MsgspecError for what is no event
+    Raises  ClusterError for an error, such as that of an expired version; InputError, MsgspecError for what is no event
     """
     version = ""
     changed: dict[tuple[str, str], bytes] = {}
     for line in lines:
         event = _event_of(line)
         if event.type == "ERROR":
-            raise ClusterError(f"watch {path}: {bytes(event.object)!r}")
+            raise ClusterError(f"watch {kept.path}: {bytes(event.object)!r}")
         found = _name_of(event.object).metadata
         version = found.resource_version
         changed.pop((found.namespace, found.name), None)
         if event.type == "DELETED":
+            kept.stored = b""
             kept.items.pop((found.namespace, found.name), None)
         elif event.type != "BOOKMARK":
             changed[found.namespace, found.name] = bytes(event.object)
     if changed:
+        kept.stored = b""
         page = b'{"apiVersion":"v1","kind":"List","items":[%b]}' % b",".join(changed.values())
-        for item in _cleaned(path, [page]):
-            kept.put(item)
+        if kept.slot:
+            read = read_sources([InputFile(kept.path, page)], validated=False)
+            kept.put(map(ObjectCleaner().cleaned, getattr(read, kept.slot)))
+        else:
+            kept.put(_cleaned(kept.path, [page]))
     return version
 
 

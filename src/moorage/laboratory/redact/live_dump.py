@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from moorage.api.custom_objects import CustomKind
+from moorage.api.kinds import Kind
+from moorage.api.meta import Object
 from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.laboratory.inventory import served_as
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.live.client.resources import server_version
@@ -29,7 +30,10 @@ from moorage.simulator.cluster_reader import read_sources
 if TYPE_CHECKING:
     from moorage.live.client.rest import Rest
 
-__all__ = ["DumpWriter", "Pages", "Unread", "endpoint_of", "fetch", "naming_the_server", "take_dump", "uncached", "version_of"]
+__all__ = [
+    "DumpWriter", "Get", "Pages", "Reading", "Unread", "collection_paths", "endpoint_of", "fetch", "naming_the_server",
+    "take_dump", "version_of",
+]  # fmt: skip
 
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
@@ -78,35 +82,43 @@ def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) 
     return in_cluster(environment)
 
 
-@asynccontextmanager
-async def uncached(rest: Rest) -> AsyncIterator[Get]:
-    """Read each collection from the API server."""
-    yield rest.get
+class Reading(Protocol):
+    """Reads collections of a cluster.
+
+    ``known``: objects that it has decoded, by the path whose pages lack them
+    """
+
+    @property
+    def known(self) -> Iterable[tuple[str, Iterable[Object]]]: ...
+    async def open(self, rest: Rest) -> Get:
+        """Return what reads through a session with the API server."""
+
+    def save(self, read: ClusterInput) -> None:
+        """Keep what was read."""
 
 
-def take_dump(
-    endpoint: Endpoint,
-    custom: Iterable[str] = (),
-    reading: Callable[[Rest], AbstractAsyncContextManager[Get]] = uncached,
-) -> ClusterInput:
+def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: Reading | None = None) -> ClusterInput:
     """Return the objects of every kind that scheduling reads; notes say when they were read, and which kinds are missing.
 
-    ``reading`` returns what reads through a session with the API server.
+    ``reading``  reads each collection; None: from the API server
     Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
     """
-    from moorage.live.client.rest import Rest  # imports aiohttp, which only this needs
+    from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
 
     began = datetime.now(UTC)
 
     found = Pages()
 
     async def read() -> None:  # returns nothing: asyncio.run makes a text of what a task returns
-        async with Rest(endpoint, agent="moorage-laboratory") as rest, reading(rest) as get:
-            await found.read(get, custom)
+        async with Rest(endpoint, agent="moorage-laboratory") as rest:
+            await found.read(rest.get if reading is None else await reading.open(rest), custom)
 
     with naming_the_server(endpoint.server):
         asyncio.run(read())
-    return found.cluster(endpoint.server, began, custom)
+    cluster = found.cluster(endpoint.server, began, custom, () if reading is None else reading.known)
+    if reading is not None:
+        reading.save(cluster)
+    return cluster
 
 
 @contextmanager
@@ -140,13 +152,15 @@ class Pages:
         self.version = await version_of(get)
         self.missing = await fetch(get, self.files.append, custom)
 
-    def cluster(self, server: str, began: datetime, custom: Iterable[str] = ()) -> ClusterInput:
-        """Return the objects on the pages.
+    def cluster(
+        self, server: str, began: datetime, custom: Iterable[str] = (), known: Iterable[tuple[str, Iterable[Object]]] = ()
+    ) -> ClusterInput:
+        """Return the objects on the pages, and those that are known without.
 
         Raises  InputError
         """
         taken_at = began.isoformat(timespec="seconds")
-        read = read_sources(self.files, validated=False, custom=tuple(custom))
+        read = read_sources(self.files, validated=False, custom=tuple(custom), known=known)
         notes = (f"taken from {server} at {taken_at}", *map(str, self.missing), *read.report.notes)
         return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=self.version))
 
@@ -218,9 +232,12 @@ async def _read_collection(get: Get, collection: _Collection) -> tuple[list[Inpu
 
 def _collections() -> Iterable[_Collection]:
     for kind in KINDS:
-        plural = served_as(kind).resource
-        roots = [f"/apis/{version}" if kind.group else f"/api/{version}" for version in kind.api_versions]
-        yield _Collection(plural, tuple(f"{root}/{plural}" for root in roots))
+        yield _Collection(kind.resource, collection_paths(kind))
+
+
+def collection_paths(kind: Kind) -> tuple[str, ...]:
+    """Return the paths of a kind's collection by API version, the preferred one first."""
+    return tuple(f"/{'apis' if kind.group else 'api'}/{version}/{kind.resource}" for version in kind.api_versions)
 
 
 def _custom_collection(name: str) -> _Collection:

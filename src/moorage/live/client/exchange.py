@@ -1,4 +1,4 @@
-"""A pool of HTTP/1.1 keep-alive connections for short requests: binds, events and patches.
+"""A pool of HTTP/1.1 keep-alive connections for requests and whole responses: lists, binds, events and patches.
 
 A general HTTP library costs several times the work of a binding itself. Here a request is one write, and a response is parsed
 as it arrives. A connection carries one request at a time, or several that are sent together; when all are in use, requests
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler, UnsentError
+from moorage.live.client.response_stream import Address, connecting
 
 __all__ = ["ConnectionPool", "Reply", "RequestBatch", "ResponseHandler", "UnsentError"]
 
@@ -23,7 +24,6 @@ __all__ = ["ConnectionPool", "Reply", "RequestBatch", "ResponseHandler", "Unsent
 _MAX_CONNECTIONS: Final = 32
 #: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
 _MAX_IDLE_S: Final = 15.0
-_CONNECT_S: Final = 10.0
 #: How many connections are opened at a time for waiting requests. The first handshake costs as much as several binds; later
 #: ones resume its TLS session and cost less.
 _OPENING: Final = 2
@@ -82,11 +82,10 @@ class _Response:
 
 
 class ConnectionPool:
-    """A pool of connections to one server. ``server_name`` is the name in its certificate."""
+    """A pool of connections to one server."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str = "") -> None:
-        self._host, self._port, self._tls = host, port, tls
-        self._server_name = (server_name or host) if tls is not None else None
+    def __init__(self, address: Address) -> None:
+        self.address = address
         self._idle: list[PooledConnection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
         #: The requests of ``send_soon`` that wait for a connection, and the tasks that open connections for them.
@@ -280,12 +279,13 @@ class ConnectionPool:
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
         """Return a new connection. The caller has added it to ``_count``; a failure subtracts it."""
+        to = self.address
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with connecting():
                 _, connection = await loop.create_connection(
-                    lambda: PooledConnection(self._tls, self._server_name, self._session, self._release),
-                    self._host,
-                    self._port,
+                    lambda: PooledConnection(to.tls, to.server_name, self._session, self._release),
+                    to.host,
+                    to.port,
                     happy_eyeballs_delay=0.25,
                 )
                 await self._wait_until_ready(connection)
@@ -318,7 +318,7 @@ class ConnectionPool:
 
     def _keep_session(self, connection: PooledConnection) -> None:
         """Keep the TLS session of a connection for new connections. It is complete after a response; copying it takes long."""
-        if connection.used and self._tls is not None:
+        if connection.used and self.address.tls is not None:
             now = asyncio.get_running_loop().time()
             if now >= self._session_due:
                 self._session, self._session_due = connection.session, now + _SESSION_S

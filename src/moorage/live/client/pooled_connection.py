@@ -16,7 +16,10 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from moorage.errors import ClusterError, MoorageError
 
-__all__ = ["NEVER", "Pending", "PooledConnection", "Reply", "ResponseHandler", "UnsentError"]
+__all__ = [
+    "CUT_OFF", "MAX_HEAD", "NEVER", "Pending", "PooledConnection", "Reply", "ResponseHandler", "UnsentError", "parse_head",
+    "parse_number",
+]  # fmt: skip
 
 
 # -- channel -----------------------------------------------------------------------------------------------------------
@@ -149,10 +152,12 @@ class Channel(asyncio.BufferedProtocol):
 
 # -- pooled connection -------------------------------------------------------------------------------------------------
 
-_MAX_HEAD: Final = 1 << 16
+MAX_HEAD: Final = 1 << 16
 #: The headers that are parsed; all others are ignored.
 _HEADERS: Final = re.compile(
-    rb"\r\n(connection|content-length|retry-after|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)", re.IGNORECASE
+    rb"\r\n(connection|content-encoding|content-length|retry-after|transfer-encoding)"
+    rb"[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)",
+    re.IGNORECASE,
 )
 #: The start of a response; the status codes of responses without a body; and the length of a body, in lower case.
 _VERSION: Final = b"HTTP/1.1 "
@@ -162,6 +167,8 @@ _MOST_DIGITS: Final = 15
 #: The statuses of the usual success.
 _SUCCESS: Final = frozenset([200, 201])
 NEVER: Final = float("inf")
+#: The error of a response that ends before its body does.
+CUT_OFF: Final = "the response was cut off"
 
 
 class Reply(NamedTuple):
@@ -346,6 +353,8 @@ class PooledConnection(Channel):
             self._complete(bytes(self._received))
         if self.used and not self._has_data:
             self._fail(UnsentError("Server disconnected"))
+        elif self._head is not None:
+            self._fail(ClusterError(CUT_OFF))
         else:
             self._fail(ClusterError(str(error or "") or "Server disconnected"))
 
@@ -365,10 +374,10 @@ class PooledConnection(Channel):
         while self._head is None:
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
-                if len(self._received) > _MAX_HEAD:
+                if len(self._received) > MAX_HEAD:
                     raise ValueError("its head does not end")
                 return None
-            version, status, phrase, headers = _head(bytes(self._received[:end]))
+            version, status, phrase, headers = parse_head(bytes(self._received[:end]))
             del self._received[: end + 4]
             if status >= 200:  # 1xx responses only announce the final one
                 self._head = status, phrase, headers
@@ -384,7 +393,7 @@ class PooledConnection(Channel):
         if length is None:
             self._keep_alive, self._size = False, len(self._received)
             return None
-        wanted = self._size = _number(length, 10)
+        wanted = self._size = parse_number(length, 10)
         if len(self._received) < wanted:
             return None
         body = bytes(self._received[:wanted])
@@ -396,10 +405,10 @@ class PooledConnection(Channel):
         while True:
             end = self._received.find(b"\r\n")
             if end < 0:
-                if len(self._received) > _MAX_HEAD:
+                if len(self._received) > MAX_HEAD:
                     raise ValueError("a chunk has no length")
                 return None
-            length = _number(self._received[:end].partition(b";")[0].decode("ascii").strip(), 16)
+            length = parse_number(self._received[:end].partition(b";")[0].decode("ascii").strip(), 16)
             if length == 0:
                 return self._trailer(end)
             if self._size + length > self._most:
@@ -444,6 +453,8 @@ def _usual(data: bytes, at: int, most: int) -> tuple[int, int, int] | None:
         return None
     if head[12:13] != b" " or b"\r\nconnection" in head or b"\r\ntransfer-" in head or b"\r\nretry-" in head:
         return None
+    if b"\r\ncontent-encoding" in head:
+        return None
     start += len(_LENGTH)
     length = head[start : head.find(b"\r\n", start)].strip(b" \t")
     if not length.isdigit() or len(length) > _MOST_DIGITS:
@@ -460,7 +471,11 @@ def _simple_reply(data: bytes, at: int, body_at: int, end: int) -> Reply:
     return Reply(int(data[at + 9 : at + 12]), phrase, {"content-length": str(end - body_at)}, data[body_at:end])
 
 
-def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
+def parse_head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
+    """Return the version, status, phrase and parsed headers of a response, from its head without the empty line.
+
+    Raises  ValueError if it is not HTTP
+    """
     first = raw.partition(b"\r\n")[0].decode("latin-1")
     version, _, finish = first.partition(" ")
     code, _, phrase = finish.partition(" ")
@@ -470,10 +485,14 @@ def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
     headers = {name.decode().lower(): value.decode("latin-1") for name, value in found}
     if len(headers) < len(found):
         raise ValueError("a header that stands once stands twice")
-    return version, _number(code, 10), phrase, headers
+    return version, parse_number(code, 10), phrase, headers
 
 
-def _number(text: str, base: int) -> int:
+def parse_number(text: str, base: int) -> int:
+    """Return a length or a status.
+
+    Raises  ValueError
+    """
     if not text.isalnum() or not text.isascii() or len(text) > _MOST_DIGITS:
         raise ValueError(f"{text[:40]!r} is no length")
     return int(text, base)

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import os
 import platform
 import re
-import socket
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Self
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from moorage.api.reading.json_tree import UNREADABLE
-from moorage.errors import UNREACHABLE, ClusterError, InputError, MoorageError
+from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
 from moorage.live.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError
+from moorage.live.client.response_stream import Address, Stream, open_stream
+
+if TYPE_CHECKING:
+    from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp
 
 __all__ = ["BINDING", "BIND_S", "OTHER", "STRATEGIC_MERGE_PATCH", "Rest", "Throttle", "user_agent"]
 
@@ -100,13 +102,13 @@ _MAX_ATTEMPTS = 10
 _REQUEST_S = 30.0
 #: Difference between kube-scheduler's default leaseDuration and renewDeadline, in seconds.
 BIND_S = 5.0
-_CONNECT_S = 10.0
 #: How long an identity is used without asking the credentials again.
 _IDENTITY_S: Final = 1.0
 _MAX_OBJECT = 16 << 20
 _MAX_LIST = 2 << 30
 _MAX_LINE = 16 << 20
-_CHUNK = 1 << 16
+#: What a list may be compressed with, and the number by which zlib knows it.
+_GZIP, _GZIP_FORM = "gzip", 31
 #: Methods that may be sent again when an idle connection turns out to be closed.
 _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
@@ -150,10 +152,12 @@ class Rest:
         self._on_response, self._on_throttled = on_response, on_throttled
         self._bind_s = bind_s
         self._qps, self._burst = qps, burst
-        self._agent = agent
+        self._named = named[1:]
         self._throttle: Throttle
-        self._sessions: dict[int, aiohttp.ClientSession] = {}
         self._pools: dict[int, ConnectionPool] = {}
+        #: Sends requests to a server behind a proxy, and those with earlier certificates.
+        self._proxied: ProxiedRequests | None = None
+        self._retired: list[ProxiedRequests] = []
         self._identity: Identity | None = None
         #: When ``post_soon`` has to ask for the identity again, on the monotonic clock, and the headers that it sends.
         self._identity_until = 0.0
@@ -163,7 +167,6 @@ class Rest:
         self._renewing: asyncio.Task[None] | None = None
         #: Status → the durations of responses to ``post_soon`` that are not reported yet.
         self._responses: dict[int, list[float]] = {}
-        self._retired: list[aiohttp.ClientSession] = []
 
     async def __aenter__(self) -> Self:
         self._throttle = Throttle(self._qps, self._burst, asyncio.get_running_loop().time)
@@ -174,8 +177,8 @@ class Rest:
             self._renewing.cancel()
         for pool in self._pools.values():
             pool.close()
-        for session in (*self._sessions.values(), *self._retired):
-            await session.close()
+        for one in (*self._retired, *([self._proxied] if self._proxied is not None else [])):
+            await one.close()
         await asyncio.sleep(0)  # connections close in the next turn of the loop
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -209,15 +212,14 @@ class Rest:
         Raises  ClusterError; what ``check`` raises
         """
         headers = {"Content-Type": content_type} if body is not None else {}
+        if max_bytes == _MAX_LIST:
+            headers["Accept-Encoding"] = _GZIP
         rejected = False
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             await self._wait_for_throttle(method, lane)
-            session, auth = await self._session(lane)
+            auth = await self._authorize()
             try:
-                if max_bytes == _MAX_LIST or self.endpoint.proxy:
-                    check()
-                    return await self._send_with_aiohttp(session, method, path, params, body, headers | auth, max_bytes)
-                return await self._send_pooled(lane, method, path, params, body, headers | auth, max_bytes, check)
+                return await self._send_once(lane, method, path, params, body, headers | auth, max_bytes, check)
             except ClusterError as error:
                 if error.status == 401 and not rejected:
                     rejected = True
@@ -286,51 +288,31 @@ class Rest:
         They end when the server ends the stream or sends nothing for ``idle_s``.
         """
         await self._wait_for_throttle("GET", OTHER)
-        session, auth = await self._session(OTHER)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
+        auth = await self._authorize()
         try:
             began = time.monotonic()
-            async with session.get(
-                self.endpoint.server + path, headers=auth, timeout=timeout, **self._options(params)
-            ) as response:
-                self._on_response("GET", response.status, [time.monotonic() - began])
-                if response.status != 200:
-                    raise _status_error("watch", path, response, await _bounded(response, _MAX_OBJECT))
-                yield _lines(response)
+            async with self._stream(path, params, auth, idle_s) as (reply, parts):
+                self._on_response("GET", reply.status, [time.monotonic() - began])
+                if reply.status != 200:
+                    raise _reply_error("watch", path, reply._replace(body=await _bounded(parts)))
+                yield _lines(parts)
         except ClusterError as error:
             if error.status == 401:
                 self.endpoint.credentials.invalidate()
-            raise
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise error if error.status else _transport_error(f"watch {path}", error) from error
+        except (TimeoutError, OSError) as error:
             raise _transport_error(f"watch {path}", error) from error
+
+    def _stream(
+        self, path: str, params: Mapping[str, str], auth: Mapping[str, str], idle_s: float
+    ) -> AbstractAsyncContextManager[Stream]:
+        if self._proxied is not None:
+            return self._proxied.stream(path, params, auth, idle_s)
+        return open_stream(self._pools[OTHER].address, self._request("GET", path, params, None, auth), idle_s)
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
-    async def _send_with_aiohttp(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        path: str,
-        params: Mapping[str, str],
-        body: bytes | None,
-        headers: Mapping[str, str],
-        max_bytes: int,
-    ) -> bytes:
-        began, status = time.monotonic(), 0
-        try:
-            request = session.request(method, self.endpoint.server + path, data=body, headers=headers, **self._options(params))
-            async with request as response:
-                status = response.status
-                answer = await _bounded(response, max_bytes)
-                if response.status >= 300:
-                    raise _status_error(method, path, response, answer)
-                return answer
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _transport_error(f"{method} {path}", error) from error
-        finally:
-            self._on_response(method, status, [time.monotonic() - began])
-
-    async def _send_pooled(
+    async def _send_once(
         self,
         lane: int,
         method: str,
@@ -341,8 +323,6 @@ class Rest:
         max_bytes: int,
         check: Callable[[], None],
     ) -> bytes:
-        """Send a request with a short response over the connection pool, much cheaper than ``_send_with_aiohttp``."""
-        request = self._request(method, path, params, body, headers)
         timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
         began, status = 0.0, 0
 
@@ -352,14 +332,21 @@ class Rest:
             began = time.monotonic()
 
         try:
-            pool = self._pools[lane]
-            try:
-                reply = await pool.request(request, max_bytes, timeout_s, checked)
-            except UnsentError:
-                if method not in _REPEATABLE:
-                    raise
-                reply = await pool.request(request, max_bytes, timeout_s, checked)
+            if self._proxied is not None:
+                checked()
+                reply = await self._proxied.request(method, path, params, body, headers, timeout_s, max_bytes)
+            else:
+                reply = await self._send_pooled(
+                    lane,
+                    self._request(method, path, params, body, headers),
+                    max_bytes,
+                    timeout_s,
+                    checked,
+                    method in _REPEATABLE,
+                )
             status = reply.status
+            if reply.headers.get("content-encoding", "").lower() == _GZIP:
+                reply = reply._replace(body=_unpacked(reply.body, max_bytes))
         except (ClusterError, TimeoutError, OSError, UnicodeError) as error:
             raise _transport_error(f"{method} {path}", error) from error
         finally:
@@ -368,6 +355,17 @@ class Rest:
         if status >= 300:
             raise _reply_error(method, path, reply)
         return reply.body
+
+    async def _send_pooled(
+        self, lane: int, request: bytes, max_bytes: int, timeout_s: float, check: Callable[[], None], repeatable: bool
+    ) -> Reply:
+        pool = self._pools[lane]
+        try:
+            return await pool.request(request, max_bytes, timeout_s, check)
+        except UnsentError:
+            if not repeatable:
+                raise
+            return await pool.request(request, max_bytes, timeout_s, check)
 
     def _request(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
@@ -384,29 +382,30 @@ class Rest:
         length = "" if body is None and method == "GET" else f"Content-Length: {len(body or b'')}\r\n"
         return f"{method} {target} HTTP/1.1\r\n{self._head}{header_lines}{length}\r\n".encode() + (body or b"")
 
-    def _options(self, params: Mapping[str, str]) -> dict[str, Any]:
-        options: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
-        if self.endpoint.server_name:
-            options["server_hostname"] = self.endpoint.server_name
-        return options
-
-    async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
-        """Return the lane's session and the authorization header. A new certificate requires new connections."""
+    async def _authorize(self) -> dict[str, str]:
+        """Return the authorization header. A new certificate requires new connections."""
         try:
             identity = await self.endpoint.credentials.identity()
             changed = self._identity is None or identity.certificate != self._identity.certificate
             if changed:
-                self._retired += self._sessions.values()
                 for pool in self._pools.values():
                     pool.close()
-                self._sessions = {lane: self._new_session(identity, lane) for lane in (BINDING, OTHER)}
                 self._pools = {lane: self._new_pool(identity) for lane in (BINDING, OTHER)}
+                if self.endpoint.proxy:
+                    self._start_proxied()
             if changed or identity.token != self._identity_token:
                 self._set_post_head(identity)
         except InputError as error:
             raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
         self._identity, self._identity_until = identity, time.monotonic() + _IDENTITY_S
-        return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
+        return {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
+
+    def _start_proxied(self) -> None:
+        from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp, which only proxies need
+
+        if self._proxied is not None:
+            self._retired.append(self._proxied)
+        self._proxied = ProxiedRequests(self.endpoint, self._pools[OTHER].address.tls, self._named)
 
     def _renew_soon(self) -> None:
         """Ask for the identity in the background, so that steady use of ``post_soon`` need not wait for it."""
@@ -415,7 +414,7 @@ class Rest:
 
     async def _renew(self) -> None:
         with suppress(ClusterError):  # the next request that needs the identity reports it
-            await self._session(OTHER)
+            await self._authorize()
 
     def _set_post_head(self, identity: Identity) -> None:
         """Prepare the headers of ``post_soon``. They stay empty for a token that no header can contain."""
@@ -424,15 +423,6 @@ class Rest:
         self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode() if usable else b""
         self._identity_token = identity.token
 
-    def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
-        tls = tls_context(self.endpoint, identity)
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True, socket_factory=_keepalive_socket),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=[("User-Agent", self._agent), ("Accept", "application/json"), *self.endpoint.headers],
-            timeout=aiohttp.ClientTimeout(total=self._bind_s if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
-        )
-
     def _new_pool(self, identity: Identity) -> ConnectionPool:
         where = urlsplit(self.endpoint.server)
         tls = tls_context(self.endpoint, identity)
@@ -440,7 +430,8 @@ class Rest:
             port = where.port or (443 if tls is not None else 80)
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
-        return ConnectionPool(where.hostname or "", port, tls, self.endpoint.server_name)
+        host = where.hostname or ""
+        return ConnectionPool(Address(host, port, tls, (self.endpoint.server_name or host) if tls is not None else None))
 
 
 class _Posts:
@@ -474,17 +465,6 @@ class _Posts:
         return None if status < 300 else _reply_error("POST", path, answer)
 
 
-def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
-    """Return a socket with TCP keepalive that detects a dead peer within 45 s, like kube-scheduler's HTTP/2 pings."""
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        option = getattr(socket, name, None)  # not every system has all of these options
-        if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
-
-
 def _printable(name: str, value: str) -> str:
     if not value.isprintable():
         raise InputError(f"the header {name} cannot contain {value!r}: it has unprintable characters")
@@ -501,11 +481,6 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-def _status_error(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ClusterError:
-    headers = {"retry-after": response.headers.get("Retry-After", "")}
-    return _reply_error(method, path, Reply(response.status, response.reason or "", headers, body))
-
-
 def _reply_error(method: str, path: str, reply: Reply) -> ClusterError:
     status = _Status()
     with suppress(*UNREADABLE):
@@ -520,47 +495,47 @@ def _retry_after(text: str) -> float | None:
     return float(min(int(text), 600)) if text.isdecimal() and len(text) < 9 else None
 
 
-async def _bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    parts, size = [], 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > max_bytes:
-            raise ClusterError(f"the answer is longer than {max_bytes} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
+def _unpacked(body: bytes, max_bytes: int) -> bytes:
+    """Return what a compressed body holds.
 
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
-    rest = b""
+    Raises  ClusterError if it is longer than ``max_bytes``, or damaged
+    """
+    unpacking = zlib.decompressobj(_GZIP_FORM)
     try:
-        async for chunk in response.content.iter_any():
-            *whole, rest = (rest + chunk).split(b"\n")
+        held = unpacking.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise ClusterError(f"the answer cannot be unpacked: {error}") from None
+    if len(held) > max_bytes:
+        raise ClusterError(f"the answer is longer than {max_bytes} bytes")
+    if not unpacking.eof:
+        raise ClusterError("the response was cut off")
+    return held
+
+
+async def _bounded(parts: AsyncIterator[bytes]) -> bytes:
+    held = bytearray()
+    async for part in parts:
+        held += part
+        if len(held) > _MAX_OBJECT:
+            raise ClusterError(f"the answer is longer than {_MAX_OBJECT} bytes")
+    return bytes(held)
+
+
+async def _lines(parts: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    rest = b""
+    with suppress(TimeoutError):
+        async for part in parts:
+            *whole, rest = (rest + part).split(b"\n")
             lines = [line for line in whole if line and not line.isspace()]
             if lines:
                 yield lines
             if len(rest) > _MAX_LINE:
                 raise ClusterError(f"an event is longer than {_MAX_LINE} bytes")
-    except (aiohttp.SocketTimeoutError, TimeoutError):
-        return
 
 
 def _transport_error(what: str, error: BaseException) -> ClusterError:
-    """Return the error for a request without a response. An unreachable server is distinguished from one that stopped
-    responding.
-    """
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return ClusterError(f"{what}: the response was cut off")
-    if isinstance(error, (aiohttp.ClientSSLError, TimeoutError)):
-        return ClusterError(f"{what}: {_error_text(error)}")
-    if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError, socket.gaierror)):
-        return ClusterError(f"{what}: {_connect_error(error)}", reason=UNREACHABLE)
-    return ClusterError(f"{what}: {_error_text(error)}")
-
-
-def _connect_error(error: OSError) -> str:
-    """Return the system's error message, which asyncio replaces with an address."""
-    number = error.errno
-    return f"cannot connect: {os.strerror(number) if number is not None and number > 0 else _error_text(error)}"
+    """Return the error for a request without a response."""
+    return ClusterError(f"{what}: {_error_text(error)}", reason=error.reason if isinstance(error, ClusterError) else "")
 
 
 def _error_text(error: BaseException) -> str:

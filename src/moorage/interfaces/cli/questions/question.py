@@ -52,8 +52,8 @@ from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
-from moorage.laboratory.redact.live_cache import LiveCache, cache_folder, keeping
-from moorage.laboratory.redact.live_dump import endpoint_of, take_dump, uncached
+from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder
+from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.report.answer import Answer, AnswerRequest
 from moorage.report.style import paragraph, yaml_text
 from moorage.simulator.cluster_input import ClusterInput
@@ -251,7 +251,7 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
     # A custom plugin may read fields that the cache leaves out.
     folder = None if custom or given["plugins"] else cache_folder(os.environ)
     key = (place or os.environ.get("KUBECONFIG", ""), given["context"] or "")
-    reading = uncached if folder is None else keeping(LiveCache(folder, endpoint, (__version__, *key)))
+    reading = None if folder is None else CachedReading(LiveCache(folder, endpoint, (__version__, *key)))
     live = read_once((endpoint.server, *key, custom), lambda: take_dump(endpoint, custom, reading))
     return live if read is None else replaced(live, read)
 

@@ -1,0 +1,160 @@
+"""A response that is read as it arrives: that of a watch, which has no end. It has a connection of its own.
+
+Nothing is read ahead of its reader but what asyncio keeps, so that a slow reader slows down the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, TypeAlias
+
+from moorage.errors import UNREACHABLE, ClusterError
+from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, Reply, parse_head, parse_number
+
+__all__ = ["CONNECT_S", "Address", "Stream", "connecting", "keep_alive", "open_stream", "unreachable"]
+
+#: A response without its body, and the parts of its body.
+Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
+
+#: How long a connection may take, in seconds.
+CONNECT_S: Final = 10.0
+#: How many bytes are read at once.
+_AT_ONCE: Final = 1 << 16
+_END: Final = b"\r\n"
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+#: A dead peer is detected within 45 s, as by kube-scheduler's HTTP/2 pings. Not every system has all of these options.
+_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+
+
+class Address(NamedTuple):
+    """The address of a server. ``server_name``: the name in its certificate; None without TLS."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+
+
+@asynccontextmanager
+async def connecting() -> AsyncIterator[None]:
+    """Limit the time of making a connection.
+
+    Raises  ClusterError with the reason ``UNREACHABLE`` if there is none; TimeoutError; OSError for a failed handshake
+    """
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            yield
+    except (TimeoutError, ConnectionResetError, ssl.SSLError):
+        raise
+    except OSError as error:
+        raise unreachable(error) from error
+
+
+def unreachable(error: OSError) -> ClusterError:
+    """Return the error for a connection that cannot be made."""
+    numbers = set(_ERRNO.findall(str(error))) or {error.errno or 0}  # asyncio's message has one for each address
+    number = int(numbers.pop()) if len(numbers) == 1 else 0
+    return ClusterError(f"cannot connect: {os.strerror(number) if number > 0 else error}", reason=UNREACHABLE)
+
+
+def keep_alive(made: socket.socket) -> None:
+    """Have the system ask the peer whether it still exists while nothing arrives."""
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+@asynccontextmanager
+async def open_stream(to: Address, request: bytes, idle_s: float) -> AsyncIterator[Stream]:
+    """Send a request, and yield its response, whose parts raise TimeoutError when nothing arrives for ``idle_s``.
+
+    Raises  ClusterError for what is not HTTP or ends too early; TimeoutError; OSError
+    """
+    async with connecting():
+        reader, writer = await asyncio.open_connection(
+            to.host, to.port, ssl=to.tls, server_hostname=to.server_name, happy_eyeballs_delay=0.25, limit=MAX_HEAD
+        )
+    try:
+        keep_alive(writer.get_extra_info("socket"))
+        writer.write(request)
+        try:
+            async with asyncio.timeout(idle_s):
+                head = await _head(reader)
+        except (ValueError, IndexError, asyncio.LimitOverrunError) as error:
+            raise ClusterError(f"the answer is not HTTP: {error}") from None
+        except asyncio.IncompleteReadError:
+            raise ClusterError("Server disconnected") from None
+        yield head, _parts(reader, head.headers, idle_s)
+    finally:
+        writer.transport.abort()
+
+
+async def _head(reader: asyncio.StreamReader) -> Reply:
+    while True:
+        _, status, phrase, headers = parse_head((await reader.readuntil(_END * 2))[: -len(_END * 2)])
+        if status >= 200:  # 1xx responses only announce the final one
+            return Reply(status, phrase, headers, b"")
+
+
+async def _parts(reader: asyncio.StreamReader, headers: Mapping[str, str], idle_s: float) -> AsyncIterator[bytes]:
+    chunks = _Chunks() if headers.get("transfer-encoding", "").lower() == "chunked" else None
+    length = headers.get("content-length")
+    left = None if chunks is not None or length is None else parse_number(length, 10)
+    while left != 0 and not (chunks is not None and chunks.ended):
+        async with asyncio.timeout(idle_s):
+            data = await reader.read(_AT_ONCE)
+        if not data:
+            if chunks is None and left is None:
+                return
+            raise ClusterError(CUT_OFF)
+        if chunks is not None:
+            data = chunks.taken(data)
+        elif left is not None:
+            left -= len(data)
+        if data:
+            yield data
+
+
+class _Chunks:
+    """Takes the frames of chunks away. ``ended`` is True after the last chunk."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._received = bytearray()
+        #: The bytes of the current chunk that are to come, with the line end after it; 0 between chunks.
+        self._left = 0
+
+    def taken(self, data: bytes) -> bytes:
+        """Return what the chunks hold as far as it has arrived.
+
+        Raises  ClusterError for what is not in chunks
+        """
+        self._received += data
+        at, parts, received = 0, [], self._received
+        while not self.ended:
+            if not self._left:
+                end = received.find(_END, at)
+                if end < 0:
+                    break
+                try:
+                    length = parse_number(received[at:end].partition(b";")[0].decode("ascii").strip(), 16)
+                except ValueError as error:
+                    raise ClusterError(f"the answer is not HTTP: {error}") from None
+                at, self._left, self.ended = end + 2, length + 2, length == 0
+            part = bytes(received[at : at + min(self._left - 2, len(received) - at)]) if self._left > 2 else b""
+            parts.append(part)
+            at, self._left = at + len(part), self._left - len(part)
+            if self._left > 2 or len(received) - at < self._left:
+                break
+            at, self._left = at + 2, 0
+        del received[:at]
+        if len(received) > MAX_HEAD:
+            raise ClusterError("the answer is not HTTP: a chunk has no length")
+        return b"".join(parts)

@@ -37,7 +37,7 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.releases.release import Release
 from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
-from moorage.basis.inputs.cleaned_objects import KINDS, UNKNOWN_KIND, find_kind, why_unused
+from moorage.basis.inputs.cleaned_objects import KINDS, UNKNOWN_KIND, find_kind, json_decoder, why_unused
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
 from moorage.basis.printable import counted, some
@@ -233,8 +233,6 @@ _PARAMETERS: Final = frozenset({"ConfigMap", "CustomResourceDefinition"})
 OnRead: TypeAlias = Callable[[InputFile, int], None]
 #: The maximum length of a line in a message.
 _MAX_LINE = 400
-_DECODERS: dict[str, Callable[[Any], Any]] = {kind.slot: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
-
 _KIND_OF_TYPE: dict[type[Any], Kind] = {kind.type: kind for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
@@ -340,7 +338,7 @@ class _Reader:
         self.pod_defaults = PodDefaults()
         decoder = PodDecoder()
         self.copies = CopyReader(decoder, self.pod_faults if validated else None)
-        self._decoders = _DECODERS | {"pods": decoder.decode}
+        self._decode_pod = decoder.decode
         self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
@@ -391,7 +389,7 @@ class _Reader:
         if isinstance(payload, dict):
             return _with_shared_names(decode(payload, kind.type, where))
         try:
-            return self._decoders[kind.slot](payload)
+            return self._decode_pod(payload) if kind.slot == "pods" else json_decoder(kind).decode(payload)
         except UNREADABLE:
             return _with_shared_names(decode(bytes(payload), kind.type, where))
 

@@ -24,7 +24,7 @@ from moorage.state.affinity_terms import (
     compile_spread_constraint,
 )
 from moorage.state.columns import lazy
-from moorage.state.pod_requests import PodRequests, RequestOptions, pod_requests
+from moorage.state.pod_requests import PodRequests, RequestOptions, pod_requests, resize_is_infeasible
 from moorage.state.pod_volumes import PodVolumes, pod_volumes
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm", "infos_of", "parts_of"]
@@ -403,10 +403,11 @@ def parts_of(pod: Pod) -> Hashable:
     spec, meta, status = pod.spec, pod.metadata, pod.status
     reported: Hashable = None
     if status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources:
-        held = (status.container_statuses, status.init_container_statuses, status.conditions)
-        reported = (*map(id, held), id(status.resources), id(status.allocated_resources))
+        held = (status.container_statuses, status.init_container_statuses, status.resources)
+        allocated = id(status.allocated_resources) if status.allocated_resources else 0  # each decoded pod has a {} of its own
+        reported = (*map(id, held), allocated, resize_is_infeasible(pod))  # no other condition matters
     return (
         meta.namespace, id(meta.labels) if meta.labels else 0, meta.deletion_timestamp is None,
         id(spec.containers), id(spec.init_containers),
-        id(spec.affinity), id(spec.volumes), id(spec.resources), id(spec.overhead), reported,
+        id(spec.affinity), id(spec.volumes), id(spec.resources), id(spec.overhead) if spec.overhead else 0, reported,
     )  # fmt: skip

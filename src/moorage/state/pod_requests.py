@@ -23,7 +23,7 @@ from moorage.api.quantity import milli_value, parse, value
 
 __all__ = [
     "DEFAULT_CPU_MILLI", "DEFAULT_MEMORY", "PLACED", "PodRequests", "RequestOptions", "amount", "is_counted", "is_plain",
-    "pod_requests",
+    "pod_requests", "resize_is_infeasible",
 ]  # fmt: skip
 
 #: The CPU with which scoring counts a container that requests none, in millicores.
@@ -127,12 +127,13 @@ class _Resized:
 
     def __init__(self, pod: Pod) -> None:
         status = pod.status
-        self.infeasible = _resize_is_infeasible(pod)
+        self.infeasible = resize_is_infeasible(pod)
         self.statuses: dict[str, ContainerStatus] = {s.name: s for s in status.container_statuses}
         self.statuses.update((s.name, s) for s in status.init_container_statuses)
 
 
-def _resize_is_infeasible(pod: Pod) -> bool:
+def resize_is_infeasible(pod: Pod) -> bool:
+    """Return True if the kubelet reports that the requested resize does not fit on the node."""
     pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
 
@@ -168,7 +169,7 @@ def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _As
     status = pod.status
     supported = [name for name in requests if name in {"cpu", "memory"} or is_hugepage_resource(name)]
     if options.use_status and options.pod_level_status and status.resources is not None:
-        requests = _effective(requests, status.resources, status.allocated_resources, _resize_is_infeasible(pod))
+        requests = _effective(requests, status.resources, status.allocated_resources, resize_is_infeasible(pod))
     return tuple([(name, requests.get(name, 0)) for name in supported])
 
 

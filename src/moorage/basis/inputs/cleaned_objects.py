@@ -7,6 +7,7 @@ scheduling or a controller reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from moorage.api.core import Pod
 from moorage.api.kinds import Kind, Reader
 from moorage.api.workloads import CronJob, StatefulSet
 
-__all__ = ["KINDS", "UNKNOWN_KIND", "ObjectCleaner", "find_kind", "list_parts", "why_unused"]
+__all__ = ["KINDS", "UNKNOWN_KIND", "ObjectCleaner", "find_kind", "json_decoder", "list_parts", "why_unused"]
 
 
 #: Annotations that scheduling or a controller reads.
@@ -163,6 +164,12 @@ _REASONS: Final = {
     ("scheduling.k8s.io", "Workload"): "scheduling reads the pod groups that are made from it",
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): "give it with --config",
 }
+
+
+@cache
+def json_decoder(kind: Kind) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a kind's objects; making those of all kinds would take long."""
+    return msgspec.json.Decoder(kind.type)
 
 
 def find_kind(api_version: str, name: str) -> Kind | None:

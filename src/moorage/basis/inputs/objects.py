@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
-import yaml
 
 from moorage.api.reading.json_tree import UNREADABLE, JsonSyntaxError
 from moorage.api.reading.manifests import Document, read_documents, read_json
@@ -22,6 +21,9 @@ from moorage.api.reading.text_mistakes import explained, to_utf8
 from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile, LargeFile
 from moorage.errors import InputError
+
+if TYPE_CHECKING:
+    import yaml
 
 __all__ = [
     "MAX_LIST_DEPTH", "SERVER_VERSION", "FileLine", "FoundObject", "ListFrame", "NotInPiecesError", "ObjectKey",
@@ -471,6 +473,8 @@ def _root(data: bytes, line: int) -> yaml.Node | None:
 
 
 def _object_lines_documents(data: bytes) -> Iterator[yaml.Node]:
+    import yaml  # loaded only for the place of a fault
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         yield from (node for node in yaml.compose_all(data, Loader=loader) if node is not None)
@@ -488,6 +492,8 @@ def _line(node: yaml.Node | None, path: Sequence[str | int]) -> int | None:
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[int | None, yaml.Node | None]:
+    import yaml
+
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if getattr(key, "value", None) == step:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Final
 
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -167,6 +166,8 @@ def _read(path: str) -> str:
 
 
 def _parsed(text: str, where: str) -> list[Any]:
+    import yaml  # loaded only for price lists
+
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:

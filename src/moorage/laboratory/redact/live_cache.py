@@ -4,8 +4,6 @@ Only large collections are kept, with the fields that a dump has: no secrets, en
 cluster as one context of one kubeconfig sees it, and to one version of Moorage. It is replaced as a whole, so several commands
 may use it at once. What is damaged, too old or of another cluster is read from the server again.
 
-Kinds of which clusters have many are kept as decoded objects, others as the JSON that a dump has.
-
 A watch from the kept resource version brings the changes since. It is at its end when it brings an object of the version that
 the collection had before the watch began, or when it has been silent for a while.
 """
@@ -30,7 +28,7 @@ from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
-from moorage.laboratory.redact.live_dump import DumpWriter, Get, collection_paths
+from moorage.laboratory.redact.live_dump import Get, collection_paths
 from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
@@ -66,7 +64,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """A collection in a file: its resource version, and its objects as ``pack`` and ``_texts`` write them."""
+    """A collection in a file: its resource version, and its objects as ``pack`` writes them."""
 
     version: str
     objects: bytes
@@ -82,7 +80,7 @@ class _Stores(msgspec.Struct, array_like=True):
 _name_of = msgspec.json.Decoder(_Named).decode
 _event_of = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.msgpack.Encoder().encode
-#: The slots of the collections whose objects are kept decoded.
+#: The slots of the collections that can be kept.
 _SLOTS: Final = {path: slot for slot, kind in KEPT_KINDS.items() for path in collection_paths(kind)}
 _CHECKSUM: Final = 4
 _NOTHING: Final = b'{"apiVersion":"v1","kind":"List","items":[]}'
@@ -90,7 +88,7 @@ _NOTHING: Final = b'{"apiVersion":"v1","kind":"List","items":[]}'
 
 @dataclass
 class _Collection:
-    """The objects of a collection by namespace and name, at a resource version: decoded, or as JSON.
+    """The objects of a collection by namespace and name, at a resource version.
 
     ``stored`` are the same objects in a file; b"" if it does not have them.
     """
@@ -102,14 +100,14 @@ class _Collection:
 
     @property
     def slot(self) -> str:
-        """The slot of decoded objects; "" for JSON."""
-        return _SLOTS.get(self.path, "")
+        return _SLOTS[self.path]
 
-    def put(self, items: Iterable[Any]) -> None:
-        """Add objects, or replace those of the same name."""
-        for item in items:
-            metadata = item.metadata if self.slot else _name_of(item).metadata
-            self.items[metadata.namespace, metadata.name] = item
+    def put(self, read: ClusterInput) -> None:
+        """Add objects of a cluster, or replace those of the same name; only what a dump has of them."""
+        clean = ObjectCleaner().cleaned
+        for item in getattr(read, self.slot):
+            if item.metadata.resource_version:  # a server has it; namespaces may be added where objects name them
+                self.items[item.metadata.namespace, item.metadata.name] = clean(item)
 
     def in_order(self) -> list[Any]:
         """Return the objects in the order of a server's lists."""
@@ -120,11 +118,11 @@ class _Collection:
 
         Raises  msgspec.DecodeError, IndexError
         """
-        self.put(unpack(self.slot, self.stored) if self.slot else msgspec.msgpack.decode(self.stored, type=list[bytes]))
+        self.items = {(item.metadata.namespace, item.metadata.name): item for item in unpack(self.slot, self.stored)}
 
     def store(self) -> _Stored:
         if not self.stored:
-            self.stored = pack(self.slot, self.in_order()) if self.slot else _encode(self.in_order())
+            self.stored = pack(self.slot, self.in_order())
         return _Stored(self.version, self.stored)
 
 
@@ -216,10 +214,8 @@ class CachedReading:
         if "limit" not in params:
             return await self._rest.get(path, params)
         if (kept := self._kept.get(path)) is not None:
-            if kept.slot:
-                self.known.append((path, kept.in_order()))
-                return _NOTHING
-            return b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[%b]}' % b",\n".join(kept.in_order())
+            self.known.append((path, kept.in_order()))
+            return _NOTHING
         body = await self._rest.get(path, params)
         if "continue" not in params:
             self._pages[path] = []
@@ -232,10 +228,10 @@ class CachedReading:
             return
         is_changed = any(one.version != self._loaded.get(path) for path, one in self._kept.items())
         for path, pages in self._pages.items():
-            if sum(map(len, pages)) >= _LARGE and (version := _name_of(pages[0]).metadata.resource_version):
+            version = _name_of(pages[0]).metadata.resource_version
+            if path in _SLOTS and version and sum(map(len, pages)) >= _LARGE:
                 self._kept[path] = made = _Collection(path, version)
-                clean = ObjectCleaner().cleaned
-                made.put(map(clean, getattr(read, made.slot)) if made.slot else _cleaned(path, pages))
+                made.put(read)
                 is_changed = True
         if is_changed or len(self._kept) < len(self._loaded):
             self._cache.save(self._cluster, self._kept)
@@ -293,20 +289,9 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
     if changed:
         kept.stored = b""
         page = b'{"apiVersion":"v1","kind":"List","items":[%b]}' % b",".join(changed.values())
-        if kept.slot:
-            read = read_sources([InputFile(kept.path, page)], validated=False)
-            kept.put(map(ObjectCleaner().cleaned, getattr(read, kept.slot)))
-        else:
-            kept.put(_cleaned(kept.path, [page]))
+        kept.put(read_sources([InputFile(kept.path, page)], validated=False))
     return version
 
 
 def _reaches(until: str, version: str) -> bool:
     return until.isdecimal() and version.isdecimal() and int(version) >= int(until)
-
-
-def _cleaned(path: str, pages: Iterable[bytes]) -> list[bytes]:
-    writer = DumpWriter()
-    for page in pages:
-        writer.take(InputFile(path, page))
-    return writer.items

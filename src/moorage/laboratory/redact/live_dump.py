@@ -17,7 +17,7 @@ import msgspec
 from moorage.api.custom_objects import CustomKind
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
-from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
+from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, json_decoder, list_parts
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects
 from moorage.errors import UNREACHABLE, ClusterError, InputError
@@ -279,7 +279,6 @@ async def _all_pages(get: Get, path: str, limit: str = _PAGE) -> list[InputFile]
 # Only fields that scheduling reads are written, so environments, arguments, data and managed fields never get into a dump.
 # Only annotations that scheduling or a controller reads remain.
 
-_DECODERS: Final = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -304,7 +303,7 @@ class DumpWriter:
             if kind is None:
                 item = _encode(self._cleaner.custom(found.api_version, found.kind, payload))
             else:
-                obj = msgspec.convert(payload, kind.type) if isinstance(payload, dict) else _DECODERS[kind.slot].decode(payload)
+                obj = msgspec.convert(payload, kind.type) if isinstance(payload, dict) else json_decoder(kind).decode(payload)
                 item = self._cleaner.json(kind, found.api_version, obj)
             self.items.append(item)
             self.counts[found.kind] = self.counts.get(found.kind, 0) + 1

@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 from msgspec.structs import replace as with_fields
 
-from moorage.basis.inputs.usage import read_usage
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
@@ -26,7 +25,6 @@ from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
 from moorage.laboratory.explain.explained_changes import ChangeLimits
 from moorage.laboratory.plan.node_types import read_types
-from moorage.laboratory.recording.replay import history_of
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
@@ -219,6 +217,8 @@ def _before_binding(given: dict[str, Any]) -> dict[str, Any]:
     logs = [path for path in given["paths"] if is_log(path)]
     if len(logs) != 1 or len(given["pods"]) != 1:
         return given
+    from moorage.laboratory.recording.replay import history_of  # loads dynamics, which only logs need
+
     log, (name,) = ClusterLog(logs[0]), given["pods"]
     key = name if "/" in name else f"{given['namespace'] or 'default'}/{name}"
     found = history_of(log, key, parse_moment(given["moment"] or "", *log.span()))
@@ -273,7 +273,11 @@ def _costs(given: Mapping[str, Any]) -> Costs:
     else:
         costs = Costs() if table is None else costs_of(table, where)
     types = given["types"] or project_setting("types")[0]
-    usage = read_usage(given["usage"]).pods if given["usage"] else {}
+    usage = {}
+    if given["usage"]:
+        from moorage.basis.inputs.usage import read_usage  # rarely given
+
+        usage = read_usage(given["usage"]).pods
     return with_costs(costs, types=() if types is None else tuple(read_types(types)), usage=usage)
 
 

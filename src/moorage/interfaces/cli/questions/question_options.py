@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -16,9 +15,11 @@ from moorage.interfaces.cli.cluster_files import reading_options
 from moorage.interfaces.cli.release_options import emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.edit.what_if import selected_nodes
-from moorage.laboratory.sweeps.jobs import dask_executor, process_pool
 from moorage.report.obstacles import Narrowing
 from moorage.report.outcome import Run
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = [
     "dask_option", "executor_of", "named_nodes", "narrowing_of", "narrowing_options", "node_selector_option",
@@ -184,6 +185,8 @@ def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
         return None
     if given.get("extenders") == "ask":
         raise click.UsageError("extenders are asked from one process: give --processes or --dask, or --extenders=ask, not both")
+    from moorage.laboratory.sweeps.jobs import dask_executor, process_pool  # loads multiprocessing
+
     if given["dask"]:
         return block.enter_context(dask_executor(given["dask"]))
     return block.enter_context(process_pool(given["processes"]))

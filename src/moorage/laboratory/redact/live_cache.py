@@ -111,6 +111,8 @@ class _Collection:
 
     def in_order(self) -> list[Any]:
         """Return the objects in the order of a server's lists."""
+        if self.stored:
+            return list(self.items.values())
         return [item for _, item in sorted(self.items.items(), key=lambda one: "/".join(one[0]))]
 
     def load(self) -> None:

@@ -1,5 +1,7 @@
 """Jobs: how many pods at once, how many in all, and how it ends."""
 
+from itertools import islice
+
 import pytest
 import yaml
 
@@ -238,6 +240,44 @@ def test_the_pod_failure_policy_applies(cluster, rule, ends, failed):
     cluster.advance(12)
     assert over(cluster) == ends
     assert numbers(cluster, "failed") == [failed]
+
+
+class Interrupted(Jobs):
+    """Is interrupted in each reconcile after some steps, at first after few."""
+
+    steps = 1
+
+    def reconcile(self, key, world, now):
+        self.steps += 1
+        yield from islice(super().reconcile(key, world, now), self.steps // 3)
+
+
+MODES = {
+    "any pod": "",
+    "indexes": ", completionMode: Indexed",
+    "tries by index": ", completionMode: Indexed, backoffLimitPerIndex: 1",
+}
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("already", range(0, 30, 3))
+def test_a_job_that_is_interrupted_counts_each_pod_once(lab, mode, already):
+    jobs = Interrupted()
+    cluster = lab(jobs)
+    start(cluster, f"completions: 4, parallelism: 4{mode}")
+    while len(cluster.names("pods")) < 4:
+        cluster.advance(0.1)
+        cluster.edit("jobs", "sum", lambda one: one["metadata"].setdefault("labels", {}).update(at=str(cluster.now)))
+        cluster.settle()
+    jobs.steps = already
+    for _ in range(40):
+        cluster.advance(1)
+        cluster.edit("jobs", "sum", lambda one: one["metadata"].setdefault("labels", {}).update(at=str(cluster.now)))
+        cluster.settle()
+    assert numbers(cluster) == [0, 4, 0]
+    assert over(cluster) == [("Complete", "CompletionsReached")]
+    assert phases(cluster) == ["Succeeded"] * 4
+    assert cluster.get("jobs", "sum")["status"].get("completedIndexes") == ("0-3" if mode else None)
 
 
 def test_an_unscheduled_pod_is_counted_when_deleted(cluster):

@@ -1,7 +1,7 @@
 """The job controller: create pods until enough have succeeded or too many have failed.
 
 Each pod has a finalizer until its result is counted, so that no result is lost or counted twice: the controller first stores
-its UID in the status, then removes the finalizer, then increases the count.
+its UID or its index in the status, then removes the finalizer, then increases the count. It may be interrupted after any step.
 
 Source  kubernetes, pkg/controller/job: job_controller.go, backoff_utils.go, pod_failure_policy.go, success_policy.go
 """
@@ -303,7 +303,8 @@ class _Sync:
         """Count pods that have ended since the last reconcile."""
         if not fresh:
             return
-        yield SetStatus(JOBS, self.job, {**self.status, "uncountedTerminatedPods": fresh.uids})
+        fresh.note_in(self.status)
+        yield SetStatus(JOBS, self.job, dict(self.status))
         yield from _released(fresh.pods)
         fresh.add_to(self.status)
 

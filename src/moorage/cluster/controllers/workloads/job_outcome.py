@@ -123,24 +123,25 @@ class FinishedPods:
     def __bool__(self) -> bool:
         return bool(self.succeeded or self.failed or self.ignored)
 
-    @property
-    def uids(self) -> dict[str, list[str]]:
-        """The UIDs for the status's uncountedTerminatedPods."""
-        uncounted = {"succeeded": self.succeeded, "failed": self.failed}
-        return {outcome: uids for outcome, uids in uncounted.items() if uids}
+    def note_in(self, status: dict[str, Any]) -> None:
+        """Write what must not be lost while finalizers are removed: indexes, and the UIDs of pods that are counted later.
+
+        An index that has succeeded is counted once, so that its pod needs no UID.
+        """
+        uncounted = {"succeeded": [] if self.indexes is not None else self.succeeded, "failed": self.failed}
+        status["uncountedTerminatedPods"] = {outcome: uids for outcome, uids in uncounted.items() if uids}
+        if self.given_up is not None:
+            status["failedIndexes"] = str(self.given_up)
+        if self.indexes is not None and self.indexes.spans:
+            status["completedIndexes"] = str(self.indexes)
+            status["succeeded"] = len(self.indexes)
 
     def add_to(self, status: dict[str, Any]) -> None:
-        """Add them to the counts of a status."""
+        """Add the pods with UIDs in a status to its counts."""
         status["uncountedTerminatedPods"] = {}
         if self.failed:
             status["failed"] = int(status.get("failed") or 0) + len(self.failed)
-        if self.given_up is not None:
-            status["failedIndexes"] = str(self.given_up)
-        if self.indexes is not None:
-            if self.indexes.spans:
-                status["completedIndexes"] = str(self.indexes)
-                status["succeeded"] = len(self.indexes)
-        elif self.succeeded:
+        if self.indexes is None and self.succeeded:
             status["succeeded"] = int(status.get("succeeded") or 0) + len(self.succeeded)
 
 

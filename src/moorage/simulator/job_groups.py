@@ -18,7 +18,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import Job
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.cluster.controllers.workloads.job import group_name, workload_name
+from moorage.cluster.controllers.workloads.job import group_name, group_template, workload_name
 from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, controller_of, owner_reference
@@ -71,17 +71,11 @@ def _has_begun(job: Job, pods: Claimed[Pod]) -> bool:
 
 
 def _group(job: Job) -> PodGroup:
-    metadata, given = job.metadata, job.spec.scheduling or {}
-    policy = given.get("schedulingPolicy") or {"basic": {}}
-    if "gang" in policy:
-        parallel = 1 if job.spec.parallelism is None else job.spec.parallelism
-        policy = {"gang": {"minCount": max(1, parallel), **(policy["gang"] or {})}}
+    metadata = job.metadata
     workload, template = workload_name(metadata.name, metadata.uid), f"{metadata.name}-pgt-0"
     spec = {
-        **given,
-        "schedulingPolicy": policy,
+        **group_template(job.spec.scheduling or {}, job.spec.parallelism, job.spec.template.spec.priority_class_name),
         "workloadRef": {"workloadName": workload, "templateName": template},
-        "priorityClassName": job.spec.template.spec.priority_class_name,
     }
     title = f"Job {metadata.namespace}/{metadata.name}: spec.scheduling"
     made: PodGroup = decode({"metadata": {}, "spec": spec}, PodGroup, title)

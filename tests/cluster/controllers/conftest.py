@@ -6,6 +6,7 @@ import random
 import pytest
 import yaml
 
+from moorage.api.releases import TODAY
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import bind, options_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
@@ -22,9 +23,9 @@ _BY_KIND = {(kind.api_version, kind.kind): kind for kind in KINDS}
 class Lab:
     """``apply`` objects, ``advance`` the time, and look at what came of it."""
 
-    def __init__(self, *controllers, nodes=3, seed=7, gates=""):
+    def __init__(self, *controllers, nodes=3, seed=7, gates="", release=TODAY):
         self.now = START
-        self.store = Store(lambda: self.now, random.Random(seed), b"k", gates=FeatureGates.parse(gates))
+        self.store = Store(lambda: self.now, random.Random(seed), b"k", gates=FeatureGates.parse(gates, release))
         self.reports = []
         self.manager = ControllerManager(self.store, [Kubelets(), *controllers], self.reports.append)
         self.schedules = True

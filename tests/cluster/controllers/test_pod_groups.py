@@ -135,6 +135,57 @@ def test_workload_and_group_are_deleted_with_the_job(cluster):
     assert not cluster.all("pods")
 
 
+# -- since 1.37 ---------------------------------------------------------------------------------------------------------
+
+GANG = {"gang": {"minCount": 3}}
+BY_SPEC = {  # spec.scheduling, more of the job → the group's policy and what else its spec has
+    "nothing": (None, {}, {"basic": {}}, {}),
+    "a gang of all": ({"schedulingPolicy": {"gang": {}}}, {}, GANG, {}),
+    "a gang of some": ({"schedulingPolicy": {"gang": {"minCount": 2}}}, {}, {"gang": {"minCount": 2}}, {}),
+    "a gang of any job": ({"schedulingPolicy": {"gang": {}}}, {"completionMode": "NonIndexed", "completions": 9}, GANG, {}),
+    "together or not at all": (
+        {"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}}, {}, GANG, {"disruptionMode": "PodGroup"},
+    ),
+    "a class": ({"schedulingPolicy": {"gang": {}}}, {"class": "high"}, GANG, {"priorityClassName": "high", "priority": 1000}),
+}  # fmt: skip
+
+
+@pytest.fixture
+def later(lab):
+    gates = "GenericWorkload=true,WorkloadWithJob=true"
+    made = lab(Jobs(True, by_spec=True), GarbageCollector(), gates=gates, release="1.37.1")
+    yield made
+    assert made.reports == []
+
+
+@pytest.mark.parametrize(("scheduling", "more", "policy", "others"), BY_SPEC.values(), ids=BY_SPEC)
+def test_the_spec_of_a_job_says_what_group_it_gets(later, scheduling, more, policy, others):
+    template = yaml.safe_load(JOB)["spec"]["template"]
+    priority_class = more.get("class", "")
+    if priority_class:
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+        later.apply(high)
+        template["spec"]["priorityClassName"] = priority_class
+    start(later, template=template, **{name: value for name, value in more.items() if name != "class"}, scheduling=scheduling)
+    (workload,), (group,) = later.all("workloads"), later.all("podgroups")
+    assert workload["spec"]["podGroupTemplates"][0]["schedulingPolicy"] == group["spec"]["schedulingPolicy"] == policy
+    assert {name: group["spec"].get(name) for name in others} == others
+    assert group["metadata"]["ownerReferences"][1]["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    assert groups_of_pods(later) == [group["metadata"]["name"]] * 3
+
+
+def test_a_job_of_another_controller_gets_no_group(later):
+    job = yaml.safe_load(JOB)
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u", "controller": True}
+    job["metadata"]["ownerReferences"] = [owner]
+    later.manager.close()
+    later.restart(Jobs(True, by_spec=True))
+    later.apply(job)
+    later.settle()
+    assert not later.all("workloads")
+    assert groups_of_pods(later) == [None] * 3
+
+
 def a_group(cluster):
     cluster.apply({
         "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},

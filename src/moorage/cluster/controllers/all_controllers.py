@@ -53,7 +53,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         ReplicaSets(CONTROLLERS),
         StatefulSets(),
         DaemonSets(),
-        Jobs(with_groups=opened["WorkloadWithJob"]),
+        Jobs(opened["WorkloadWithJob"], by_spec=opened.emulated.groups_as_one),
         CronJobs(),
         PodAutoscalers(),
         Disruption(),

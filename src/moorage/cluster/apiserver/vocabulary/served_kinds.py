@@ -315,8 +315,8 @@ def find_served(resource: str, group: str = "", version: str = "v1") -> ServedKi
 
 
 def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
-    """Return the stored kind of a resource name, which must exist."""
-    found = find_kind(resource, group, version)
+    """Return the kind of a resource name in a version, which must exist."""
+    found = find_served(resource, group, version)
     if found is None:
         raise LookupError(resource)
     return found

@@ -8,11 +8,12 @@ Source  kubernetes, pkg/controller/job: job_controller.go, backoff_utils.go, pod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.cluster.controllers.machinery.object_fields import (
     JOBS,
     POD_GROUPS,
@@ -55,18 +56,21 @@ from moorage.cluster.controllers.workloads.job_outcome import (
 from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, parse_indexes, wanted_active
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 
-__all__ = ["Jobs", "group_name", "is_finished", "workload_name"]
+__all__ = ["Jobs", "group_name", "group_template", "is_finished", "workload_name"]
 
 
 # -- job groups --------------------------------------------------------------------------------------------------------
 # Gang scheduling of jobs: a workload and a pod group for each eligible job, which its pods refer to.
 #
-# A job is eligible if it must be a gang: indexed, with as many parallel pods as completions. A job that has already started
+# Until 1.36, a job is eligible if it must be a gang: indexed, with as many parallel pods as completions. Since 1.37, every job
+# is that has no controller of its own, and its ``spec.scheduling`` says what group it gets. A job that has already started
 # without a group gets none, nor does one whose workload another client created.
 #
 # Source  kubernetes, pkg/controller/job/job_scheduling_manager.go
 
 _MAX_NAME: Final = 253
+#: Workloads as 1.37 serves them, in the form of ``spec.scheduling``.
+_LATER_WORKLOADS: Final = served("workloads", "scheduling.k8s.io", "v1beta1")
 
 
 class JobGrouping(NamedTuple):
@@ -84,29 +88,26 @@ def keys_of_groups(event: ObjectChange) -> Iterator[str]:
             yield f"{namespace_of(event.latest)}/{owner['name']}"
 
 
-def group_for(job: Document, pods: list[Document], world: ObjectIndex) -> JobGrouping:
-    """Return the pod group for a job's new pods, or the steps that create it."""
-    if not _is_gang(spec_of(job)):
+def group_for(job: Document, pods: list[Document], world: ObjectIndex, by_spec: bool = False) -> JobGrouping:
+    """Return the pod group for a job's new pods, or the steps that create it. ``by_spec``: as since 1.37."""
+    spec = spec_of(job)
+    is_named = (spec["template"].get("spec") or {}).get("schedulingGroup") is not None
+    if is_named or not (controller_of(job) is None if by_spec else _is_gang(spec)):
         return JobGrouping()
     workloads = [one for one in world.all(WORKLOADS, namespace_of(job)) if _is_about(one, job)]
     if not workloads:
-        return JobGrouping(steps=tuple(_make_workload(job))) if _is_new(job, pods) else JobGrouping()
+        return JobGrouping(steps=tuple(_make_workload(job, by_spec))) if _is_new(job, pods) else JobGrouping()
     if len(workloads) > 1 or not _is_owned(workloads[0], job) or len(spec_of(workloads[0])["podGroupTemplates"]) != 1:
         return JobGrouping()
     groups = [one for one in world.all(POD_GROUPS, namespace_of(job)) if _origin(one) == name_of(workloads[0])]
     if not groups:
-        return JobGrouping(steps=(_make_group(job, workloads[0]),))
+        return JobGrouping(steps=(_make_group(job, workloads[0], by_spec),))
     return JobGrouping(name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else JobGrouping()
 
 
 def _is_gang(spec: Document) -> bool:
     number = spec.get("parallelism") or 0
-    return (
-        number > 1
-        and spec.get("completionMode") == "Indexed"
-        and spec.get("completions") == number
-        and (spec["template"].get("spec") or {}).get("schedulingGroup") is None
-    )
+    return number > 1 and spec.get("completionMode") == "Indexed" and spec.get("completions") == number
 
 
 def _is_new(job: Document, pods: list[Document]) -> bool:
@@ -134,33 +135,44 @@ def _origin(group: Document) -> str:
 # -- creating them ------------------------------------------------------------------------------------------------------
 
 
-def _make_workload(job: Document) -> Iterable[Step]:
-    name = workload_name(name_of(job), uid_of(job))
-    template = {
-        "name": f"{name_of(job)}-pgt-0",
-        "schedulingPolicy": {"gang": {"minCount": spec_of(job)["parallelism"]}},
-    }
+def group_template(scheduling: Mapping[str, Any], parallelism: int | None, priority_class: str) -> Document:
+    """Return the template of a job's pod group by its ``spec.scheduling``, as since 1.37: basic if that names no policy."""
+    policy = scheduling.get("schedulingPolicy") or {"basic": {}}
+    if policy.get("gang") is not None:
+        policy = {"gang": {"minCount": max(1, 1 if parallelism is None else parallelism), **policy["gang"]}}
+    named = {"priorityClassName": priority_class} if priority_class else {}
+    return {**copied(dict(scheduling)), "schedulingPolicy": policy, **named}
+
+
+def _make_workload(job: Document, by_spec: bool) -> Iterable[Step]:
+    name, spec = workload_name(name_of(job), uid_of(job)), spec_of(job)
+    if by_spec:
+        kind, priority_class = _LATER_WORKLOADS, (spec["template"].get("spec") or {}).get("priorityClassName") or ""
+        template = group_template(spec.get("scheduling") or {}, spec.get("parallelism"), priority_class)
+    else:
+        kind, template = WORKLOADS, {"schedulingPolicy": {"gang": {"minCount": spec["parallelism"]}}}
     metadata = {"name": name, "namespace": namespace_of(job), "ownerReferences": [reference_to(JOBS, job)]}
-    spec = {
+    made = {
         "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": name_of(job)},
-        "podGroupTemplates": [template],
+        "podGroupTemplates": [{"name": f"{name_of(job)}-pgt-0", **template}],
     }
-    yield Create(WORKLOADS, _document(WORKLOADS.api_version, "Workload", metadata, spec))
+    yield Create(kind, _document(kind.api_version, "Workload", metadata, made))
     yield EventStep(JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {name_of(job)}")
 
 
-def _make_group(job: Document, workload: Document) -> Step:
+def _make_group(job: Document, workload: Document, by_spec: bool) -> Step:
     template = spec_of(workload)["podGroupTemplates"][0]
-    origin = {
-        "apiVersion": WORKLOADS.api_version, "kind": "Workload", "name": name_of(workload), "uid": uid_of(workload),
-    }  # fmt: skip
+    api_version = (_LATER_WORKLOADS if by_spec else WORKLOADS).api_version
+    origin = {"apiVersion": api_version, "kind": "Workload", "name": name_of(workload), "uid": uid_of(workload)}
     metadata = {
         "name": group_name(name_of(workload), template["name"]),
         "namespace": namespace_of(job),
         "ownerReferences": [reference_to(JOBS, job), origin],
     }
     named = {"workloadName": name_of(workload), "podGroupTemplateName": template["name"]}
-    spec = {"podGroupTemplateRef": {"workload": named}, "schedulingPolicy": copied(template["schedulingPolicy"])}
+    copies = template if by_spec else {"schedulingPolicy": template["schedulingPolicy"]}
+    spec = {name: copied(value) for name, value in copies.items() if name != "name" and value is not None}
+    spec["podGroupTemplateRef"] = {"workload": named}
     return Create(POD_GROUPS, _document(POD_GROUPS.api_version, "PodGroup", metadata, spec))
 
 
@@ -215,12 +227,12 @@ def is_finished(job: Document) -> bool:
 
 
 class Jobs:
-    """``with_groups``: create pod groups for jobs that are gangs."""
+    """``with_groups``: create pod groups for jobs; ``by_spec``: as their ``spec.scheduling`` says."""
 
     name = "job-controller"
 
-    def __init__(self, with_groups: bool = False) -> None:
-        self._with_groups = with_groups
+    def __init__(self, with_groups: bool = False, by_spec: bool = False) -> None:
+        self._with_groups, self._by_spec = with_groups, by_spec
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         yield from keys_by_owner(event, world, PODS, JOBS)
@@ -240,7 +252,7 @@ class Jobs:
             yield from _released(claimed.held)
             yield from _after_its_time(job, now)
         elif not is_ending(job):
-            grouping = group_for(job, claimed.held, world) if self._with_groups else JobGrouping()
+            grouping = group_for(job, claimed.held, world, self._by_spec) if self._with_groups else JobGrouping()
             yield from grouping.steps or _Sync(job, claimed.held, now, grouping.group).steps()
 
 

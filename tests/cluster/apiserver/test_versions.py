@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from contextlib import suppress
+import random
+from contextlib import closing, suppress
 from functools import partial
 
 import pytest
@@ -16,17 +17,21 @@ from moorage.cluster.apiserver.schema.discovery import group_list
 from moorage.cluster.apiserver.schema.openapi import document_of
 from moorage.cluster.apiserver.schema.protobuf import read_protobuf, write_protobuf
 from moorage.cluster.apiserver.schema.versions import convert
+from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import (
+    ALL_GATES,
     ALL_KINDS,
     REVIEWS,
     RUNTIME_CONFIG,
     UNGATED_KINDS,
     VERSIONS,
+    group_versions,
     parse_runtime_config,
     served,
 )
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
 
 #: The resources of the OpenAPI documents of Kubernetes 1.37, by group and version.
 PUBLISHED = """
@@ -70,16 +75,24 @@ v1 bindings componentstatuses configmaps endpoints events limitranges namespaces
   persistentvolumes pods podtemplates replicationcontrollers resourcequotas secrets serviceaccounts services
 """
 BETA = {one for one in RUNTIME_CONFIG if "beta" in one}
-#: In other versions than those of 1.37.
-ELSEWHERE = {"scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"}
+#: The gates of 1.37 that pod groups and their trees need.
+GROUPS = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
 
 
-def test_every_published_version_of_every_kind_is_served():
-    published = [line.split() for line in PUBLISHED.replace("\n  ", " ").split("\n") if line]
-    known = {(one.api_version, one.resource) for one in (*ALL_KINDS.served, *REVIEWS)}
-    missing = {(version, one) for version, *names in published for one in names if version not in ELSEWHERE} - known
-    assert not missing
-    assert len(published) > 35
+def published():
+    found = [line.split() for line in PUBLISHED.replace("\n  ", " ").split("\n") if line]
+    assert len(found) > 35
+    return {(version, one) for version, *names in found for one in names}
+
+
+def test_a_server_that_emulates_1_37_serves_every_version_of_every_kind_that_is_published_and_no_other():
+    gates = FeatureGates.parse(",".join([GROUPS, *(f"{gate}=true" for gate in ALL_GATES)]), "1.37.1")
+    every = parse_runtime_config("api/all")
+    with closing(Store(lambda: 0.0, random.Random(1), b"k", gates=gates, runtime_config=every)) as store:
+        assert {(one.api_version, one.resource) for one in (*store.kinds.served, *REVIEWS)} == published()
+    groups = {"v1alpha2", "v1alpha3", "v1beta1"}
+    today = FeatureGates.parse("GenericWorkload=true")
+    assert groups & {version.partition("/")[2] for version in group_versions(today)} == {"v1alpha2"}
 
 
 def test_the_preferred_version_of_a_group_is_the_stored_one():

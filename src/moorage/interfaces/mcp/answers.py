@@ -28,6 +28,8 @@ __all__ = ["FORMS", "AgentAnswers", "as_data"]
 
 #: The forms of an answer → the output of the command.
 FORMS: Final[Mapping[str, str]] = {"text": "text", "wide": "wide", "json": "json"}
+#: Where a command has another name for a form, or not that form.
+_OUTPUTS: Final = {("simulate", "text"): "table", ("sweep", "wide"): "text"}
 #: How many answers can be read again, and how many questions are computed at once.
 _KEPT: Final = 64
 _AT_ONCE: Final = 2
@@ -96,13 +98,14 @@ class AgentAnswers:
 
     async def _run(self, arguments: Arguments, form: str) -> str:
         command, *rest = arguments.words
+        output = _OUTPUTS.get((command, form), FORMS[form])
         async with self._turn:
             folder = self._folder / f"{self._number}-{id(arguments)}-{form}"
             folder.mkdir(mode=0o700)
             try:
                 for name, text in arguments.files.items():
                     (folder / name).write_text(text, "utf-8")
-                process = AnswerProcess(self._answering, (command, *self._words, "-o", FORMS[form], *rest), folder, None)
+                process = AnswerProcess(self._answering, (command, *self._words, "-o", output, *rest), folder, None)
                 await process.run(self._limits, lambda _: None)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -60,7 +60,7 @@ class Tools:
         """Return the tools; the name and the docstring of each are its name and description."""
         return (
             self.overview, self.explain, self.capacity, self.plan, self.drain, self.cordon, self.fail, self.survive,
-            self.compare, self.check, self.deschedule, self.rightsize, self.find,
+            self.compare, self.simulate, self.sweep, self.check, self.deschedule, self.rightsize, self.find,
         )  # fmt: skip
 
     async def _ask(self, question: Mapping[str, Any], changes: Sequence[str]) -> str:
@@ -177,6 +177,46 @@ class Tools:
         sides = {"a": a_configuration, "b": b_configuration, "aRelease": a_release, "bRelease": b_release}
         _need("a release or a configuration of A or B", any(sides.values()))
         return await self._ask({"compare": {name: value for name, value in sides.items() if value}}, changes)
+
+    async def simulate(
+        self,
+        changes: Changes = (),
+        namespace: Annotated[str, Field(description="List only the pods of this namespace")] = "",
+        selector: Annotated[str, Field(description="List only the pods that this label selector matches")] = "",
+        fail_on: Annotated[
+            Sequence[str], Field(description="Also say whether these hold: 'pending > 0', 'utilisation.cpu < 40%'")
+        ] = (),
+        pools: Annotated[
+            str, Field(description="Let cluster-autoscaler add nodes of these pools; see moorage://pages/simulate-over-time")
+        ] = "",
+        until: Annotated[float, Field(ge=0, description="How many seconds to simulate with pools")] = 0,
+    ) -> str:
+        """Where every pending pod is scheduled, or why not, and what the cluster looks like then."""
+        fields = {"namespace": namespace, "selector": selector, "failOn": list(fail_on), "pools": pools, "until": until}
+        return await self._ask({"simulate": {name: value for name, value in fields.items() if value}}, changes)
+
+    async def sweep(
+        self,
+        changes: Changes = (),
+        configurations: Annotated[
+            dict[str, str] | None, Field(description="KubeSchedulerConfigurations as YAML, by a name; '' is the default one")
+        ] = None,
+        releases: Annotated[Sequence[str], Field(description="Kubernetes releases, such as 1.34")] = (),
+        parameters: Annotated[
+            dict[str, list[Any]] | None,
+            Field(description="Fields of the configuration, each with its values: {'NodeResourcesFit.weight': [1, 5]}"),
+        ] = None,
+        seeds: Annotated[int, Field(ge=1, le=100, description="How many seeds, for ties")] = 3,
+        replace_all: Annotated[bool, Field(description="Place all pods again, not only the pending ones")] = False,
+        metrics: Annotated[Sequence[str], Field(description="What to measure: pending, nodesUsed, balance.cpu, cost …")] = (),
+    ) -> str:
+        """Measure every combination of configurations, releases, parameters and seeds, with differences from the first."""
+        _need("configurations, releases or parameters", configurations or releases or parameters)
+        grid = {
+            "configs": configurations, "releases": list(releases), "parameters": parameters, "seeds": seeds,
+            "replaceAll": replace_all, "metrics": list(metrics),
+        }  # fmt: skip
+        return await self._ask({"sweep": {name: value for name, value in grid.items() if value}}, changes)
 
     async def check(
         self, policy: Annotated[str, Field(description="A CheckPolicy, as YAML; see moorage://pages/check")],

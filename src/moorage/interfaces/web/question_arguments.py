@@ -43,7 +43,7 @@ _MOST_FILE: Final = 512 << 10
 #: A reference to a workload or pod, such as KIND/NAME. It cannot be the path of a file outside of the question's folder.
 _REFERENCE: Final = re.compile(r"[a-zA-Z0-9-]+(/[a-z0-9][a-z0-9.-]*){1,2}")
 #: Commands that have a time limit.
-_SEARCHING: Final = frozenset({"explain", "capacity", "plan", "drain", "survive", "compare", "report"})
+_SEARCHING: Final = frozenset({"explain", "capacity", "plan", "drain", "survive", "compare", "report", "sweep"})
 #: How edits begin: KIND/NAME or config, and what to change. A path does not.
 _EDIT: Final = re.compile(r"(?:config|[A-Za-z]+/\S+)\s+\S")
 _ADDED: Final = re.compile(r"add ([0-9]{1,6}) nodes? like (\S+)")
@@ -297,6 +297,35 @@ def _rightsize(reader: _Reader) -> None:
     reader.options.append(f"--usage={reader.file('usage.txt', reader.take('rightsize', str | dict[str, Any], ''))}")
 
 
+def _simulate(reader: _Reader) -> None:
+    inner = _Reader(reader.take("simulate", dict[str, Any], {}))
+    inner.text("namespace", "namespace")
+    inner.text("selector", "selector")
+    inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
+    if pools := inner.take("pools", str | list[Any], ""):
+        inner.options.append(f"--autoscale={inner.file('pools.yaml', pools)}")
+    inner.number("until", "until", 0, 10_000_000, float)
+    inner.finish()
+    reader.options += inner.options
+    reader.files |= inner.files
+
+
+def _sweep(reader: _Reader) -> None:
+    grid = reader.take("sweep", dict[str, Any], {})
+    if unknown := grid.keys() - _GRID:
+        raise bad_request(f"question.sweep: unknown fields: {', '.join(sorted(map(repr, unknown)))}")
+    configs = _Reader(grid).take("configs", dict[str, str], {})
+    files = {name: reader.file(f"config{at}.yaml", text) if text else None for at, (name, text) in enumerate(configs.items())}
+    reader.options += ["--store=store", "--processes=1"]
+    reader.positional.append(reader.file("grid.yaml", {**grid, **({"configs": files} if files else {})}))
+
+
+#: The fields of a grid that name no file of the server, and run no code.
+_GRID: Final = frozenset(
+    {"configs", "releases", "parameters", "seeds", "metrics", "against", "replaceAll", "allNodes", "prices"}
+)
+
+
 def _configuration(reader: _Reader) -> None:
     reader.positional.append(reader.file("configuration.yaml", reader.take("configuration", str | dict[str, Any], "")))
 
@@ -330,6 +359,8 @@ _QUESTIONS: Final = (
     _Question("check", "PolicyReport", "check", _check),
     _Question("deschedule", "DescheduleReport", "deschedule", _deschedule),
     _Question("rightsize", "RightsizeReport", "rightsize", _rightsize),
+    _Question("simulate", "Simulation", "simulate", _simulate),
+    _Question("sweep", "Sweep", "sweep", _sweep),
     _Question("configuration", "Configuration", "config", _configuration),
     _Question("report", "Overview", "report", _report),
     _Question("pods", "Explanation", "explain", _explain),

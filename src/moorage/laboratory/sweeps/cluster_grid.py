@@ -57,16 +57,20 @@ class ClusterGrid:
     size: int = 0
 
 
-def read_grid(given: Mapping[str, Any] | str | os.PathLike[str]) -> ClusterGrid:
+def read_grid(given: Mapping[str, Any] | str | os.PathLike[str], defaults: Mapping[str, Any] = {}) -> ClusterGrid:
     """Read a grid from a file, or from a mapping of the same form, which may contain ``Cluster`` objects.
 
+    ``defaults``  the fields that the grid does not have
     Raises  InputError, ConfigError for a fault in the grid or in a file that it names
     """
     if isinstance(given, Mapping):
-        return _Reader(GridField(given), Path()).grid()
+        return _Reader(GridField({**defaults, **given}), Path()).grid()
     where = os.fspath(given)
     source = InputFile(where, read_file(where, _MOST_BYTES))
-    return _Reader(GridField(read_first_yaml(source.data, where, strict=True), (), source), Path(where).parent).grid()
+    read = read_first_yaml(source.data, where, strict=True)
+    if isinstance(read, dict):
+        read = {**defaults, **read}
+    return _Reader(GridField(read, (), source), Path(where).parent).grid()
 
 
 class _Reader:

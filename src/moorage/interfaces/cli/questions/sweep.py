@@ -14,9 +14,10 @@ import click
 
 from moorage.basis.printable import escape_json
 from moorage.errors import InputError
+from moorage.interfaces.cli.cluster_files import simulation_options
 from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED, DescribedCommand
-from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt
-from moorage.interfaces.cli.questions.question_options import dask_option, progress_option
+from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question
+from moorage.interfaces.cli.questions.question_options import dask_option, question_options
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor
@@ -35,6 +36,7 @@ EPILOG = """Examples:
 \b
     moorage sweep grid.yaml
     moorage sweep grid.yaml --dask tcp://scheduler:8786 -o json
+    moorage sweep grid.yaml -f cluster.json
 
 The file of a grid, the store, and all that is printed: moorage help sweep
 """
@@ -63,30 +65,21 @@ The file of a grid, the store, and all that is printed: moorage help sweep
 @click.option(
     "--plot", "plot_directory", metavar="DIR", help="Also draw each metric into a file METRIC.svg there. Needs moorage[plot]."
 )
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True,
-    help="How to print the result.",
-)  # fmt: skip
-@click.option("--ascii", "ascii_only", is_flag=True, help="Print symbols in ASCII.")
-@click.option(
-    "--time-limit", type=click.FloatRange(0, 86_400), metavar="SECONDS",
-    help="Begin no run after this time; the same command goes on with them. 0 means no limit. "
-    "By default 10, and a second more for each 15 MB of clusters beyond 60 MB.",
-)  # fmt: skip
-@progress_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@question_options(outputs=("text", "json", "yaml"))
 def sweep(**given: Any) -> int:
     """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.
 
-    Each result is kept in the store as soon as it is there, so an interrupted sweep goes on where it stopped. Prints each
-    metric over the seeds, and its difference from a baseline, paired by seed. Exits with 0 when all runs are made, with 1 if
-    some failed, or after an error in the grid or the options, and with 3 if the time limit was over before.
+    The grid may leave out what the options say: the cluster, its changes and the scheduler. Each result is kept in the store as
+    soon as it is there, so an interrupted sweep goes on where it stopped. Prints each metric over the seeds, and its difference
+    from a baseline, paired by seed. Exits with 0 when all runs are made, with 1 if some failed, or after an error in the grid
+    or the options, and with 3 if the time limit was over before.
     """
     collect_seldom()
     began_s = time.monotonic()
     with Progress.of(given) as progress, ExitStack() as block:
+        defaults = _defaults(given, progress, block)
         progress.say("reading the grid …")
-        found = read_grid(given["grid"])
+        found = read_grid(given["grid"], defaults)
         budget = budget_of(given, found.size // _BYTES, began_s)
         block.enter_context(ended_by_interrupt(budget, progress))
         against = given["against"] or found.against
@@ -107,6 +100,27 @@ def sweep(**given: Any) -> int:
     if result.stopped is not None:
         return INTERRUPTED if budget.is_interrupted else UNDECIDED
     return ERROR if result.failed else OK
+
+
+def _defaults(given: dict[str, Any], progress: Progress, block: ExitStack) -> dict[str, Any]:
+    """Return the fields of the grid that the options give: the cluster with its changes, and how it is scheduled."""
+    options, fields = simulation_options(given), dict[str, Any]()
+    if given["paths"] or given["live"]:
+        asked = block.enter_context(open_question(given, progress))
+        options, fields["clusters"] = asked.changed_options, {"input": asked.cluster}
+    elif any(given[name] for name in ("edits", "cordoned", "removed", "added", "scaled", "replacements")):
+        raise click.UsageError("changes need the cluster that they change: give -f PATH or --live")
+    if options.config is not None:
+        fields["configs"] = {Path(options.where).name: options.config}
+    if options.emulate is not None:
+        fields["releases"] = [options.emulate]
+    if options.seed:
+        fields["seeds"] = [options.seed]
+    said = {"plugins": list(options.plugins), "featureGates": options.feature_gates}
+    fields |= {name: value for name, value in said.items() if value}
+    if given["extenders"] == "ask":
+        raise click.UsageError("a sweep asks no extenders; give --extenders=skip to leave them out")
+    return fields | ({"extenders": "skip"} if given["extenders"] else {}) | ({} if options.quota else {"quota": False})
 
 
 def _counter(progress: Progress) -> Callable[[int, int, int], None]:

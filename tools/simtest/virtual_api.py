@@ -11,12 +11,10 @@ import json
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
-import aiohttp
 import msgspec
 
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
@@ -180,11 +178,6 @@ def _asked(at_s: float, sent: Sent) -> RequestRecord:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Session:
-    lane: int
-
-
 class VirtualRest(Rest):
     """The client of one actor on the virtual network."""
 
@@ -194,16 +187,10 @@ class VirtualRest(Rest):
         self._arrivals = Arrivals(api.recording, actor)
         self._posting: set[asyncio.Task[None]] = set()
 
-    async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
-        return cast(aiohttp.ClientSession, _Session(lane)), {}
+    async def _authorize(self) -> dict[str, str]:
+        return {}
 
-    async def _send_with_aiohttp(
-        self, session: aiohttp.ClientSession, method: str, path: str, params: Mapping[str, str], body: bytes | None,
-        headers: Mapping[str, str], max_bytes: int,
-    ) -> bytes:  # fmt: skip
-        return await self._carried(cast(Any, session).lane, method, path, params, body, headers)
-
-    async def _send_pooled(
+    async def _send_once(
         self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None,
         headers: Mapping[str, str], max_bytes: int, check: Callable[[], None],
     ) -> bytes:  # fmt: skip

@@ -56,7 +56,7 @@ class PolicyReport(Answer, frozen=True, kw_only=True):
     def gates(self) -> tuple[GateResult, ...]:
         """Return the rules as gates of a pipeline. A warning passes."""
         return tuple(
-            GateResult(rule.name, rule.holds is True or rule.level != "error", "; ".join([rule.text, *rule.findings]))
+            GateResult(rule.name, rule.holds is True or rule.level != "error", "; ".join([rule.text, *_first(rule.findings)]))
             for rule in self.rules
         )
 
@@ -72,11 +72,15 @@ class PolicyReport(Answer, frozen=True, kw_only=True):
             warned = " (warning)" if rule.level == "warning" and rule.holds is not True else ""
             first = one_line(f"{_SIGNS[rule.holds]} {rule.name}{warned}: {rule.text}")
             lines.append(paragraph(first, indent="  ", hanging="    "))
-            shown = rule.findings if wide else rule.findings[:_SHOWN]
+            shown = rule.findings if wide else _first(rule.findings)
             lines += [paragraph(one_line(one), indent="      ", hanging="        ") for one in shown]
-            if len(shown) < len(rule.findings):
-                lines.append(f"      and {len(rule.findings) - len(shown):,} more")
         return "\n".join([*lines, "", "Verified by the engine. More: -o wide", ""])
+
+
+def _first(findings: tuple[str, ...]) -> list[str]:
+    """Return the first findings, and how many more there are."""
+    left = len(findings) - _SHOWN
+    return [*findings[:_SHOWN], *([f"and {left:,} more"] if left > 0 else [])]
 
 
 def policy_summary(rules: tuple[RuleResult, ...]) -> str:

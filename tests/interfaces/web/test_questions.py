@@ -16,7 +16,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.interfaces.cli.main import cli
-from moorage.interfaces.cli.question_worker import ANSWERING
+from moorage.interfaces.cli.question_worker import ANSWERING, limit_process
 from moorage.interfaces.web.question_arguments import (
     ANSWER,
     ERRORS,
@@ -25,7 +25,6 @@ from moorage.interfaces.web.question_arguments import (
     ProcessLimits,
     QuestionBody,
     arguments_of,
-    limit_process,
 )
 from moorage.interfaces.web.questions import Board, QuestionLimits
 from tests.interfaces.web.test_site import PODS, a_store, browse, pod

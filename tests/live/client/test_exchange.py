@@ -11,7 +11,7 @@ import pytest
 
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.exchange import ConnectionPool, RequestBatch, UnsentError
-from moorage.live.client.response_stream import Address
+from moorage.live.client.response_stream import ServerAddress
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
 certificates = importlib.util.module_from_spec(_spec)
@@ -48,7 +48,7 @@ class Server:
         async def main():
             server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=theirs)
             port = server.sockets[0].getsockname()[1]
-            exchange = ConnectionPool(Address("127.0.0.1", port, ours, (name or "127.0.0.1") if ours else None))
+            exchange = ConnectionPool(ServerAddress("127.0.0.1", port, ours, (name or "127.0.0.1") if ours else None))
             try:
                 return await test(exchange)
             finally:
@@ -309,7 +309,7 @@ def test_a_check_that_raises_later_goes_to_the_answer(monkeypatch):
 
 def test_what_waits_fails_if_no_connection_can_be_opened():
     async def main():
-        exchange = ConnectionPool(Address("127.0.0.1", 1))
+        exchange = ConnectionPool(ServerAddress("127.0.0.1", 1))
         return await soon(exchange, 2, units=3)
 
     assert [type(one) for one in asyncio.run(main())] == [ClusterError] * 6
@@ -317,7 +317,7 @@ def test_what_waits_fails_if_no_connection_can_be_opened():
 
 def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_fail(monkeypatch):
     async def main():
-        exchange = ConnectionPool(Address("127.0.0.1", 1))
+        exchange = ConnectionPool(ServerAddress("127.0.0.1", 1))
         connect = exchange._connect
         fail = asyncio.Event()
 

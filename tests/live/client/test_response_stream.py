@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.errors import ClusterError
-from moorage.live.client.response_stream import Address, _Chunks, open_stream
+from moorage.live.client.response_stream import ServerAddress, _Chunks, open_stream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -54,7 +54,7 @@ async def served(*parts: bytes, idle_s: float = 0.2):
             writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    to = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    to = ServerAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     try:
         async with open_stream(to, b"GET / HTTP/1.1\r\n\r\n", idle_s) as (head, body):
             return head.status, b"".join([part async for part in body])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import resource
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,12 +13,15 @@ from typing import Any, Final
 
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
-from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe, limit_process
+from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe
 
-__all__ = ["ANSWERING", "absolute_plugin", "answer_question", "question_words"]
+__all__ = ["ANSWERING", "absolute_plugin", "answer_question", "limit_process", "question_words"]
 
 #: Options of ``moorage up`` that questions have as well.
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}
+
+#: How much less often than others a question gets the processor.
+_NICE: Final = 5
 
 
 def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: ProgressPipe) -> None:
@@ -55,6 +60,19 @@ def absolute_plugin(plugin: str) -> str:
     """Return a plugin's reference with the absolute path of its file, if it names one."""
     path, colon, name = plugin.rpartition(":")
     return f"{Path(path).absolute()}{colon}{name}" if path.endswith(".py") else plugin
+
+
+def limit_process(limits: ProcessLimits) -> None:
+    """Set the limits of this process."""
+    for what, most in (
+        (resource.RLIMIT_AS, limits.memory),
+        (resource.RLIMIT_CPU, math.ceil(limits.cpu_s)),
+        (resource.RLIMIT_FSIZE, limits.answer),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(what)
+        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
+    os.nice(_NICE)
 
 
 def _redirect(stdin: str | None) -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gc
-import math
 import multiprocessing
-import os
 import re
-import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.context import ForkProcess
@@ -33,7 +30,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request
 
 __all__ = [
     "ANSWER", "ERRORS", "AnswerProcess", "Answering", "Arguments", "ProcessLimits", "ProgressPipe", "QuestionBody",
-    "arguments_of", "limit_process",
+    "arguments_of",
 ]  # fmt: skip
 
 
@@ -113,6 +110,15 @@ class _Reader:
             raise bad_request(f"{name}: larger than {_MOST_FILE >> 10} KiB")
         self.files[name] = text
         return name
+
+    @contextmanager
+    def fields_of(self, name: str) -> Iterator[_Reader]:
+        """Yield a reader of the fields of a field, whose options become those of this one."""
+        inner = _Reader(self.take(name, dict[str, Any], {}))
+        yield inner
+        inner.finish()
+        self.options += inner.options
+        self.files |= inner.files
 
     def finish(self) -> None:
         if self._left:
@@ -260,54 +266,45 @@ def _survive(reader: _Reader) -> None:
 
 
 def _compare(reader: _Reader) -> None:
-    inner = _Reader(reader.take("compare", dict[str, Any], {}))
-    for side in ("a", "b"):
-        config = inner.take(side, str | dict[str, Any], "")
-        if config:
-            inner.options.append(f"--{side}={inner.file(f'{side}.yaml', config)}")
-        inner.text(f"{side}Release", f"{side}-release")
-    inner.flag("replaceAll", "replace-all")
-    inner.flag("allNodes", "all-nodes")
-    inner.flag("strict", "strict")
-    inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
-    inner.number("seeds", "seeds", 1, 100)
-    inner.finish()
-    reader.options += inner.options
-    reader.files |= inner.files
+    with reader.fields_of("compare") as inner:
+        for side in ("a", "b"):
+            config = inner.take(side, str | dict[str, Any], "")
+            if config:
+                inner.options.append(f"--{side}={inner.file(f'{side}.yaml', config)}")
+            inner.text(f"{side}Release", f"{side}-release")
+        inner.flag("replaceAll", "replace-all")
+        inner.flag("allNodes", "all-nodes")
+        inner.flag("strict", "strict")
+        inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
+        inner.number("seeds", "seeds", 1, 100)
 
 
 def _report(reader: _Reader) -> None:
-    inner = _Reader(reader.take("report", dict[str, Any], {}))
-    inner.flag("allNodes", "all-nodes")
-    inner.number("byEngine", "by-engine", 0, 20)
-    inner.finish()
-    reader.options += inner.options
+    with reader.fields_of("report") as inner:
+        inner.flag("allNodes", "all-nodes")
+        inner.number("byEngine", "by-engine", 0, 20)
 
 
-def _check(reader: _Reader) -> None:
-    reader.options.append(f"--policy={reader.file('policy.yaml', reader.take('check', str | dict[str, Any], ''))}")
+def _filed(field: str, name: str, option: str = "") -> Callable[[_Reader], None]:
+    """Return what reads a field with the content of a file, for an option or as an argument."""
 
+    def read(reader: _Reader) -> None:
+        given = reader.file(name, reader.take(field, str | dict[str, Any], ""))
+        (reader.options if option else reader.positional).append(f"--{option}={given}" if option else given)
+        if field == "deschedule":
+            reader.number("cycles", "cycles", 1, 100)
 
-def _deschedule(reader: _Reader) -> None:
-    reader.options.append(f"--policy={reader.file('policy.yaml', reader.take('deschedule', str | dict[str, Any], ''))}")
-    reader.number("cycles", "cycles", 1, 100)
-
-
-def _rightsize(reader: _Reader) -> None:
-    reader.options.append(f"--usage={reader.file('usage.txt', reader.take('rightsize', str | dict[str, Any], ''))}")
+    return read
 
 
 def _simulate(reader: _Reader) -> None:
-    inner = _Reader(reader.take("simulate", dict[str, Any], {}))
-    inner.text("namespace", "namespace")
-    inner.text("selector", "selector")
-    inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
-    if pools := inner.take("pools", str | list[Any], ""):
-        inner.options.append(f"--autoscale={inner.file('pools.yaml', pools)}")
-    inner.number("until", "until", 0, 10_000_000, float)
-    inner.finish()
-    reader.options += inner.options
-    reader.files |= inner.files
+    with reader.fields_of("simulate") as inner:
+        inner.text("namespace", "namespace")
+        inner.text("selector", "selector")
+        inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
+        if pools := inner.take("pools", str | list[Any], ""):
+            inner.options.append(f"--autoscale={inner.file('pools.yaml', pools)}")
+        inner.number("until", "until", 0, 10_000_000, float)
 
 
 def _sweep(reader: _Reader) -> None:
@@ -324,10 +321,6 @@ def _sweep(reader: _Reader) -> None:
 _GRID: Final = frozenset(
     {"configs", "releases", "parameters", "seeds", "metrics", "against", "replaceAll", "allNodes", "prices"}
 )
-
-
-def _configuration(reader: _Reader) -> None:
-    reader.positional.append(reader.file("configuration.yaml", reader.take("configuration", str | dict[str, Any], "")))
 
 
 def _reference(field: str, name: str) -> str:
@@ -356,12 +349,12 @@ _QUESTIONS: Final = (
     _Question("fail", "Survival", "fail", _fail),
     _Question("survive", "Survival", "survive", _survive),
     _Question("compare", "Comparison", "compare", _compare),
-    _Question("check", "PolicyReport", "check", _check),
-    _Question("deschedule", "DescheduleReport", "deschedule", _deschedule),
-    _Question("rightsize", "RightsizeReport", "rightsize", _rightsize),
+    _Question("check", "PolicyReport", "check", _filed("check", "policy.yaml", "policy")),
+    _Question("deschedule", "DescheduleReport", "deschedule", _filed("deschedule", "policy.yaml", "policy")),
+    _Question("rightsize", "RightsizeReport", "rightsize", _filed("rightsize", "usage.txt", "usage")),
     _Question("simulate", "Simulation", "simulate", _simulate),
     _Question("sweep", "Sweep", "sweep", _sweep),
-    _Question("configuration", "Configuration", "config", _configuration),
+    _Question("configuration", "Configuration", "config", _filed("configuration", "configuration.yaml")),
     _Question("report", "Overview", "report", _report),
     _Question("pods", "Explanation", "explain", _explain),
     _Question("all", "Explanation", "explain", _explain),
@@ -383,7 +376,6 @@ _MOST_PROGRESS: Final = 200
 _EVERY_S: Final = 0.25
 #: Seconds to wait for the exit of a process that was killed.
 _EXIT_S: Final = 5.0
-_NICE: Final = 5
 _SMALLER: Final = "ask a smaller one, or use the command"
 _ENDED: Final = "the process that answers questions has ended"
 
@@ -510,19 +502,6 @@ def _host(run: Run, line: socket.socket, other: socket.socket) -> None:
             running[question] = process
     for process in running.values():
         process.kill()
-
-
-def limit_process(limits: ProcessLimits) -> None:
-    """Set the limits of this process."""
-    for what, most in (
-        (resource.RLIMIT_AS, limits.memory),
-        (resource.RLIMIT_CPU, math.ceil(limits.cpu_s)),
-        (resource.RLIMIT_FSIZE, limits.answer),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hard = resource.getrlimit(what)
-        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
-    os.nice(_NICE)
 
 
 class AnswerProcess:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler, UnsentError
-from moorage.live.client.response_stream import Address, connecting
+from moorage.live.client.response_stream import ServerAddress, connecting
 
 __all__ = ["ConnectionPool", "Reply", "RequestBatch", "ResponseHandler", "UnsentError"]
 
@@ -84,7 +84,7 @@ class _Response:
 class ConnectionPool:
     """A pool of connections to one server."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerAddress) -> None:
         self.address = address
         self._idle: list[PooledConnection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from moorage.errors import UNREACHABLE, ClusterError
 from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, Reply, parse_head, parse_number
 
-__all__ = ["CONNECT_S", "Address", "Stream", "connecting", "keep_alive", "open_stream", "unreachable"]
+__all__ = ["CONNECT_S", "ServerAddress", "Stream", "connecting", "keep_alive", "open_stream", "unreachable"]
 
 #: A response without its body, and the parts of its body.
 Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
@@ -32,7 +32,7 @@ _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """The address of a server. ``server_name``: the name in its certificate; None without TLS."""
 
     host: str
@@ -72,7 +72,7 @@ def keep_alive(made: socket.socket) -> None:
 
 
 @asynccontextmanager
-async def open_stream(to: Address, request: bytes, idle_s: float) -> AsyncIterator[Stream]:
+async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> AsyncIterator[Stream]:
     """Send a request, and yield its response, whose parts raise TimeoutError when nothing arrives for ``idle_s``.
 
     Raises  ClusterError for what is not HTTP or ends too early; TimeoutError; OSError

@@ -23,7 +23,7 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
 from moorage.live.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError
-from moorage.live.client.response_stream import Address, Stream, open_stream
+from moorage.live.client.response_stream import ServerAddress, Stream, open_stream
 
 if TYPE_CHECKING:
     from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp
@@ -431,7 +431,7 @@ class Rest:
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
         host = where.hostname or ""
-        return ConnectionPool(Address(host, port, tls, (self.endpoint.server_name or host) if tls is not None else None))
+        return ConnectionPool(ServerAddress(host, port, tls, (self.endpoint.server_name or host) if tls is not None else None))
 
 
 class _Posts:

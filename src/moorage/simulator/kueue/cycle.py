@@ -18,8 +18,8 @@ from moorage.api.core import Taint
 from moorage.simulator.kueue.entries import FairOrder, QueueEntry, classical_order
 from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
-from moorage.simulator.kueue.preemption import Asking, OverQuota, Victim, find_targets, possibility_of
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode
+from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode
 from moorage.simulator.kueue.refusals import refusal_for
 from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
 from moorage.simulator.kueue.settings import UsageRules
@@ -94,14 +94,14 @@ class QueueAdmission:
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
         self._tried: set[str] = set()
-        #: The queues above their quota, as ``preemption`` finds them; good as long as usage does not change.
-        self._over: OverQuota = {}
         #: The topologies of flavors, with the nodes that ``set_nodes`` told.
         self.trees: dict[str, TopologyTree] = {}
         self.set_nodes(())
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
         #: The workloads that the cycle evicts, and what they leave in topologies.
         self._victims: dict[str, Victim] = {}
+        #: The nodes in which that makes a difference.
+        self._parted: list[QuotaNode] = []
         #: Workloads on failed nodes, which the next cycle moves.
         self._on_failed: list[Workload] = []
         self._vacated: dict[str, Usage] = {}
@@ -220,7 +220,6 @@ class QueueAdmission:
     def cycle(self, now: float) -> CycleResult:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1
-        self._over.clear()
         if self.ledger is not None:
             self.ledger.advance(now)
             for queue in self.objects.queues.values():
@@ -323,7 +322,7 @@ class QueueAdmission:
             workload.scan = None
 
         def asking(needed: frozenset[Key], requests: Amounts, places: Places = MappingProxyType({})) -> Asking:
-            return Asking(workload, queue, self.objects.queues, needed, requests, now, self._over, self.trees, places)
+            return Asking(workload, queue, self.objects.queues, needed, requests, now, self.trees, places)
 
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
             return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)
@@ -435,8 +434,7 @@ class QueueAdmission:
         return self._fits(entry)
 
     def _turn(self, really: bool) -> None:
-        self._over.clear()
-        for node in (*self.objects.cohorts.values(), *self.objects.queues.values()) if really else ():
+        for node in self._parted if really else ():
             node.turn(upward=False)
 
     def _fits(self, entry: QueueEntry) -> bool:
@@ -456,18 +454,17 @@ class QueueAdmission:
     def _condemn(self, targets: Iterable[Victim]) -> None:
         """Count workloads as gone for those that come later in the cycle."""
         gone = {target.workload.key: target for target in targets if target.workload.key not in self._victims}
-        first = not self._victims
         self._victims.update(gone)
-        if first:
-            self._split()
-        else:
-            self._vacate(gone.values())
+        for target in gone.values():
+            self._part(target.queue)
+        self._vacate(gone.values())
 
-    def _split(self) -> None:
-        for node in (*self.objects.cohorts.values(), *self.objects.queues.values()):
-            node.left = dict(node.usage)
-        self._vacated.clear()
-        self._vacate(self._victims.values())
+    def _part(self, queue: ClusterQueueNode) -> None:
+        """Let what is left without victims differ from what is in use, from a queue to the root."""
+        for node in (queue, *queue.ancestors()):
+            if node.left is node.usage:
+                node.left = dict(node.usage)
+                self._parted.append(node)
 
     def _vacate(self, targets: Iterable[Victim], sign: int = 1) -> None:
         """Take workloads off what is left without victims, or with -1 count them there again."""
@@ -481,6 +478,8 @@ class QueueAdmission:
 
     def _add(self, queue: ClusterQueueNode, amounts: Amounts) -> None:
         """Add to what is in use, and to what is left without victims."""
+        if self._victims:
+            self._part(queue)
         queue.add(amounts)
         if self._victims:
             queue.turn()
@@ -494,7 +493,11 @@ class QueueAdmission:
     def _reserve(self, entry: QueueEntry, amounts: Amounts) -> None:
         self._add(entry.queue, amounts)
         if self._victims and any(amount < 0 for amount in amounts.values()):
-            self._split()  # a negative amount does not go up the tree, and so it matters what was counted before
+            # A negative amount does not go up the tree, and so it matters what was counted before.
+            for node in self._parted:
+                node.left = dict(node.usage)
+            self._vacated.clear()
+            self._vacate(self._victims.values())
         self._take_places(entry)
         self._reserved.append((entry.queue, amounts))
 
@@ -505,11 +508,11 @@ class QueueAdmission:
             for key, amount in amounts.items():
                 queue.shift(key, -min(amount, 0))
         self._reserved.clear()
-        if self._victims:
-            self._victims.clear()
-            self._vacated.clear()
-            for node in (*self.objects.cohorts.values(), *self.objects.queues.values()):
-                node.left = node.usage
+        self._victims.clear()
+        self._vacated.clear()
+        for node in self._parted:
+            node.left = node.usage
+        self._parted.clear()
 
     def _requeue(self, entry: QueueEntry, now: float) -> None:
         if entry.skipped and entry.why is Requeue.GENERIC:

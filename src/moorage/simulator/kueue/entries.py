@@ -35,17 +35,21 @@ class QueueEntry:
     queue_fits: bool = True
 
 
+_Rank = tuple[object, ...]
+
+
 class FairOrder:
     """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
 
-    The shares of queues below their own Cohort do not change while others are admitted, so each Cohort has them in a heap. The
-    share of a Cohort does: it is computed for the one entry that won below.
+    The shares of queues below their own Cohort do not change while others are admitted, so each Cohort has them in a heap. What
+    won below a Cohort, and its share there, holds until the winner of all comes from below it.
     """
 
     def __init__(self, entries: Sequence[QueueEntry]) -> None:
         self._left = {entry.queue.name: entry for entry in entries}
-        self._heaps: dict[int, list[tuple[tuple[object, ...], int, QueueEntry]]] = {}
+        self._heaps: dict[int, list[tuple[_Rank, int, QueueEntry]]] = {}
         self._above: set[int] = set()
+        self._won: dict[int, tuple[QueueEntry, Amounts, _Rank] | None] = {}
         for number, entry in enumerate(entries):
             if (parent := entry.queue.parent) is not None:
                 rank = _fair_rank(entry, entry.queue.share_with(entry.assignment.usage))
@@ -62,27 +66,36 @@ class FairOrder:
                 assert found is not None
                 winner = found[0]
                 heappop(self._heaps[id(winner.queue.parent)])
+                for node in winner.queue.ancestors():
+                    self._won.pop(id(node), None)
             del self._left[winner.queue.name]
             yield winner
 
     def _winner(self, cohort: CohortNode) -> tuple[QueueEntry, Amounts] | None:
         """Return the entry that wins below a Cohort, and what of its usage reaches the Cohort."""
-        best: tuple[QueueEntry, Amounts] | None = None
-        best_rank: tuple[object, ...] = ()
+        best: tuple[QueueEntry, Amounts, _Rank] | None = None
         for child in cohort.cohorts:
-            if id(child) in self._above and (found := self._winner(child)) is not None:
-                entry, usage = found
-                rank = _fair_rank(entry, child.share_with(usage))
-                if best is None or rank < best_rank:
-                    best, best_rank = (entry, child.overflow(usage)), rank
+            if id(child) in self._above:
+                if id(child) not in self._won:
+                    self._won[id(child)] = self._ranked(child)
+                found = self._won[id(child)]
+                if found is not None and (best is None or found[2] < best[2]):
+                    best = found
         heap = self._heaps.get(id(cohort))
-        if heap and (best is None or heap[0][0] < best_rank):
+        if heap and (best is None or heap[0][0] < best[2]):
             entry = heap[0][2]
             return entry, entry.queue.overflow(entry.assignment.usage)
-        return best
+        return best and best[:2]
+
+    def _ranked(self, child: CohortNode) -> tuple[QueueEntry, Amounts, _Rank] | None:
+        """Return the winner below a child, what of its usage goes above the child, and the share of the child with it."""
+        if (found := self._winner(child)) is None:
+            return None
+        entry, usage = found
+        return entry, child.overflow(usage), _fair_rank(entry, child.share_with(usage))
 
 
-def _fair_rank(entry: QueueEntry, share: DominantShare) -> tuple[object, ...]:
+def _fair_rank(entry: QueueEntry, share: DominantShare) -> _Rank:
     workload = entry.workload
     return (share.borrows_any_of(entry.assignment.usage), share.rank, -workload.priority, workload.order_time)
 

@@ -9,7 +9,8 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, dropwhile, takewhile
@@ -17,12 +18,12 @@ from typing import NamedTuple
 
 from moorage.simulator.kueue.flavors import Possibility
 from moorage.simulator.kueue.objects import ClusterQueue
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, DominantShare, QuotaNode, lowest_subtree, victim_rank
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode, lowest_subtree, victim_rank
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
-__all__ = ["Asking", "OverQuota", "Victim", "find_targets", "possibility_of"]
+__all__ = ["Asking", "Victim", "find_targets", "possibility_of"]
 
 _IN_QUEUE = "InClusterQueue"
 _RECLAIM = "InCohortReclamation"
@@ -38,11 +39,6 @@ class Victim(NamedTuple):
     reason: str
 
 
-#: For a Cohort, and flavors and resources: the workloads of the queues below that use more than their quota, in the order of
-#: victims, each with the child of the Cohort above it. It holds as long as usage does not change.
-OverQuota = dict[tuple[int, frozenset[Key]], list[tuple[Workload, QuotaNode]]]
-
-
 @dataclass(slots=True)
 class Asking:
     """A workload that needs room in ``needed``, and all that it requests."""
@@ -53,7 +49,6 @@ class Asking:
     needed: frozenset[Key]
     requests: Amounts
     now: float
-    over: OverQuota
     trees: Mapping[str, TopologyTree]
     places: Mapping[str, Sequence[PlacementRequest]]
 
@@ -65,17 +60,14 @@ class Asking:
                 return False
         return not self.places or find_places(self.places, self.trees)[1] is None
 
-    def fits_apart(self) -> bool:
-        """Return whether the workload fits where its own usage is already counted."""
-        self.queue.remove(self.requests)
-        fits = self.fits()
-        self.queue.add(self.requests)
-        return fits
+    def fits_counted(self) -> bool:
+        """Return whether the workload fits where its own usage is already counted: what is available falls by what is used."""
+        if any(amount and self.queue.available(key) < 0 for key, amount in self.requests.items()):
+            return False
+        return not self.places or find_places(self.places, self.trees)[1] is None
 
     def allows(self, candidate: Workload, policy: str) -> bool:
-        """Return whether a policy allows to preempt the candidate, which must use something that is needed."""
-        if self.needed.isdisjoint(candidate.uses):
-            return False
+        """Return whether a policy allows to preempt the candidate, which uses something that is needed."""
         lower = self.workload.priority > candidate.priority
         if policy == "LowerPriority":
             return lower
@@ -92,7 +84,9 @@ class Asking:
     def own(self) -> list[Workload]:
         """Return the candidates of its own queue."""
         rule = self.queue.preemption.within_queue
-        return [] if rule == "Never" else [one for one in self.queue.held() if self.allows(one, rule)]
+        if rule == "Never":
+            return []
+        return [one for one in self.queue.users(self.needed) if self.allows(one, rule)]
 
     def stays_within(self, own: Sequence[Workload]) -> bool:
         """Return whether it would fit into the quota of its queue without these workloads of the queue."""
@@ -143,12 +137,15 @@ class Asking:
 
 def find_targets(asking: Asking, *, fair: bool, two_strategies: bool = True) -> list[Victim]:
     """Return the workloads to evict so that the workload fits, or none. The tree is left as it was."""
-    return _fair(asking, two_strategies=two_strategies) if fair else _classical(asking)
+    state = asking.queue.clock[0]
+    found = _fair(asking, two_strategies=two_strategies) if fair else _classical(asking)
+    asking.queue.clock[0] = state
+    return found
 
 
 def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tuple[Possibility, int]:
     """Return what preemption could do for one flavor and resource, and how deep the queue would then borrow."""
-    targets = find_targets(asking, fair=fair)
+    targets, state = find_targets(asking, fair=fair), asking.queue.clock[0]
     if not targets:
         return Possibility.NO_CANDIDATES, lowest_subtree(asking.queue, key, amount)[0]
     for target in targets:
@@ -156,6 +153,7 @@ def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tupl
     height = lowest_subtree(asking.queue, key, amount)[0]
     for target in targets:
         target.queue.add(target.workload.usage)
+    asking.queue.clock[0] = state
     own = any(target.queue is asking.queue for target in targets)
     return (Possibility.PREEMPT if own else Possibility.RECLAIM), height
 
@@ -181,7 +179,7 @@ class _Group:
         self._advantage = advantage
         #: None of them helps a workload that borrows.
         self.only_within_nominal = asking.queue.preemption.borrow == "Never" and not advantage
-        self._places = [(_over_quota(asking, cohort), cohort, done) for cohort, done in places]
+        self._places = [(cohort.candidates(asking.needed), cohort, done) for cohort, done in places]
 
     def __iter__(self) -> Iterator[_Candidate]:
         found = [self._place(*place) for place in self._places]
@@ -282,180 +280,196 @@ def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantag
     return _Candidate(candidate, meets, _BORROWING)
 
 
-def _over_quota(asking: Asking, cohort: CohortNode) -> list[tuple[Workload, QuotaNode]]:
-    place = (id(cohort), asking.needed)
-    if place not in asking.over:
-        found = [(one, child) for queue, child in _queues_over_quota(cohort, asking.needed) for one in queue.held()]
-        asking.over[place] = sorted(found, key=lambda each: victim_rank(each[0]))
-    return asking.over[place]
-
-
-def _queues_over_quota(cohort: CohortNode, needed: frozenset[Key]) -> Iterator[tuple[ClusterQueueNode, QuotaNode]]:
-    for child in cohort.cohorts:
-        if not child.within_nominal(needed):
-            yield from ((queue, child) for queue, _ in _queues_over_quota(child, needed))
-    for queue in cohort.queues:
-        if queue.active and not queue.within_nominal(needed):
-            yield queue, queue
-
-
 # -- fair sharing -------------------------------------------------------------------------------------------------------
 
 
+class _Waiting(dict[str, list[Workload]]):
+    """The candidates by queue, found when they are first asked for."""
+
+    def __init__(self, asking: Asking) -> None:
+        super().__init__({asking.queue.name: asking.own()})
+        self._asking = asking
+
+    def __missing__(self, name: str) -> list[Workload]:
+        asking, rule, queue = self._asking, self._asking.queue.preemption.reclaim, self._asking.queues[name]
+        found = self[name] = (
+            []
+            if rule == "Never" or queue.within_nominal(asking.needed)
+            else [one for one in queue.users(asking.needed) if asking.allows(one, rule)]
+        )
+        return found
+
+
 def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
-    rules, queue = asking.queue.preemption, asking.queue
-    every = [queue] if queue.parent is None or rules.reclaim == "Never" else queue.parent.root().subtree_queues()
-
-    def waiting(of: ClusterQueueNode) -> list[Workload]:
-        if of is queue:
-            return asking.own()
-        if rules.reclaim == "Never" or of.within_nominal(asking.needed):
-            return []
-        return [one for one in of.held() if asking.allows(one, rules.reclaim)]
-
-    if not asking.may_fit(one for each in every for one in waiting(each)):
+    queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
+    own = waiting[queue.name]
+    # A workload that its queue's own quota would hold may take from all that borrow.
+    entitled = not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
+    others, hopeless = _others(asking, waiting, entitled=entitled)
+    if not asking.may_fit(chain(own, *(waiting[other.name] for other in others))):
         return []
-    asking.queue.add(asking.requests)  # shares are those after the admission
+    queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
-    again: list[Workload] = []
-    fits = _first_strategy(asking, _Order(asking, waiting), targets, again)
+    again: dict[str, list[Workload]] = defaultdict(list)
+    fits = _first_strategy(asking, _Order(asking, waiting, hopeless), targets, again, entitled=entitled)
     if not fits and two_strategies:
         fits = _second_strategy(asking, again, targets)
-    asking.queue.remove(asking.requests)
+    queue.remove(requests)
     if not fits:
         asking.put_back(targets)
         return []
     return asking.fill_back(targets, borrowing=True)
 
 
-def _first_strategy(asking: Asking, order: _Order, targets: list[Victim], again: list[Workload]) -> bool:
+def _others(
+    asking: Asking, waiting: dict[str, list[Workload]], *, entitled: bool
+) -> tuple[list[ClusterQueueNode], set[int]]:  # fmt: skip
+    """Return the queues that may lose workloads, and the nodes that cannot, whatever happens to others before.
+
+    A share only falls while victims are found. So a node loses nothing whose share is smaller already than that of the asking
+    side without all candidates below their common Cohort.
+    """
+    found: list[ClusterQueueNode] = []
+    hopeless: set[int] = set()
+    node: QuotaNode = asking.queue
+    more = asking.requests
+    less: Amounts = defaultdict(int)
+    counted: list[ClusterQueueNode] = [asking.queue]
+    for parent in node.ancestors() if asking.queue.preemption.reclaim != "Never" else ():
+        for one in (each for queue in counted for each in waiting[queue.name]):
+            for key, amount in one.usage.items():
+                less[key] += amount
+        least = (0, -1.0) if entitled else node.share_with({key: amount - less[key] for key, amount in more.items()}).rank
+        counted = []
+        children: list[CohortNode | ClusterQueueNode] = [*parent.cohorts, *parent.queues]
+        for child in children:
+            if child is node:
+                continue
+            share = child.share()
+            if not share.borrowed or share.rank < least:
+                hopeless.add(id(child))
+            else:
+                counted += child.subtree_queues()
+        found += counted
+        more, node = node.overflow(more), parent
+    return found, hopeless
+
+
+def _first_strategy(
+    asking: Asking, order: _Order, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
+) -> bool:  # fmt: skip
     """LessThanOrEqualToFinalShare: the share after preemption must not exceed that of the queue that loses a workload."""
-    entitled = not any(asking.queue.borrowing_with(key) for key in asking.needed)
     for queue in order:
-        waiting = order.waiting(queue)
+        left = order.waiting[queue.name]
         if queue is asking.queue or entitled:
-            one = waiting.pop(0)
+            one = left.pop(0)
             targets.append(Victim(one, asking.take(one), _IN_QUEUE if queue is asking.queue else _RECLAIM))
-            if asking.fits_apart():
+            if asking.fits_counted():
                 return True
             continue
         mine, theirs = _almost_common(asking.queue, queue)
-        own = mine.share()
-        while waiting:
-            one = waiting.pop(0)
-            if own.rank <= _share_without(queue, theirs, one).rank:
+        own = mine.share().rank
+        if theirs.share().rank < own:
+            again[queue.name] += left
+            left.clear()
+        while left:
+            one = left.pop(0)
+            if own <= theirs.share_without(queue, one.usage).rank:
                 targets.append(Victim(one, asking.take(one), _FAIR))
-                if asking.fits_apart():
+                if asking.fits_counted():
                     return True
                 break
-            again.append(one)
+            again[queue.name].append(one)
     return False
 
 
-def _second_strategy(asking: Asking, again: list[Workload], targets: list[Victim]) -> bool:
+def _second_strategy(asking: Asking, waiting: dict[str, list[Workload]], targets: list[Victim]) -> bool:
     """LessThanInitialShare: the share must be less than that of the other queue before it loses a workload."""
-    left: dict[str, list[Workload]] = {}
-    for each in again:
-        left.setdefault(each.cluster_queue, []).append(each)
-    order = _Order(asking, lambda queue: left.get(queue.name, []))
+    order = _Order(asking, waiting, set())
     for queue in order:
         mine, theirs = _almost_common(asking.queue, queue)
-        one = order.waiting(queue).pop(0)
+        one = waiting[queue.name].pop(0)
         if mine.share().rank < theirs.share().rank:
             targets.append(Victim(one, asking.take(one), _FAIR))
-            if asking.fits_apart():
+            if asking.fits_counted():
                 return True
         order.drop(queue)
     return False
 
 
-def _share_without(queue: ClusterQueueNode, node: QuotaNode, workload: Workload) -> DominantShare:
-    queue.remove(workload.usage)
-    share = node.share()
-    queue.add(workload.usage)
-    return share
-
-
 def _almost_common(a: ClusterQueueNode, b: ClusterQueueNode) -> tuple[QuotaNode, QuotaNode]:
     """Return the nodes of both just below their lowest common ancestor."""
-    above = set(map(id, a.ancestors()))
-    common = next(node for node in b.ancestors() if id(node) in above)
-
-    def below(queue: ClusterQueueNode) -> QuotaNode:
-        node: QuotaNode = queue
-        for ancestor in queue.ancestors():
-            if ancestor is common:
-                break
-            node = ancestor
-        return node
-
-    return below(a), below(b)
+    below: dict[int, QuotaNode] = {}
+    mine: QuotaNode = a
+    for parent in a.ancestors():
+        below[id(parent)] = mine
+        mine = parent
+    theirs: QuotaNode = b
+    while id(theirs.parent) not in below:
+        assert theirs.parent is not None
+        theirs = theirs.parent
+    return below[id(theirs.parent)], theirs
 
 
 class _Order:
     """Yields the queue to take from next: at each level of the tree the child with the largest share.
 
-    Nodes that no longer borrow are left out for good, except those above the asking queue and that queue itself.
+    ``waiting`` are the candidates by queue; the caller removes those it takes. Nodes that no longer borrow are left out for
+    good, except those above the asking queue and that queue itself; ``hopeless`` ones from the start.
     """
 
-    def __init__(self, asking: Asking, candidates: Callable[[ClusterQueueNode], list[Workload]]) -> None:
+    def __init__(self, asking: Asking, waiting: dict[str, list[Workload]], hopeless: set[int]) -> None:
         self._asking = asking
         self._above = set(map(id, asking.queue.ancestors()))
-        self._pruned: set[int] = set()
-        self._candidates = candidates
-        self._waiting: dict[str, list[Workload]] = {}
-
-    def waiting(self, queue: ClusterQueueNode) -> list[Workload]:
-        """Return the candidates of a queue that are left. The caller removes those it takes."""
-        if queue.name not in self._waiting:
-            self._waiting[queue.name] = self._candidates(queue)
-        return self._waiting[queue.name]
+        self.waiting = waiting
+        self._done = hopeless
+        #: The children of each Cohort that are not left out yet, the largest shares last, and for which state of the tree.
+        self._left: dict[int, tuple[int, list[ClusterQueueNode], list[CohortNode]]] = {}
 
     def drop(self, queue: ClusterQueueNode) -> None:
-        self._pruned.add(id(queue))
+        self._done.add(id(queue))
 
     def __iter__(self) -> Iterator[ClusterQueueNode]:
         asking = self._asking.queue
         if asking.parent is None:
-            while id(asking) not in self._pruned and self.waiting(asking):
+            while id(asking) not in self._done and self.waiting[asking.name]:
                 yield asking
             return
         root = asking.parent.root()
-        while id(root) not in self._pruned:
+        while id(root) not in self._done:
             if (queue := self._next(root)) is not None:
                 yield queue
 
     def _next(self, cohort: CohortNode) -> ClusterQueueNode | None:
-        nowhere = (0, -1.0)
-        queue, queue_rank = self._queue_of(cohort, nowhere)
-        child: CohortNode | None = None
-        child_rank = nowhere
-        for one in cohort.cohorts:
-            if id(one) in self._pruned:
-                continue
-            share = one.share()
-            if not share.borrowed and id(one) not in self._above:
-                self._pruned.add(id(one))
-            elif share.rank >= child_rank:
-                child, child_rank = one, share.rank
-        if child is None and queue is None:
-            self._pruned.add(id(cohort))
+        queues, cohorts = self._children(cohort)
+        while queues and (id(queues[-1]) in self._done or not self.waiting[queues[-1].name]):
+            queues.pop()
+        while cohorts and id(cohorts[-1]) in self._done:
+            cohorts.pop()
+        if cohorts and (not queues or cohorts[-1].share().rank >= queues[-1].share().rank):
+            return self._next(cohorts[-1])
+        if not queues:
+            self._done.add(id(cohort))
             return None
-        if child is not None and child_rank >= queue_rank:
-            return self._next(child)
-        return queue
+        return queues[-1]
 
-    def _queue_of(self, cohort: CohortNode, rank: tuple[int, float]) -> tuple[ClusterQueueNode | None, tuple[int, float]]:
-        asking, best = self._asking, None
-        for queue in cohort.active_queues():
-            if id(queue) in self._pruned:
-                continue
-            share = queue.share()
-            if (not share.borrowed and queue is not asking.queue) or not self.waiting(queue):
-                self._pruned.add(id(queue))
-            elif best is not None and share.rank == rank:
-                if asking.order(self.waiting(queue)[0]) < asking.order(self.waiting(best)[0]):
-                    best = queue
-            elif share.rank > rank:
-                best, rank = queue, share.rank
-        return best, rank
+    def _children(self, cohort: CohortNode) -> tuple[list[ClusterQueueNode], list[CohortNode]]:
+        asking, waiting, done = self._asking, self.waiting, self._done
+        state, queues, cohorts = self._left.get(id(cohort)) or (-1, cohort.active_queues(), cohort.cohorts)
+        if state != cohort.clock[0]:
+            queues = [
+                one
+                for one in queues
+                if id(one) not in done and (one is asking.queue or one.share().borrowed) and waiting[one.name]
+            ]
+            if len({one.share().rank for one in queues}) < len(queues):
+                queues.sort(key=lambda one: asking.order(waiting[one.name][0]), reverse=True)
+            queues.sort(key=_rank)
+            cohorts = [one for one in cohorts if id(one) not in done and (id(one) in self._above or one.share().borrowed)]
+            cohorts.sort(key=_rank)
+            self._left[id(cohort)] = cohort.clock[0], queues, cohorts
+        return queues, cohorts
+
+
+def _rank(node: QuotaNode) -> tuple[int, float]:
+    return node.share().rank

@@ -32,20 +32,12 @@ _NO_QUOTA: Final = QueueQuota()
 class DominantShare(NamedTuple):
     """The dominant resource share of a node: how much of what others could lend it borrows.
 
-    ``ratio``  thousandths of what can be lent, of the resource with the largest ratio, before the weight divides it
+    ``rank``  shares compare by it: thousandths of what can be lent, of the resource with the largest ratio, by the weight; a
+              node of weight 0 that borrows is behind all others
     """
 
-    weight: float = 1.0
-    ratio: float = 0.0
-    resource: str = ""
+    rank: tuple[int, float] = (0, 0.0)
     borrowed: tuple[Key, ...] = ()
-
-    @property
-    def rank(self) -> tuple[int, float]:
-        """Shares compare by it: a node of weight 0 that borrows is behind all others."""
-        if self.ratio == 0:
-            return (0, 0.0)
-        return (1, self.ratio) if self.weight == 0 else (0, self.ratio / self.weight)
 
     @property
     def shown(self) -> int:
@@ -55,6 +47,9 @@ class DominantShare(NamedTuple):
 
     def borrows_any_of(self, requests: Mapping[Key, int]) -> bool:
         return any(requests.get(key, 0) > 0 for key in self.borrowed)
+
+
+_NO_SHARE: Final = DominantShare()
 
 
 class QuotaNode:
@@ -69,11 +64,13 @@ class QuotaNode:
         self.usage: Amounts = {}
         #: What is in use once the victims of the cycle are gone; see ``turn``.
         self.left = self.usage
-        #: Counts the changes of the whole tree.
-        self.clock = [0]
+        #: The state of the whole tree by number, and the last number; a change that is taken back may take its number back.
+        self.clock = [0, 0]
         self._terms: dict[Key, tuple[int, int, int | None]] = {}
         self._potential: Amounts = {}
         self._share: DominantShare | None = None
+        #: What is used beyond the quota.
+        self._over: set[Key] | None = None
 
     # -- what the quotas say
 
@@ -82,8 +79,13 @@ class QuotaNode:
         self.subtree = {key: quota.nominal for key, quota in self.quotas.items()}
         self._terms.clear()
         self._potential.clear()
-        self._share = None
-        self.clock[0] += 1
+        self._share = self._over = None
+        self.tick()
+
+    def tick(self) -> None:
+        """Note that something changed in the tree."""
+        self.clock[1] += 1
+        self.clock[0] = self.clock[1]
 
     def quota(self, key: Key) -> QueueQuota:
         return self.quotas.get(key, _NO_QUOTA)
@@ -132,28 +134,28 @@ class QuotaNode:
         return above + local - used if local > used else above
 
     def add(self, amounts: Mapping[Key, int]) -> None:
-        self.clock[0] += 1
+        self.tick()
         for key, amount in amounts.items():
             node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
                 used = node.usage.get(key, 0)
                 over = rest - max(0, node.terms(key)[1] - used)
-                node._share = None
+                node._share = node._over = None
                 node.usage[key] = used + rest
                 if over <= 0:
                     break
                 node, rest = node.parent, over
 
     def remove(self, amounts: Mapping[Key, int]) -> None:
-        self.clock[0] += 1
+        self.tick()
         for key, amount in amounts.items():
             node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
                 used = node.usage.get(key, 0)
                 stored = used - node.terms(key)[1]
-                node._share = None
+                node._share = node._over = None
                 node.usage[key] = used - rest
                 if stored <= 0:
                     break
@@ -161,17 +163,18 @@ class QuotaNode:
 
     def turn(self, *, upward: bool = True) -> None:
         """Exchange, from here to the root, what is in use with what is left once the victims of the cycle are gone."""
-        self.clock[0] += 1
+        self.tick()
         node: QuotaNode | None = self
-        while node is not None and node.left is not node.usage:
-            node.usage, node.left = node.left, node.usage
-            node._share = None
+        while node is not None:
+            if node.left is not node.usage:
+                node.usage, node.left = node.left, node.usage
+                node._share = node._over = None
             node = node.parent if upward else None
 
     def shift(self, key: Key, amount: int) -> None:
         """Change the usage of this node alone."""
-        self.clock[0] += 1
-        self._share = None
+        self.tick()
+        self._share = self._over = None
         self.usage[key] = self.usage.get(key, 0) + amount
 
     def exceeds(self, key: Key, more: int = 0) -> bool:
@@ -179,7 +182,10 @@ class QuotaNode:
         return self.subtree.get(key, 0) < self.usage.get(key, 0) + more
 
     def within_nominal(self, keys: frozenset[Key]) -> bool:
-        return all(self.subtree.get(key, 0) >= self.usage.get(key, 0) for key in keys)
+        if self._over is None:
+            quotas = self.subtree
+            self._over = {key for key, used in self.usage.items() if used > quotas.get(key, 0)}
+        return keys.isdisjoint(self._over)
 
     def overflow(self, requests: Mapping[Key, int]) -> Amounts:
         """Return what of the requests goes up to the parent."""
@@ -205,20 +211,42 @@ class QuotaNode:
     def share_with(self, more: Mapping[Key, int]) -> DominantShare:
         """Return the dominant resource share, with ``more`` in use."""
         if self.parent is None:
-            return DominantShare(self.weight)
-        over = {key: self.usage.get(key, 0) + more.get(key, 0) - quota for key, quota in self.subtree.items()}
-        borrowed = tuple(key for key, amount in over.items() if amount > 0)
+            return _NO_SHARE
+        used, borrowed, totals = self.usage, [], dict[str, int]()
+        for key, quota in self.subtree.items():
+            over = used.get(key, 0) + more.get(key, 0) - quota
+            if over > 0:
+                borrowed.append(key)
+                totals[key[1]] = totals.get(key[1], 0) + over
         if not borrowed:
-            return DominantShare(self.weight)
-        totals: dict[str, int] = {}
-        for key in borrowed:
-            totals[key[1]] = totals.get(key[1], 0) + over[key]
-        lendable = self.parent.lendable()
-        ratio, dominant = 0.0, ""
-        for resource in sorted(totals):
-            if (there := lendable.get(resource, 0)) > 0 and (of_it := totals[resource] * 1000.0 / there) > ratio:
-                ratio, dominant = of_it, resource
-        return DominantShare(self.weight, ratio, dominant, borrowed)
+            return _NO_SHARE
+        lendable, ratio = self.parent.lendable(), 0.0
+        for resource, total in totals.items():
+            if (there := lendable.get(resource, 0)) > 0:
+                ratio = max(ratio, total * 1000.0 / there)
+        rank = (0, 0.0) if not ratio else (1, ratio) if self.weight == 0 else (0, ratio / self.weight)
+        return DominantShare(rank, tuple(borrowed))
+
+    def share_without(self, queue: ClusterQueueNode, amounts: Mapping[Key, int]) -> DominantShare:
+        """Return the dominant resource share once a queue below, or this one, gives ``amounts`` back."""
+        less: Amounts = {}
+        for key, amount in amounts.items():
+            node: QuotaNode | None = queue
+            rest = amount
+            while node is not None and node is not self and rest > 0:
+                rest = min(rest, max(0, node.usage.get(key, 0) - node.terms(key)[1]))
+                node = node.parent
+            less[key] = -rest
+        return self.share_with(less)
+
+    def may_win(self, more: Mapping[Key, int]) -> bool:
+        """Return whether anywhere on the way to the root, with ``more`` in use, its share is not the largest of all alone."""
+        node: QuotaNode = self
+        for parent in self.ancestors():
+            if node.share_with(more).rank <= parent.largest_share(node):
+                return True
+            more, node = node.overflow(more), parent
+        return False
 
 
 class CohortNode(QuotaNode):
@@ -233,8 +261,9 @@ class CohortNode(QuotaNode):
         self._queues: list[ClusterQueueNode] | None = None
         #: What is available, as long as nothing changes in the tree.
         self._available: Amounts = {}
-        self._available_at = self._largest_at = -1
+        self._available_at = self._largest_at = self._candidates_at = -1
         self._largest: list[tuple[tuple[int, float], int]] = []
+        self._candidates: dict[frozenset[Key], list[tuple[Workload, QuotaNode]]] = {}
 
     def available(self, key: Key) -> int:
         if self._available_at != self.clock[0]:
@@ -273,6 +302,26 @@ class CohortNode(QuotaNode):
             self._largest = sorted(ranks, reverse=True)[:2]
         return next((rank for rank, child in self._largest if child != id(apart)), (0, -1.0))
 
+    def candidates(self, needed: frozenset[Key]) -> list[tuple[Workload, QuotaNode]]:
+        """Return these workloads in the order of victims, each with the child above it; Cohorts within quota are left out."""
+        if self._candidates_at != self.clock[0]:
+            self._candidates_at = self.clock[0]
+            self._candidates.clear()
+        found = self._candidates.get(needed)
+        if found is None:
+            found = [
+                (one, child)
+                for child in self.cohorts
+                if not child.within_nominal(needed)
+                for one, _ in child.candidates(needed)
+            ]
+            for queue in self.queues:
+                if queue.active and not queue.within_nominal(needed):
+                    found += [(one, queue) for one in queue.users(needed)]
+            found.sort(key=lambda each: victim_rank(each[0]))
+            self._candidates[needed] = found
+        return found
+
     def root(self) -> CohortNode:
         return next((node for node in self.ancestors() if node.parent is None), self)
 
@@ -305,10 +354,13 @@ class ClusterQueueNode(QuotaNode):
         self.usage_of: Callable[[Workload], float] | None = None
         self._ranked: list[Workload] | None = None
         self._least: int | None = None
+        self._users: dict[frozenset[Key], list[Workload]] = {}
 
     def changed(self) -> None:
         """Note that other workloads hold quota, or that one of them is evicted."""
         self._ranked = self._least = None
+        self._users.clear()
+        self.tick()
 
     def ranked(self) -> list[Workload]:
         """Return the workloads in the order of victims: see ``victim_rank``, and before it what LocalQueues used."""
@@ -324,10 +376,22 @@ class ClusterQueueNode(QuotaNode):
         ranked = self.ranked()
         return ranked if len(ranked) == len(self.workloads) else [one for one in ranked if one.key in self.workloads]
 
+    def users(self, needed: frozenset[Key]) -> list[Workload]:
+        """Return those of them that use what is needed."""
+        if len(self.ranked()) != len(self.workloads):
+            return [one for one in self.held() if not needed.isdisjoint(one.uses)]
+        found = self._users.get(needed)
+        if found is None:
+            found = self._users[needed] = [one for one in self.ranked() if not needed.isdisjoint(one.uses)]
+        return found
+
     def least_priority(self) -> int:
         if self._least is None:
             self._least = min(one.priority for one in self.workloads.values())
         return self._least
+
+    def subtree_queues(self) -> list[ClusterQueueNode]:
+        return [self] if self.active else []
 
     def borrowing_with(self, key: Key, more: int = 0) -> bool:
         return self.subtree.get(key, 0) < self.usage.get(key, 0) + more

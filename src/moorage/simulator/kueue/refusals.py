@@ -12,8 +12,8 @@ from functools import partial
 
 from moorage.simulator.kueue.flavors import Reason, lacking_text, refusal_of, requested, too_large_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor
-from moorage.simulator.kueue.quota import QuotaNode, lowest_subtree
-from moorage.simulator.kueue.workloads import Amounts, Key, Workload, rank_of
+from moorage.simulator.kueue.quota import lowest_subtree
+from moorage.simulator.kueue.workloads import Key, Workload, rank_of
 
 __all__ = ["LastingRefusal", "refusal_for"]
 
@@ -96,13 +96,7 @@ def _is_alone(workload: Workload, queue: ClusterQueue, key: Key, amount: int, *,
         return False
     rest = amount - queue.local_available(key)
     if fair:
-        more: Amounts = {key: amount}
-        node: QuotaNode = queue
-        for parent in queue.ancestors():
-            if node.share_with(more).rank <= parent.largest_share(node):
-                return False
-            more, node = node.overflow(more), parent
-        return True
+        return not queue.may_win({key: amount})
     for cohort in queue.ancestors():
         if cohort.parent is None:
             break

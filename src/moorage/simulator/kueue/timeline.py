@@ -33,9 +33,9 @@ __all__ = ["Episode", "QueueTimeline", "TimedWork"]
 
 #: How long after a change the waiting workloads are woken.
 _WAKE_S: Final = 1.0
-#: A work that was evicted this often while no other arrived or ended is not queued again, so that a run has an end: by others,
-#: which may happen many times at one moment, and because of its own pods or checks.
-_FUTILE: Final = (100, 10)
+#: A work that its own pods or checks evicted this often while no other arrived or ended waits until one does, so that a run has
+#: an end. One that another work evicts waits so the second time: nothing would change.
+_FUTILE: Final = 10
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class TimedWork:
     ``left``     how many pods of each pod set must still end; ``models``: a pod of each, for those that follow
     ``serial``   rises with each change of its quota: what was planned before no longer holds
     ``unready``  it has quota, and waitForPodsReady waits for its pods
-    ``futile``   how often it was evicted since ``changes`` arrivals and ends of others
+    ``futile``   what evicted it since ``changes`` arrivals and ends of others, in turn; empty: itself
     """
 
     work: QueuedWork
@@ -76,7 +76,7 @@ class TimedWork:
     models: list[Pod | None] = field(default_factory=list)
     serial: int = 0
     unready: bool = False
-    futile: int = 0
+    futile: list[str] = field(default_factory=list)
     changes: int = 0
 
     @property
@@ -115,6 +115,8 @@ class QueueTimeline:
         self._cycles_due = False
         self._wake_due = False
         self._unready = 0
+        #: Works that others, or their own pods, evict again and again, with the reason.
+        self._set_aside: dict[TimedWork, str] = {}
         self._again = 0
         self._changes = 0
         admission.blocks = self._blocks
@@ -141,13 +143,22 @@ class QueueTimeline:
 
     def _arrive(self, one: TimedWork) -> None:
         workload = one.work.workload
-        self._changes += 1
+        self._note_change()
         if one.arrived_s:
             workload.created = workload.order_time = self._zero_s + one.arrived_s
         if self.admission.add(workload, self._zero_s + self._now):
             self._ask_for_cycles()
         else:
             self.nowhere.append(one)
+
+    def _note_change(self) -> None:
+        """Note that a work arrived or ended: those that were set aside may have quota for longer now."""
+        self._changes += 1
+        for one in list(self._set_aside):
+            if one.work.workload.reserved_at is None:
+                del self._set_aside[one]
+                self.admission.add(one.work.workload, self._zero_s + self._now)
+                self._ask_for_cycles()
 
     def _ask_for_cycles(self) -> None:
         if not self._cycles_due:
@@ -382,7 +393,7 @@ class QueueTimeline:
 
     def _finish(self, one: TimedWork) -> None:
         one.finished_s = self._now
-        self._changes += 1
+        self._note_change()
         self._close(one, "")
         self.admission.release(one.work.workload)
         self._ask_to_wake()
@@ -415,8 +426,8 @@ class QueueTimeline:
 
     def _retry(self, one: TimedWork) -> None:
         workload = one.work.workload
-        if not one.holds and not one.deactivated:
-            workload.requeue_at = None
+        workload.requeue_at = None
+        if not one.holds and not one.deactivated and one not in self._set_aside:
             self.admission.add(workload, self._zero_s + self._now)
             self._ask_for_cycles()
 
@@ -429,10 +440,11 @@ class QueueTimeline:
     def _evict(self, one: TimedWork, reason: str, by: str = "") -> None:
         """Stop the pods of a work. It gives its quota back when they are gone, and waits again."""
         self._close(one, reason)
-        one.futile = one.futile + 1 if one.changes == self._changes else 1
-        one.changes = self._changes
-        if one.futile >= _FUTILE[not by] and not one.deactivated:
-            one.deactivated = f"evicted {one.futile} times, last because of {reason}, while nothing else changed"
+        if one.changes != self._changes:
+            one.futile, one.changes = [], self._changes
+        one.futile.append(by)
+        if one.futile.count(by) >= (2 if by else _FUTILE) and not one.deactivated:
+            self._set_aside[one] = f"evicted again and again, last because of {reason}, while no other job arrives or ends"
         for uid in list(one.pods):
             pod, record = self._simulation.pods.get(uid), self._simulation.records.get(uid)
             if pod is None or not pod.spec.node_name:
@@ -461,8 +473,9 @@ class QueueTimeline:
         workload = one.work.workload
         if one.holds or one.pods or workload.reserved_at is None:
             return
-        if one.deactivated:
-            self.admission.release(workload)
+        if one.deactivated or one in self._set_aside:
+            self.admission.release(workload, comes_back=not one.deactivated)
+            workload.wait("Pending", self._set_aside.get(one, ""))
         else:
             self.admission.requeue_evicted(workload, self._zero_s + self._now)
         self._ask_to_wake()

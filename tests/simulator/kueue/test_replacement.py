@@ -3,7 +3,7 @@
 from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.simulate import Options
 from tests.simulator.kueue.test_topology import HOST, RACKS, labelled, topology
-from tests.simulator.kueue.timing import API, queue, read, run, template
+from tests.simulator.kueue.timing import queue, read, run, template
 
 NODES = [labelled("n1", "r1"), labelled("n2", "r1"), labelled("n3", "r2")]
 
@@ -19,7 +19,7 @@ def held(level="rack", failed="n1"):
     }
     stamp = {"status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     return {
-        "apiVersion": API,
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "Workload",
         "metadata": {"name": "w", "namespace": "team", "uid": "w"},
         "spec": {

@@ -119,6 +119,41 @@ def test_jobs_that_wait_for_ever_say_so():
     assert report.data()["queues"][0]["waits"]["p50"] is None
 
 
+def resources(**rules):
+    return {**configuration(), "waitForPodsReady": None, "resources": rules}
+
+
+CREDITS = [{"input": "cpu", "strategy": "Replace", "outputs": {"credits": "2"}}]
+MEMORY = queue("a", 1, resource="memory")
+AT_ONCE = {"one": (0, 10, 0), "two": (0, 10, 0)}
+COUNTED = {
+    "a resource counts as another": (
+        resources(transformations=CREDITS), queue("a", 8, resource="credits"), {"one": (0, 10, 0), "two": (10, 20, 0)}
+    ),
+    "a resource does not count": (resources(excludeResourcePrefixes=["cp"]), MEMORY, AT_ONCE),
+    "resources without quota do not count": (resources(quotaCheckStrategy="IgnoreUndeclared"), MEMORY, AT_ONCE),
+    "resources without quota block": (resources(), MEMORY, {"one": (None, None, 0), "two": (None, None, 0)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rules", "queues", "expected"), COUNTED.values(), ids=COUNTED)
+def test_what_counts_for_quota(rules, queues, expected):
+    jobs = [job(name, "a", 3, 10) for name in ("one", "two")]
+    for one in jobs:
+        one["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = "0"
+    assert times(run(node(), rules, *queues, *jobs)[0]) == expected
+
+
+def test_a_job_that_is_evicted_again_and_again_waits_until_another_arrives():
+    answers = check(answers=",".join(["Retry"] * 12 + ["Ready"]))
+    queues = queue("a", 8, admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
+    report, _ = run(node(), answers, *queues, job("one", "a", 1, 10))
+    assert times(report) == {"one": (0, None, 10)}
+    assert report.workloads[0].reason.startswith("evicted again and again, last because of AdmissionCheck, while no other job")
+    report, _ = run(node(), answers, *queues, *queue("b", 1), job("one", "a", 1, 10), job("two", "b", 1, 10, at=5))
+    assert times(report) == {"one": (0, 15, 12), "two": (5, 15, 0)}
+
+
 WRONG = {
     "a duration": ([job("one", "a", 1, notes={"moorage.dev/duration": "soon"})], "moorage.dev/duration"),
     "a negative time": ([job("one", "a", 1, notes={"moorage.dev/arrival": "-1m"})], "is negative"),

@@ -39,7 +39,8 @@ def workload(requests=(), count=2, **more):
 SET = "spec.podSets[0]"
 REFUSED = {
     "a topology without labels of nodes": (
-        flavor(topologyName="t"), "spec: Invalid value: at least one nodeLabel is required when topology is set"
+        flavor(topologyName="t", nodeLabels={}),
+        "spec: Invalid value: at least one nodeLabel is required when topology is set",
     ),
     "a taint twice": (
         flavor(nodeTaints=[{"key": "a", "effect": "NoSchedule"}] * 2),
@@ -170,6 +171,10 @@ def of_kind(kind, spec, **more):
     return {"apiVersion": API, "kind": kind, "metadata": {"name": "x", "namespace": "team"}, "spec": spec, **more}
 
 
+def configuration(**fields):
+    return {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "metadata": {"name": "k"}, **fields}
+
+
 def job_set(**replicated):
     made = {"name": "w", "template": {"spec": {"template": template()}}, **replicated}
     return {
@@ -183,11 +188,11 @@ def job_set(**replicated):
 MALFORMED = {
     "no flavors": (
         of_kind("ClusterQueue", {"resourceGroups": [{"coveredResources": ["cpu"]}]}),
-        "missing required field `flavors`",
+        "ClusterQueue x: spec.resourceGroups[0].flavors: Required value",
     ),
     "a text for a list": (
         of_kind("ClusterQueue", {"resourceGroups": "x"}),
-        'spec.resourceGroups: expected array, found str "x"',
+        'spec.resourceGroups in body must be of type array: "string"',
     ),
     "an operator": (
         of_kind("ClusterQueue", {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Foo"}]}}),
@@ -195,19 +200,28 @@ MALFORMED = {
     ),
     "a number for a text": (
         of_kind("ResourceFlavor", {"nodeTaints": [{"key": 5}]}),
-        "spec.nodeTaints[0].key: expected str, found int 5",
+        'spec.nodeTaints[0].key in body must be of type string: "integer"',
     ),
     "a level without a label": (
         of_kind("Topology", {"levels": [{}]}),
-        "spec.levels[0]: Object missing required field `nodeLabel`",
+        "spec.levels[0].nodeLabel: Required value",
     ),
-    "a priority": (of_kind("WorkloadPriorityClass", {}, value="x"), "value: expected int"),
+    "a priority": (of_kind("WorkloadPriorityClass", {}, value="x"), 'value in body must be of type integer: "string"'),
     "a count": (of_kind("Workload", {"podSets": [{"count": -5}]}), "spec.podSets[0].count"),
+    "a strategy of a transformation": (
+        configuration(resources={"transformations": [{"input": "cpu", "strategy": "Drop"}]}),
+        'resources.transformations[0].strategy: Unsupported value: "Drop": supported values: "Retain", "Replace"',
+    ),
+    "a transformation twice": (
+        configuration(resources={"transformations": [{"input": "cpu"}, {"input": "cpu"}]}),
+        'resources.transformations[1].input: Duplicate value: "cpu"',
+    ),
+    "what two settings exclude": (
+        configuration(resources={"quotaCheckStrategy": "IgnoreUndeclared", "excludeResourcePrefixes": ["x"]}),
+        "excludeResourcePrefixes is not allowed when quotaCheckStrategy is IgnoreUndeclared",
+    ),
     "a limit of retries": (
-        {
-            **of_kind("Configuration", {}, waitForPodsReady={"requeuingStrategy": {"backoffLimitCount": "x"}}),
-            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        },
+        configuration(waitForPodsReady={"requeuingStrategy": {"backoffLimitCount": "x"}}),
         "waitForPodsReady.requeuingStrategy.backoffLimitCount: expected int",
     ),
     "replicas": (job_set(replicas="x"), "JobSet team/js: spec.replicatedJobs: replicas: 'x' is no count"),

@@ -15,10 +15,10 @@ def node(name="n1", cpu=8):
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}}
 
 
-def queue(name, cpu, cohort="all", **spec):
-    """Return a ClusterQueue and its LocalQueue."""
-    quota = {"name": "cpu", "nominalQuota": cpu}
-    group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [quota]}]}
+def queue(name, quota, cohort="all", resource="cpu", **spec):
+    """Return a ClusterQueue with quota for one resource, and its LocalQueue."""
+    quota = {"name": resource, "nominalQuota": quota}
+    group = {"coveredResources": [resource], "flavors": [{"name": "default", "resources": [quota]}]}
     spec = {"cohortName": cohort, "namespaceSelector": {}, "resourceGroups": [group], **spec}
     local = {"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterQueue": name}}
     return [

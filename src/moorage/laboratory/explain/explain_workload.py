@@ -152,7 +152,7 @@ def _needed(state: _Trial, queue: ClusterQueue) -> Iterator[NeededQuota]:
     workload = state.one.work.workload
     total: dict[str, int] = {}
     for pod_set in workload.pod_sets:
-        for resource, amount in (*pod_set.requests.items(), ("pods", 1)):
+        for resource, amount in (*pod_set.counted.items(), ("pods", 1)):
             total[resource] = total.get(resource, 0) + amount * pod_set.count
     for group in queue.groups:
         for flavor in group.flavors:

@@ -16,8 +16,7 @@ from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
 from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
-from moorage.simulator.kueue.settings import Settings, read_settings
-from moorage.simulator.kueue.structure import check_structure
+from moorage.simulator.kueue.settings import ResourceRules, Settings, read_settings
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.validation import refuse_invalid
 from moorage.simulator.kueue.workloads import read_workload
@@ -64,7 +63,7 @@ class QueuedCluster:
         objects.namespaces.update(self.objects.namespaces)
         objects.faults = dict(self.objects.faults)
         for name, queue in objects.queues.items():
-            queue.active = name not in objects.faults
+            queue.active, queue.lenient = name not in objects.faults, self.settings.resources.lenient
         works = [with_fields(one, workload=one.workload.copied()) for one in self.works]
         return QueuedCluster(self.cluster, objects, works, self.settings, self.documents)
 
@@ -139,7 +138,6 @@ def queued_cluster(
 
     Raises  InputError for objects that cannot be read
     """
-    check_structure(documents)
     refuse_invalid(documents)
     objects = read_objects(documents, "Kueue")
     for space in cluster.namespaces:
@@ -166,7 +164,10 @@ def queued_cluster(
             name = work.workload.namespace
             objects.namespaces.setdefault(name, {"kubernetes.io/metadata.name": name})
     settings = read_settings(documents)
+    for work in works if settings.resources != ResourceRules() else ():
+        work.workload.count_as(settings.resources)
     for name, queue in objects.queues.items():
+        queue.lenient = settings.resources.lenient
         absent = [check for check, _ in queue.checks if check not in settings.checks]
         if absent and name not in objects.faults:
             objects.faults[name] = f"references missing AdmissionCheck(s): {','.join(absent)}"

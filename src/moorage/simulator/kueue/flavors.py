@@ -226,7 +226,7 @@ def requested(workload: Workload, counts: Sequence[int] | None = None) -> list[t
     found = []
     for index, one in enumerate(workload.pod_sets):
         count = one.count if counts is None else counts[index]
-        found.append((count, {resource: amount * count for resource, amount in one.requests.items()}))
+        found.append((count, {resource: amount * count for resource, amount in one.counted.items()}))
     return found
 
 
@@ -302,7 +302,7 @@ class _Search:
         choice = _PodSetChoice(self.workload.pod_sets[members[0]].name, count, requests, {}, [], {})
         for resource in sorted(requests, key=rank_of):
             group = self.queue.group_of(resource)
-            if resource in choice.flavors or (group is None and not requests[resource]):
+            if resource in choice.flavors or (group is None and (not requests[resource] or self.queue.lenient)):
                 continue
             if group is None:
                 choice.flavors, choice.reasons = {}, [f"resource {resource} unavailable in ClusterQueue"]

@@ -26,7 +26,6 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.objects import Objects
-from moorage.simulator.kueue.structure import whole_number
 from moorage.simulator.kueue.workloads import Workload, read_workload
 from moorage.simulator.owners import is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
@@ -346,7 +345,7 @@ def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
         document = _with_submitter(one.document) if one.resource.startswith("rayjobs") else one.document
         sets = tuple(found for place in places for found in _pod_sets(document, place, where))
         replicas = one.get("spec", "replicas", default=1) if one.resource.startswith("leaderworkersets") else None
-        for number in [None] if replicas is None else range(whole_number(replicas, f"{where}: spec.replicas")):
+        for number in [None] if replicas is None else range(_whole_number(replicas, f"{where}: spec.replicas")):
             yield _Item(kind, one.metadata, sets, number=number)
 
 
@@ -365,9 +364,9 @@ def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator
         count = 1
         for path in place.numbers:
             number = _at(one, path)
-            factor = 1 if number is None else whole_number(number, f"{where}: {place.at}: {path}")
+            factor = 1 if number is None else _whole_number(number, f"{where}: {place.at}: {path}")
             if path == place.numbers[-1] and place.most and (limit := _at(one, place.most)) is not None:
-                factor = min(factor, whole_number(limit, f"{where}: {place.at}: {place.most}"))
+                factor = min(factor, _whole_number(limit, f"{where}: {place.at}: {place.most}"))
             count *= factor
         if place.less and _at(one, "leaderTemplate") is not None:
             count -= place.less
@@ -406,7 +405,7 @@ def _pod_set(name: str, count: int, spec: PodSpec, meta: ObjectMeta) -> dict[str
     pod_set: dict[str, Any] = {"name": name, "count": count, "template": {"spec": msgspec.to_builtins(spec)}}
     asked: dict[str, Any] = {field: meta.annotations[label] for label, field in _TOPOLOGY.items() if label in meta.annotations}
     if "podSetSliceSize" in asked:
-        asked["podSetSliceSize"] = whole_number(asked["podSetSliceSize"], f"metadata.annotations[{_SLICE_SIZE}]")
+        asked["podSetSliceSize"] = _whole_number(asked["podSetSliceSize"], f"metadata.annotations[{_SLICE_SIZE}]")
     if asked:
         pod_set["topologyRequest"] = asked
     return pod_set
@@ -467,3 +466,17 @@ def _duration(text: str | None, where: str) -> float | None:
 
 def _is_over(job: Job) -> bool:
     return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in job.status.conditions)
+
+
+def _whole_number(value: Any, where: str) -> int:
+    """Return a count of an object or an annotation.
+
+    Raises  InputError unless it is a whole number of at least 0
+    """
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise InputError(f"{where}: {value!r} is no count; use a whole number of at least 0")
+    return number

@@ -60,6 +60,7 @@ class ClusterQueue(ClusterQueueNode):
     ``usage_based``    workloads of LocalQueues that used less of late go first
     ``topology_only``  all its flavors have a topology: workloads need not ask for one
     ``checks``      names of AdmissionChecks, with the flavors that they are for; none: all
+    ``lenient``     resources of pods that it has no quota for do not count
     ``generation``  rises when quota is freed: a search for flavors then starts again
     """
 
@@ -102,7 +103,7 @@ class ClusterQueue(ClusterQueueNode):
             ),
         )
         self.usage_based = (spec.get("admissionScope") or {}).get("admissionMode") == "UsageBasedAdmissionFairSharing"
-        self.topology_only = False
+        self.topology_only = self.lenient = False
         self.generation = 0
 
     def accepts(self, objects: Objects) -> Callable[[Workload], bool]:

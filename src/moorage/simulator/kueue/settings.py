@@ -5,16 +5,33 @@ Source  Kueue, apis/config/v1beta2; pkg/config
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
+
+from moorage.api.decode import decode
 from moorage.api.durations import duration_seconds
+from moorage.api.quantity import parse
 from moorage.errors import InputError
 
-__all__ = ["NEGATIVE", "CheckAnswers", "CheckOutcome", "PodsReadyRules", "Settings", "UsageRules", "read_settings"]
+__all__ = [
+    "NEGATIVE",
+    "CheckAnswers",
+    "CheckOutcome",
+    "PodsReadyRules",
+    "ResourceRules",
+    "Settings",
+    "UsageRules",
+    "read_settings",
+]
 
+_NANO: Final = 1_000_000_000
 NEGATIVE: Final = "must be greater than or equal to 0"
 #: Annotations of an AdmissionCheck: how long it takes, and what it answers, in turn; the last answer stays.
 _DELAY: Final = "moorage.dev/delay"
@@ -60,68 +77,170 @@ class UsageRules(NamedTuple):
     weights: Mapping[str, float] = MappingProxyType({})
 
 
+class ResourceRules(NamedTuple):
+    """Which resources of pods count for quota, and as what.
+
+    ``excluded``    prefixes of names that do not count
+    ``outputs``     for a resource, what one unit of it counts as, and whether it counts itself, too
+    ``multipliers`` for a resource, the one by whose amount its outputs are multiplied
+    ``lenient``     resources without quota in a ClusterQueue do not count there
+    """
+
+    excluded: tuple[str, ...] = ()
+    outputs: Mapping[str, tuple[Mapping[str, Fraction], bool]] = MappingProxyType({})
+    multipliers: Mapping[str, str] = MappingProxyType({})
+    lenient: bool = False
+
+    def counted(self, requests: Mapping[str, int]) -> Mapping[str, int]:
+        """Return what the requests of a pod count as, in base units."""
+        kept = {name: amount for name, amount in requests.items() if not name.startswith(self.excluded)}
+        if self.outputs.keys().isdisjoint(kept):
+            return kept
+        found: dict[str, int] = {}
+        made: dict[str, Fraction] = {}
+        for name, amount in kept.items():
+            outputs, retains = self.outputs.get(name, ({}, True))
+            if retains:
+                found[name] = amount
+            units = Fraction(amount, _base(name))
+            if (by := self.multipliers.get(name)) in kept:
+                units *= Fraction(kept[by], _base(by))
+            for output, factor in outputs.items():
+                made[output] = made.get(output, Fraction(0)) + units * factor
+        for name, units in made.items():
+            found[name] = found.get(name, 0) + max(0, ceil(units * _base(name)))
+        return found
+
+
+def _base(resource: str) -> int:
+    return 1000 if resource == "cpu" else 1
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings that change decisions."""
 
     fair: bool = False
+    resources: ResourceRules = field(default_factory=ResourceRules)
     usage: UsageRules | None = None
     pods_ready: PodsReadyRules | None = None
     checks: Mapping[str, CheckAnswers] = field(default_factory=dict)
 
 
+class _Sharing(Struct, frozen=True):
+    enable: bool = True
+
+
+class _Usage(Struct, frozen=True, rename="camel"):
+    usage_half_life_time: str = "0s"
+    usage_sampling_interval: str = "0s"
+    resource_weights: dict[str, float] = {}
+
+
+class _Requeuing(Struct, frozen=True, rename="camel"):
+    timestamp: str = "Eviction"
+    backoff_limit_count: int | None = None
+    backoff_base_seconds: int = 60
+    backoff_max_seconds: int = 3600
+
+
+class _PodsReady(Struct, frozen=True, rename="camel"):
+    enable: bool | None = None
+    timeout: str = "5m"
+    block_admission: bool | None = None
+    requeuing_strategy: _Requeuing | None = None
+
+
+class _Transformation(Struct, frozen=True, rename="camel"):
+    input: str
+    strategy: str = "Retain"
+    multiply_by: str = ""
+    outputs: dict[str, str | int | float] = {}
+
+
+class _Resources(Struct, frozen=True, rename="camel"):
+    exclude_resource_prefixes: tuple[str, ...] = ()
+    transformations: tuple[_Transformation, ...] = ()
+    quota_check_strategy: str = "BlockUndeclared"
+
+
+class _Configuration(Struct, frozen=True, rename="camel"):
+    fair_sharing: _Sharing | None = None
+    admission_fair_sharing: _Usage | None = None
+    wait_for_pods_ready: _PodsReady | None = None
+    resources: _Resources | None = None
+
+
 def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
     """Read the Configuration, if there is one, and the AdmissionChecks.
 
-    Raises  InputError for durations and answers that cannot be read
+    Raises  InputError for fields of wrong types, and for values that cannot be read
     """
-    fair, usage, pods_ready = False, None, None
-    checks: dict[str, CheckAnswers] = {}
+    settings, checks = Settings(), dict[str, CheckAnswers]()
     for one in documents:
         if one.get("kind") == "Configuration":
-            sharing = one.get("fairSharing")
-            fair = sharing is not None and sharing.get("enable", True) is not False
-            usage = _usage(one.get("admissionFairSharing"))
-            pods_ready = _pods_ready(one)
+            read, old = decode(dict(one), _Configuration, "Configuration"), str(one.get("apiVersion", "")).endswith("/v1beta1")
+            fair = read.fair_sharing is not None and read.fair_sharing.enable
+            rules = _resources(read.resources or _Resources())
+            settings = Settings(
+                fair, rules, _usage(read.admission_fair_sharing), _pods_ready(read.wait_for_pods_ready, old), checks
+            )
         elif one.get("kind") == "AdmissionCheck":
             meta = one.get("metadata") or {}
             checks[str(meta.get("name", ""))] = _answers(meta)
-    return Settings(fair, usage, pods_ready, checks)
+    return replace(settings, checks=checks)
 
 
-def _usage(rules: Mapping[str, Any] | None) -> UsageRules | None:
+def _resources(given: _Resources) -> ResourceRules:
+    where, strategy = "Configuration: resources", given.quota_check_strategy
+    outputs: dict[str, tuple[Mapping[str, Fraction], bool]] = {}
+    for at, one in enumerate(given.transformations):
+        path = f"{where}.transformations[{at}]"
+        _one_of(one.strategy, ("Retain", "Replace"), f"{path}.strategy")
+        if one.input in outputs:
+            raise InputError(f'{path}.input: Duplicate value: "{one.input}"')
+        factors = {name: Fraction(parse(factor), _NANO) for name, factor in one.outputs.items()}
+        outputs[one.input] = factors, one.strategy == "Retain"
+    _one_of(strategy, ("IgnoreUndeclared", "BlockUndeclared"), f"{where}.quotaCheckStrategy")
+    if strategy == "IgnoreUndeclared" and given.exclude_resource_prefixes:
+        text = "excludeResourcePrefixes is not allowed when quotaCheckStrategy is IgnoreUndeclared"
+        raise InputError(f'{where}.quotaCheckStrategy: Invalid value: "{strategy}": {text}')
+    multipliers = {one.input: one.multiply_by for one in given.transformations if one.multiply_by}
+    return ResourceRules(given.exclude_resource_prefixes, outputs, multipliers, strategy == "IgnoreUndeclared")
+
+
+def _one_of(value: str, known: tuple[str, ...], where: str) -> None:
+    if value not in known:
+        raise InputError(f'{where}: Unsupported value: "{value}": supported values: {", ".join(map(json.dumps, known))}')
+
+
+def _usage(rules: _Usage | None) -> UsageRules | None:
     if rules is None:
         return None
     where = "Configuration: admissionFairSharing"
-    half_s = _seconds(rules.get("usageHalfLifeTime", "0s"), f"{where}.usageHalfLifeTime")
-    sampling_s = _seconds(rules.get("usageSamplingInterval", "0s"), f"{where}.usageSamplingInterval") or 300.0
+    half_s = _seconds(rules.usage_half_life_time, f"{where}.usageHalfLifeTime")
+    sampling_s = _seconds(rules.usage_sampling_interval, f"{where}.usageSamplingInterval") or 300.0
     if half_s < 0:
-        raise InputError(f'{where}.usageHalfLifeTime: Invalid value: "{rules["usageHalfLifeTime"]}": {NEGATIVE}')
+        raise InputError(f'{where}.usageHalfLifeTime: Invalid value: "{rules.usage_half_life_time}": {NEGATIVE}')
     if sampling_s < 0:
         raise InputError(f"{where}.usageSamplingInterval: Invalid value: must be greater than 0")
-    weights = rules.get("resourceWeights") or {}
-    for name, weight in weights.items():
+    for name, weight in rules.resource_weights.items():
         if weight < 0:
             raise InputError(f"{where}.resourceWeights[{name}]: Invalid value: {weight}: {NEGATIVE}")
-    return UsageRules(half_s, sampling_s, {str(name): float(weight) for name, weight in weights.items()})
+    return UsageRules(half_s, sampling_s, rules.resource_weights)
 
 
-def _pods_ready(configuration: Mapping[str, Any]) -> PodsReadyRules | None:
-    rules = configuration.get("waitForPodsReady")
-    old = str(configuration.get("apiVersion", "")).endswith("/v1beta1")
-    if rules is None or not rules.get("enable", not old):
+def _pods_ready(rules: _PodsReady | None, old: bool) -> PodsReadyRules | None:
+    if rules is None or not (not old if rules.enable is None else rules.enable):
         return None
-    where = "Configuration: waitForPodsReady"
-    strategy = rules.get("requeuingStrategy") or {}
-    blocks = rules.get("blockAdmission")
-    limit = strategy.get("backoffLimitCount")
+    strategy, blocks = rules.requeuing_strategy or _Requeuing(), rules.block_admission
     return PodsReadyRules(
-        _seconds(rules.get("timeout", "5m"), f"{where}.timeout"),
-        old if blocks is None else bool(blocks),
-        strategy.get("timestamp", "Eviction") == "Eviction",
-        None if limit is None else int(limit),
-        float(strategy.get("backoffBaseSeconds", 60)),
-        float(strategy.get("backoffMaxSeconds", 3600)),
+        _seconds(rules.timeout, "Configuration: waitForPodsReady.timeout"),
+        old if blocks is None else blocks,
+        strategy.timestamp == "Eviction",
+        strategy.backoff_limit_count,
+        strategy.backoff_base_seconds,
+        strategy.backoff_max_seconds,
     )
 
 

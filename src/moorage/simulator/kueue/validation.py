@@ -1,106 +1,87 @@
 """What Kueue's API refuses of its objects, with its texts: all faults at once, each with its place.
 
-Source  Kueue, pkg/webhooks: clusterqueue_webhook.go, cohort_webhook.go, common.go; the validation of the CRDs
+The structure of the kinds, their defaults and the rules in CEL are those of Kueue's own definitions. ``schemas.json`` has a
+schema for each kind and version, without descriptions. What its webhooks check beyond that stands here.
+
+Source  Kueue, config/components/crd; pkg/webhooks: clusterqueue_webhook.go, cohort_webhook.go, workload_webhook.go, common.go
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final
+from functools import cache, partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from moorage.api.quantity import parse
 from moorage.errors import InputError
 from moorage.simulator.kueue.settings import NEGATIVE
+
+if TYPE_CHECKING:
+    from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
 
 __all__ = ["refuse_invalid"]
 
 _MOST_FLAVORS: Final = 256
 _MOST_PAIRS: Final = 512
 _LEAST_WEIGHT_NANO: Final = 1
-_NEVER: Final = "Never"
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_HOSTNAME: Final = "kubernetes.io/hostname"
-_MOST_LEVELS: Final = 16
 _Fault = tuple[str, str]
-
-#: Fields that have one of a few values.
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "queueingStrategy": ("StrictFIFO", "BestEffortFIFO"),
-    "stopPolicy": ("None", "Hold", "HoldAndDrain"),
-    "preemption.reclaimWithinCohort": (_NEVER, "LowerPriority", "Any"),
-    "preemption.withinClusterQueue": (_NEVER, "LowerPriority", "LowerOrNewerEqualPriority"),
-    "preemption.borrowWithinCohort.policy": (_NEVER, "LowerPriority"),
-    "flavorFungibility.whenCanBorrow": ("MayStopSearch", "TryNextFlavor", "Borrow"),
-    "flavorFungibility.whenCanPreempt": ("MayStopSearch", "TryNextFlavor", "Preempt"),
-    "flavorFungibility.preference": ("BorrowingOverPreemption", "PreemptionOverBorrowing"),
-}
 
 
 def refuse_invalid(documents: Iterable[Mapping[str, Any]]) -> None:
-    """Check ClusterQueues, Cohorts, ResourceFlavors, Topologies and Workloads.
+    """Check objects of Kueue's kinds. Other kinds are left alone.
 
     Raises  InputError with all faults
     """
     faults = [
-        f"Kueue: {one['kind']} {(one.get('metadata') or {}).get('name', '')}: {path}: {text}"
+        f"Kueue: {one['kind']} {(one.get('metadata') or {}).get('name', '')}: {fault}"
         for one in documents
-        if (check := _CHECKS.get(str(one.get("kind")))) is not None
-        for path, text in check(one.get("spec") or {})
+        if (version := _version_of(one)) is not None
+        for fault in _faults(one, version)
     ]
     if faults:
         raise InputError("\n".join(faults))
 
 
+@cache
+def _versions() -> dict[str, CustomVersion]:
+    from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
+
+    text = resources.files("moorage.simulator.kueue").joinpath("schemas.json").read_text(encoding="utf-8")
+    return {name: CustomVersion(schema, name, f"{name}List") for name, schema in json.loads(text).items()}
+
+
+def _version_of(document: Mapping[str, Any]) -> CustomVersion | None:
+    kind, version = document.get("kind"), str(document.get("apiVersion", "")).rpartition("/")[2]
+    found = _versions()
+    return found.get(f"{kind}.{version}") or found.get(f"{kind}.v1beta2")
+
+
+def _faults(document: Mapping[str, Any], version: CustomVersion) -> Iterator[str]:
+    # Only those who have queues pay for the import.
+    from moorage.cluster.apiserver.admission.custom_resource_strategy import version_faults
+    from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
+
+    made = msgspec.json.decode(msgspec.json.encode(document))
+    apply_defaults(version.schema, made)
+    found = [one for one in version_faults(version, made) if one.field != "<nil>"]  # that says that others hide faults of rules
+    yield from map(str, found)
+    # Fields of wrong types, and those that are missing, would lead the webhooks astray.
+    if not any(one.kind == "Required value" or " must be of type " in one.detail for one in found):
+        for path, text in check(made.get("spec") or {}) if (check := _CHECKS.get(str(document["kind"]))) is not None else ():
+            yield f"{path}: {text}"
+
+
 def _flavor(spec: Mapping[str, Any]) -> Iterator[_Fault]:
-    if spec.get("topologyName") and not spec.get("nodeLabels"):
-        yield "spec", "Invalid value: at least one nodeLabel is required when topology is set"
     seen: set[tuple[Any, Any]] = set()
     for i, taint in enumerate(spec.get("nodeTaints") or ()):
         pair = (taint.get("key"), taint.get("effect"))
         if pair in seen:
             yield f"spec.nodeTaints[{i}]", "Duplicate value: taints must be unique by key and effect pair"
         seen.add(pair)
-    taints, tolerations = spec.get("nodeTaints") or (), spec.get("tolerations") or ()
-    if any(taint.get("effect") not in _EFFECTS for taint in taints):
-        yield "spec.nodeTaints", f"Invalid value: supported taint effect values: {', '.join(map(repr, _EFFECTS))}"
-    rules: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
-        (
-            "operator must be Exists when 'key' is empty, which means 'match all values and all keys'",
-            lambda one: not one.get("key") and one.get("operator") != "Exists",
-        ),
-        (
-            "effect must be 'NoExecute' when 'tolerationSeconds' is set",
-            lambda one: one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute",
-        ),
-        (
-            "supported toleration values: 'Equal'(default), 'Exists'",
-            lambda one: one.get("operator", "Equal") not in {"Equal", "Exists"},
-        ),
-        (
-            "a value must be empty when 'operator' is 'Exists'",
-            lambda one: one.get("operator") == "Exists" and one.get("value") is not None,
-        ),
-        (
-            f"supported taint effect values: {', '.join(map(repr, _EFFECTS))}",
-            lambda one: bool(one.get("effect")) and one["effect"] not in _EFFECTS,
-        ),
-    )
-    for text, is_wrong in rules:
-        if any(is_wrong(one) for one in tolerations):
-            yield "spec.tolerations", f"Invalid value: {text}"
-
-
-def _topology(spec: Mapping[str, Any]) -> Iterator[_Fault]:
-    levels = [str(one.get("nodeLabel")) for one in spec.get("levels") or ()]
-    if not levels:
-        yield "spec.levels", "Invalid value: 0: spec.levels in body should have at least 1 items"
-    if len(levels) > _MOST_LEVELS:
-        yield "spec.levels", f"Too many: {len(levels)}: must have at most {_MOST_LEVELS} items"
-    if len(set(levels)) < len(levels):
-        yield "spec.levels", "Invalid value: must be unique"
-    if _HOSTNAME in levels[:-1]:
-        yield "spec.levels", f"Invalid value: the {_HOSTNAME} label can only be used at the lowest level of topology"
 
 
 def _workload(spec: Mapping[str, Any]) -> Iterator[_Fault]:
@@ -108,9 +89,7 @@ def _workload(spec: Mapping[str, Any]) -> Iterator[_Fault]:
     if (variable := sum(one.get("minCount") is not None for one in sets)) > 1:
         yield "spec.podSets", f"Invalid value: {variable}: at most one podSet can use minCount"
     for i, one in enumerate(sets):
-        path, least = f"spec.podSets[{i}]", one.get("minCount")
-        if least is not None and not 0 < least <= one.get("count", 1):
-            yield path, "Invalid value: minCount should be positive and less or equal to count"
+        path = f"spec.podSets[{i}]"
         template = (one.get("template") or {}).get("spec") or {}
         for kind in ("initContainers", "containers"):
             for j, container in enumerate(template.get(kind) or ()):
@@ -147,23 +126,13 @@ def _slices(asked: Mapping[str, Any], path: str) -> Iterator[_Fault]:
             yield where, f"Invalid value: {layer.get('size')}: must be greater than 0"
 
 
-def _faults(spec: Mapping[str, Any], *, is_cohort: bool) -> Iterator[_Fault]:
+def _queue(spec: Mapping[str, Any], *, is_cohort: bool) -> Iterator[_Fault]:
     above = ("parentName", "parent") if is_cohort else ("cohortName", "cohort")
     groups = spec.get("resourceGroups") or []
     yield from _groups(groups, has_parent=any(spec.get(name) for name in above), is_cohort=is_cohort)
     yield from _weight((spec.get("fairSharing") or {}).get("weight"))
     if is_cohort:
         return
-    for path, allowed in _CHOICES.items():
-        value: Any = spec
-        for field in path.split("."):
-            value = value.get(field) if isinstance(value, Mapping) else None
-        if value is not None and value not in allowed:
-            yield f"spec.{path}", f'Unsupported value: "{value}": supported values: {_quoted(allowed)}'
-    rules = spec.get("preemption") or {}
-    borrow = (rules.get("borrowWithinCohort") or {}).get("policy", _NEVER)
-    if rules.get("reclaimWithinCohort", _NEVER) == _NEVER and borrow != _NEVER:
-        yield "spec.preemption", "Invalid value: reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"
     fungibility = spec.get("flavorFungibility") or {}
     if (asked := fungibility.get("preference")) is not None and not (
         fungibility.get("whenCanBorrow") == fungibility.get("whenCanPreempt") == "TryNextFlavor"
@@ -171,15 +140,16 @@ def _faults(spec: Mapping[str, Any], *, is_cohort: bool) -> Iterator[_Fault]:
         text = f'preference "{asked}" requires both whenCanBorrow and whenCanPreempt to be TryNextFlavor'
         yield "spec.flavorFungibility.preference", f'Invalid value: "{asked}": {text}'
     flavors = [str(one.get("name")) for group in groups for one in group.get("flavors") or ()]
-    resources = sum(len(group.get("coveredResources") or ()) for group in groups)
-    for what, count in (("flavors", len(flavors)), ("covered resources", resources)):
+    shown = ", ".join(f'"{name}"' for name in flavors)
+    covered = sum(len(group.get("coveredResources") or ()) for group in groups)
+    for what, count in (("flavors", len(flavors)), ("covered resources", covered)):
         if count > _MOST_FLAVORS:
             text = f"total number of {what} across all resourceGroups must be ≤ {_MOST_FLAVORS}, got {count}"
             yield "spec.resourceGroups", f"Invalid value: {count}: {text}"
     for i, check in enumerate((spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()):
         for j, flavor in enumerate(check.get("onFlavors") or ()):
             if flavor not in flavors:
-                text = f'Unsupported value: "{flavor}": supported values: {_quoted(flavors)}'
+                text = f'Unsupported value: "{flavor}": supported values: {shown}'
                 yield f"spec.admissionChecksStrategy.admissionChecks[{i}].onFlavors[{j}]", text
 
 
@@ -246,14 +216,9 @@ def _weight(weight: Any) -> Iterator[_Fault]:
         yield "spec.fairSharing", f'Invalid value: "{weight}": When not 0, weight must be > 10e-9'
 
 
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-_CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_Fault]]]] = {
-    "ClusterQueue": partial(_faults, is_cohort=False),
-    "Cohort": partial(_faults, is_cohort=True),
+_CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterable[_Fault]]]] = {
+    "ClusterQueue": partial(_queue, is_cohort=False),
+    "Cohort": partial(_queue, is_cohort=True),
     "ResourceFlavor": _flavor,
-    "Topology": _topology,
     "Workload": _workload,
 }

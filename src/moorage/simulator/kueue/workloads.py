@@ -16,6 +16,7 @@ from typing import Any, Final
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.api.quantity import milli_value, value
+from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
 from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
 
@@ -54,7 +55,7 @@ def rank_of(resource: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one shape in a workload. ``requests`` are those of one pod, in base units."""
+    """Pods of one shape in a workload. ``requests`` are those of one pod, in base units; ``counted``: what counts for quota."""
 
     name: str
     count: int
@@ -62,6 +63,7 @@ class PodSet:
     spec: PodSpec
     requests: Mapping[str, int]
     topology: TopologyRequest | None = None
+    counted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,10 @@ class Workload:
     def can_be_reduced(self) -> bool:
         return any(one.count > (one.count if one.min_count is None else one.min_count) for one in self.pod_sets)
 
+    def count_as(self, rules: ResourceRules) -> None:
+        """Let the requests of its pods count for quota by the rules."""
+        self.pod_sets = tuple(replace(one, counted=rules.counted(one.requests)) for one in self.pod_sets)
+
     def copied(self) -> Workload:
         """Return the same workload, for another run."""
         return replace(self, usage=dict(self.usage), told=dict(self.conditions), refusal=None)
@@ -235,7 +241,7 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         faults += _over_limits(pod.spec, f"spec.podSets[{index}].template.spec")
         count, least = int(one.get("count", 1)) - reclaimed.get(one.get("name"), 0), one.get("minCount")
         topology = None if asked is None else read_request(asked)
-        sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests, topology))
+        sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests, topology, requests))
         containers = [
             [[c.get("resources", {}).get("requests"), c.get("ports")] for c in template.get(kind, ())]
             for kind in ("initContainers", "containers")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any, Final
 
 from moorage.api.meta import Object
@@ -29,7 +30,7 @@ from moorage.errors import Fault
 
 __all__ = [
     "custom_faults", "declared_faults", "is_custom_changed", "keep_all_but_status", "prepare_custom",
-    "set_declared_defaults",
+    "set_declared_defaults", "version_faults",
 ]  # fmt: skip
 
 
@@ -74,6 +75,12 @@ def custom_faults(
     version = kind.custom
     assert version is not None
     yield from _checked_by_rules(version, old, new, _own_faults(kind, version, decoded, old, new, subresource))
+
+
+def version_faults(version: CustomVersion, document: Document) -> CustomFaults:
+    """Yield the faults of a new object, its metadata apart."""
+    own = chain(SchemaCheck().faults(version.schema, document), _list_faults(version.schema, document, ""))
+    yield from _checked_by_rules(version, None, document, own)
 
 
 def _own_faults(

@@ -127,11 +127,15 @@ def tree_of(pod: PodInfo, snapshot: Snapshot) -> GroupNode | None:
 
 
 def below(group: AnyGroup, snapshot: Snapshot) -> GroupNode:
-    """Return a group with all groups below it."""
+    """Return a group with all groups below it, those created first before others.
+
+    Source  kube-scheduler 1.37, framework/types.go, GetChildren
+    """
     if isinstance(group, PodGroup):
         return GroupNode(group)
     kinds = snapshot.objects(CompositePodGroup), snapshot.objects(PodGroup)
     children: list[AnyGroup] = []
     for known in kinds:
         children += sorted((one for one in known.values() if one.parent_key == group.key), key=lambda one: one.name)
+    children.sort(key=lambda one: one.metadata.creation_timestamp or "")
     return GroupNode(group, tuple(below(one, snapshot) for one in children))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import (
@@ -98,6 +99,15 @@ def test_enough_groups_are_placed_together_or_none(least, groups, cpus, placed):
     # The groups that were left over are tried again before the conditions of the first attempt are written.
     said = {one.effects[0].group.name: one.effects[0].condition.status for one in reversed(run.work(Phase.GROUP_STATUS))}
     assert {name for name, status in said.items() if status == "True"} == placed
+
+
+def test_the_group_that_was_created_first_is_tried_first():
+    run = driven(GATES)
+    groups = [leaf("a", "top"), leaf("b", "top"), composite("c", 1, "top"), leaf("d", "c")]
+    for at, one in zip((3, 1, 2, 0), groups, strict=True):
+        run.see(replace(one, metadata=replace(one.metadata, creation_timestamp=f"2026-01-01T00:00:0{at}Z")))
+    run.see(node(cpu="2"), composite("top", 1), *workers("a", 1), *workers("b", 1), *workers("d", 1))
+    assert where(run).keys() == {"b-0", "d-0"}
 
 
 def test_a_tree_stays_in_a_zone_and_each_group_in_a_rack():

@@ -17,9 +17,9 @@ __all__ = [
     "CapacityRequirements", "ClaimConsumer", "Counter", "CounterSet", "Device", "DeviceAllocation", "DeviceAllocationConfig",
     "DeviceAllocationResult", "DeviceAttribute", "DeviceCapacity", "DeviceClaim", "DeviceClass", "DeviceClassSpec",
     "DeviceCondition", "DeviceConfig", "DeviceConstraint", "DeviceCounterConsumption", "DeviceRequest", "DeviceSelector",
-    "DeviceSubRequest", "DeviceTaint", "DeviceToleration", "ExactDeviceRequest", "NodeAllocatableMapping", "ResourceClaim",
-    "ResourceClaimSpec", "ResourceClaimStatus", "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "ResourcePool",
-    "ResourceSlice", "ResourceSliceSpec",
+    "DeviceSubRequest", "DeviceTaint", "DeviceTaintRule", "DeviceTaintRuleSpec", "DeviceTaintSelector", "DeviceToleration",
+    "ExactDeviceRequest", "NodeAllocatableMapping", "ResourceClaim", "ResourceClaimSpec", "ResourceClaimStatus",
+    "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "ResourcePool", "ResourceSlice", "ResourceSliceSpec",
 ]  # fmt: skip
 
 
@@ -117,6 +117,25 @@ class ResourceSliceSpec(Value):
 
 class ResourceSlice(Object):
     spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceTaintSelector(Value):
+    """Selects devices by the fields that are set; all of them if none is."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Value):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(Object):
+    """Adds a taint to devices of any slice."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
 # -- resource claims ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Final
 
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, ResourceQuota, Service
-from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
 from moorage.api.pod_groups import CompositePodGroup, PodGroup, Workload
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
@@ -185,7 +185,16 @@ KINDS: Final = (
     Kind(
         _RESOURCE, "DeviceClass", "deviceclasses", DeviceClass, readers=Reader.BOTH, namespaced=False, versions=_DEVICE_VERSIONS
     ),
-    Kind(_RESOURCE, "DeviceTaintRule", "devicetaintrules", namespaced=False, gate="DRADeviceTaintRules"),
+    Kind(
+        _RESOURCE,
+        "DeviceTaintRule",
+        "devicetaintrules",
+        DeviceTaintRule,
+        readers=Reader.BOTH,
+        namespaced=False,
+        versions=(*_DEVICE_VERSIONS, "v1alpha3"),
+        gate="DRADeviceTaintRules",
+    ),
     Kind(_RESOURCE, "ResourceClaim", "resourceclaims", ResourceClaim, readers=Reader.BOTH, versions=_DEVICE_VERSIONS),
     Kind(
         _RESOURCE,

@@ -246,7 +246,7 @@ class DynamicResources(
         if not claims and not has_special:
             return SKIP
         device_state = snapshot.index(DeviceState)
-        device_state.follow()
+        device_state.follow(by_rules=self._gates["DRADeviceTaintRules"])
         scalars = pod.needs_under(_FIT).requests if has_special else {}
         special = (earlier_claim(pod, snapshot) or special_claim(pod)) if has_special else None
         held = self._why_waiting(claims, device_state, snapshot)

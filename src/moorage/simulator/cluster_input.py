@@ -14,7 +14,7 @@ from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, ResourceQuota, Service
 from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
-from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import (
@@ -141,6 +141,7 @@ class ClusterInput:
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     others: tuple[Object, ...] = ()
     custom: tuple[CustomObject, ...] = ()
     written: WrittenObjects | None = None

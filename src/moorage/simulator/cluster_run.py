@@ -71,7 +71,8 @@ def objects_of(cluster: ClusterInput) -> Iterator[Object]:
         cluster.pod_disruption_budgets, cluster.composite_pod_groups, cluster.pod_groups,
         cluster.storage_classes, cluster.persistent_volumes, cluster.persistent_volume_claims,
         cluster.csi_drivers, cluster.csi_nodes, cluster.csi_storage_capacities, cluster.volume_attachments,
-        cluster.device_classes, cluster.resource_slices, cluster.resource_claims, cluster.resource_claim_templates,
+        cluster.device_classes, cluster.device_taint_rules, cluster.resource_slices, cluster.resource_claims,
+        cluster.resource_claim_templates,
     ):  # fmt: skip
         yield from group
     yield from cluster.nodes

@@ -160,7 +160,6 @@ _LEFT_ASIDE: Final = {
 _KNOWN = {(group, name) for group, names in _LEFT_ASIDE.items() for name in names}
 _REASONS: Final = {
     ("autoscaling", "HorizontalPodAutoscaler"): "replicas stay as they are given",
-    ("resource.k8s.io", "DeviceTaintRule"): "device taints are read from resource slices alone",
     ("scheduling.k8s.io", "Workload"): "scheduling reads the pod groups that are made from it",
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): "give it with --config",
 }

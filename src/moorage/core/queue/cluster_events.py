@@ -13,6 +13,7 @@ from typing import Final
 
 from moorage.api.core import Node, Pod, PodResourceClaimStatus, PodSpec
 from moorage.api.custom_objects import CustomObject
+from moorage.api.devices import DeviceTaintRule
 from moorage.api.meta import Object, ObjectMeta, ResourceList
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
@@ -92,6 +93,8 @@ def node_events(old: Node | None, new: Node | None, gates: FeatureGates = _DEFAU
 def object_events(old: Object | None, new: Object | None) -> tuple[ClusterEvent, ...]:
     """Return the event of any other object that was added, updated or deleted; none if no plugin can wake on its kind."""
     known = old if new is None else new
+    if isinstance(known, DeviceTaintRule):  # its devices change
+        return (ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE_OTHER),)
     resource = known.resource if isinstance(known, CustomObject) else _RESOURCE_OF.get(type(known).__name__)
     if resource is None:
         return ()

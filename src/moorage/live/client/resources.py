@@ -12,6 +12,7 @@ from msgspec import structs
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
+from moorage.api.devices import DeviceTaintRule
 from moorage.api.kinds import KINDS, Kind, Reader
 from moorage.api.meta import LabelSelector, Object
 from moorage.api.pod_groups import PodGroup
@@ -97,6 +98,12 @@ _DETAILS: Final[Mapping[type[Object], Mapping[str, Any]]] = {
         "redelivers": lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
     },
     PodDisruptionBudget: {"older": (_V1BETA1_BUDGETS,)},
+    DeviceTaintRule: {
+        "older": tuple(
+            WatchedResource(DeviceTaintRule, f"resource.k8s.io/{version}", "devicetaintrules", namespaced=False)
+            for version in ("v1beta2", "v1alpha3")
+        ),
+    },
     CSIStorageCapacity: {
         "older": (WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
     },

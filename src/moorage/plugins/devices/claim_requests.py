@@ -155,7 +155,7 @@ class Ask(NamedTuple):
         """Return whether the request tolerates every taint that prevents allocation."""
         return all(
             any(_tolerates(toleration, taint) for toleration in self.tolerations)
-            for taint in offer.device.taints
+            for taint in offer.taints
             if taint.effect in {"NoSchedule", "NoExecute"}
         )
 

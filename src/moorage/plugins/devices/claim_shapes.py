@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Node
-from moorage.api.devices import DeviceClass, ResourceClaimSpec, ResourceSlice
+from moorage.api.devices import DeviceClass, DeviceTaintRule, DeviceTaintSelector, ResourceClaimSpec, ResourceSlice
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError, FoundDevices
 from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGates, OverspentError, parse_claim
 from moorage.plugins.devices.meter import Meter, Selectors
-from moorage.plugins.devices.pools import NodePools, PoolId, PoolRule, SliceOffers, gather
+from moorage.plugins.devices.pools import NodePools, PoolId, PoolRule, SliceOffers, SliceTaints, gather
 from moorage.state.change_log import Journal
 from moorage.state.columns import IntArray
 from moorage.state.table import NodeTable
@@ -63,7 +63,10 @@ class Catalog:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._journal: Journal = snapshot.changes_of(ResourceSlice)
+        self._rule_journal: Journal = snapshot.changes_of(DeviceTaintRule)
         self._position = -1
+        self._rules: tuple[DeviceTaintRule, ...] = ()
+        self._rules_at: int | None = None
         self._version = 0
         self._slices: dict[str, SliceOffers] = {}
         self._of_pool: dict[PoolId, dict[str, SliceOffers]] = {}
@@ -84,9 +87,13 @@ class Catalog:
         """Return the names of nodes whose cached pools include a pool; some may no longer include it."""
         return self._seen_by.get(pool, ())
 
-    def follow(self) -> None:
-        """Apply the changes of slices since the last call."""
+    def follow(self, *, by_rules: bool | None = None) -> None:
+        """Apply the changes of slices since the last call. ``by_rules``: DeviceTaintRules count; None: as at the last call."""
         changed = self._journal.since(self._position) if self._position >= 0 else None
+        if by_rules is not None and self._rules_at != (at := self._rule_journal.position if by_rules else None):
+            self._rules_at = at
+            self._rules = tuple(self._snapshot.objects(DeviceTaintRule).values()) if by_rules else ()
+            changed = None
         slices = self._snapshot.objects(ResourceSlice)
         if changed is None:
             changed = list(dict.fromkeys([*self._slices, *slices]))
@@ -95,11 +102,11 @@ class Catalog:
             self._refile(name, slices.get(name))
 
     def _refile(self, name: str, source: ResourceSlice | None) -> None:
-        before = self._slices.get(name)
-        if before is not None and before.source is source:
+        before, taints = self._slices.get(name), () if source is None else _taints_of(source, self._rules)
+        if before is not None and before.source is source and before.taints == taints:
             return
         self._version += 1
-        after = None if source is None else SliceOffers(source, before)
+        after = None if source is None else SliceOffers(source, before, taints)
         for held in (before, after):
             if held is not None:
                 self._touch(held)
@@ -152,6 +159,19 @@ class Catalog:
         known = self._snapshot.table.row_of
         if len(self._cache) > 64 + 4 * len(known):
             self._cache = {key: cached for key, cached in self._cache.items() if key[0] in known}
+
+
+def _taints_of(source: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceTaints:
+    """Return what rules taint in a slice.
+
+    Source  dynamic-resource-allocation, resourceslice/tracker/tracker.go, applyPatches
+    """
+    found = []
+    for rule in rules:
+        which = rule.spec.device_selector or DeviceTaintSelector()
+        if which.driver in {None, source.spec.driver} and which.pool in {None, source.spec.pool.name}:
+            found.append((which.device, rule.spec.taint))
+    return tuple(found)
 
 
 def _node_key(held: SliceOffers) -> str:
@@ -422,7 +442,7 @@ class DeviceState:
         self.shapes = Shapes()
         self.selectors = Selectors()
 
-    def follow(self) -> None:
-        """Apply the changes since the last call."""
-        self.catalog.follow()
+    def follow(self, *, by_rules: bool | None = None) -> None:
+        """Apply the changes since the last call; see ``Catalog.follow``."""
+        self.catalog.follow(by_rules=by_rules)
         self.ledger.follow()

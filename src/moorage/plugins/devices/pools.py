@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moorage.api.core import Node, NodeSelector
-from moorage.api.devices import Device, DeviceAttribute, ResourceSlice
+from moorage.api.devices import Device, DeviceAttribute, DeviceTaint, ResourceSlice
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.api.quantity import QuantityError, parse
 from moorage.plugins.devices.meter import CostlyError, Meter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeviceCandidate", "DeviceId", "DeviceSelectorError", "NodePools", "PoolId", "PoolRule", "SelectionError",
-    "SliceDevice", "SliceOffers", "gather", "reaches",
+    "SliceDevice", "SliceOffers", "SliceTaints", "gather", "reaches",
 ]  # fmt: skip
 
 
@@ -41,6 +41,8 @@ __all__ = [
 DeviceId = tuple[str, str, str]
 #: Driver, pool.
 PoolId = tuple[str, str]
+#: The taints that rules add to devices of a slice: each with the name of the device, None for all.
+SliceTaints = tuple[tuple[str | None, DeviceTaint], ...]
 
 
 class DeviceSelectorError(Exception):
@@ -54,10 +56,13 @@ class SelectionError(Exception):
 class SliceDevice:
     """One device of a slice."""
 
-    def __init__(self, device: Device, source: ResourceSlice, before: SliceDevice | None = None) -> None:
-        """``before``: the previous version of the device, if any."""
+    def __init__(
+        self, device: Device, source: ResourceSlice, before: SliceDevice | None = None, taints: SliceTaints = ()
+    ) -> None:  # fmt: skip
+        """``before``: the previous version of the device, if any; ``taints`` are added to its own."""
         self.device = device
         self.source = source
+        self.taints = (*device.taints, *(taint for name, taint in taints if name in {None, device.name}))
         self.id: DeviceId = (source.spec.driver, source.spec.pool.name, device.name)
         self.shared = bool(device.allow_multiple_allocations)
         same = before if before is not None and before.id[0] == self.id[0] and before.device == device else None
@@ -125,10 +130,10 @@ class SliceDevice:
 class SliceOffers:
     """A slice and its devices. ``node`` is the node it names, empty if it selects nodes otherwise."""
 
-    def __init__(self, source: ResourceSlice, before: SliceOffers | None = None) -> None:
+    def __init__(self, source: ResourceSlice, before: SliceOffers | None = None, taints: SliceTaints = ()) -> None:
         """``before``: the slice that this one replaces, if any."""
         spec = source.spec
-        self.source = source
+        self.source, self.taints = source, taints
         self.name = source.metadata.name
         self.pool: PoolId = (spec.driver, spec.pool.name)
         self.node = spec.node_name or ""
@@ -136,7 +141,7 @@ class SliceOffers:
         self.per_device = bool(spec.per_device_node_selection)
         known = {} if before is None else {offer.device.name: offer for offer in before.offers}
         self.offers: tuple[SliceDevice, ...] = tuple(
-            SliceDevice(device, source, known.get(device.name)) for device in spec.devices
+            SliceDevice(device, source, known.get(device.name), taints) for device in spec.devices
         )
 
     @property

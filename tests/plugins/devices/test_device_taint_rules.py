@@ -106,7 +106,7 @@ rules = st.builds(
 slices = st.builds(a_slice, st.sampled_from("ab"), st.lists(names, min_size=1, max_size=2, unique=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(changes=st.lists(rules | slices | st.sampled_from("rs"), min_size=1, max_size=8))
 def test_an_index_that_follows_changes_says_what_a_new_one_says(changes):
     cluster = two_nodes()

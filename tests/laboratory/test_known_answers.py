@@ -18,8 +18,8 @@ def node(name, cpu="4", zone="", taints=(), pods=110, labels=None, **spec):
             "spec": {"taints": list(taints), **spec}, "status": status}  # fmt: skip
 
 
-def pod(name, cpu="1", on="", app="", ports=(), requests=None, priority=0, **spec):
-    container = {"name": "c", "image": "i", "resources": {"requests": requests or {"cpu": cpu}}}
+def pod(name, cpu="1", on="", app="", ports=(), requests=None, limits=None, priority=0, **spec):
+    container = {"name": "c", "image": "i", "resources": {"requests": requests or {"cpu": cpu}, "limits": limits or {}}}
     container["ports"] = [{"containerPort": port, "hostPort": port} for port in ports]
     labels = {"app": app} if app else {}
     spec = {"containers": [container], "priority": priority, **({"nodeName": on} if on else {}), **spec}
@@ -121,8 +121,26 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
     "a taint or a label": (
         [node("n1", taints=[GPU]), node("n2", labels={"disk": "hdd"}), node("n3", taints=[GPU], labels={"disk": "ssd"}),
          pod("new", nodeSelector={"disk": "ssd"})],
-        ["no eligible node matches its nodeSelector disk=ssd."],
+        ["every node that matches its nodeSelector disk=ssd has the taint gpu=yes:NoSchedule, which it does not tolerate."],
         [("pod", 2, "tolerate gpu=yes:NoSchedule"), ("pod", 10, "drop nodeSelector disk")],
+    ),
+    "a label of nodes that are closed for different reasons": (
+        [node("n1", labels={"disk": "hdd"}), node("n2", taints=[GPU], labels={"disk": "ssd"}),
+         node("n3", unschedulable=True, labels={"disk": "ssd"}), pod("new", nodeSelector={"disk": "ssd"})],
+        ["no node that matches its nodeSelector disk=ssd is open to it: of 2, 1 is cordoned, 1 has the taint gpu=yes"],
+        [("pod", 2, "tolerate gpu=yes:NoSchedule"), ("node", 2, "kubectl uncordon n3")],
+    ),
+    "a resource that no node has, behind a taint and a selector": (
+        [node("n1"), node("n2", taints=[GPU], labels={"disk": "ssd"}),
+         pod("new", nodeSelector={"disk": "ssd"}, requests={"nvidia.com/gpu": "1"}, limits={"nvidia.com/gpu": "1"})],
+        ["is pending: no node offers nvidia.com/gpu."],
+        [],
+    ),
+    "the chosen nodes are full": (
+        [node("n1", "8"), node("n2", "3", labels={"disk": "ssd"}), pod("a", "1500m", on="n2"),
+         pod("new", "2", nodeSelector={"disk": "ssd"})],
+        ["no node that matches its nodeSelector disk=ssd has 2 cpu free: n2 has most, 1.5."],
+        [("pod", 4.666667, "requests.cpu 2 → 1.5")],
     ),
     "a host port on every node": (
         [node("n1"), node("n2"), pod("a", on="n1", ports=[80]), pod("b", on="n2", ports=[80]), pod("new", ports=[80])],

@@ -344,7 +344,7 @@ def shown_amount(resource: str, amount: int, *, up: bool = False) -> str:
     free never larger. Other amounts are exact.
     """
     if resource == "cpu":
-        return f"{amount}m" if amount % 1000 and abs(amount) < 10_000 else f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
+        return f"{amount}m" if amount % 1000 and abs(amount) < 1000 else f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
         for unit, size in _BINARY_UNITS:
             if abs(amount) >= size:

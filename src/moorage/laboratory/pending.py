@@ -23,7 +23,7 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import Advice
 from moorage.laboratory.change.change_sets import field_of, sort_key
 from moorage.laboratory.change.change_text import command_of, describe, workload_of
-from moorage.laboratory.change.effects import effects_of, who_makes
+from moorage.laboratory.change.effects import all_who_make, effects_of, who_makes
 from moorage.laboratory.change.least_change import ChangeSearch, Remedy, find_least_change
 from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
 from moorage.laboratory.cluster import Cluster
@@ -42,8 +42,9 @@ __all__ = ["PendingSearch", "SmallestSet", "grouped"]
 
 #: How many ways are tried for a group.
 _WAYS: Final = 3
-#: The share of the time in which ways are searched for; in the rest they are made for all pods.
+#: The least share of the time in which ways are searched for. In the rest they are made for all pods: so much for each.
 _SEARCHED: Final = 0.6
+_MADE: Final = 0.05
 #: With more changes, none is dropped again: that takes a run of the whole group for each.
 _MOST_DROPPED: Final = 12
 #: The largest problem for which the smallest set is searched, and how many sets are tried.
@@ -78,6 +79,7 @@ class PendingSearch:
         self._cluster = cluster
         self._costs = (limits.costs or Costs()).with_nodes(cluster.present())
         self._limits = replace(limits, costs=self._costs)
+        self._preempted: dict[str, None] = {}  # the pods that made way since this was cleared
         self._is_cut = False  # the time was over before the latest search had ended
         #: What the dearest pod costs alone: a set for all pods costs no less.
         self.least = 0.0
@@ -91,14 +93,17 @@ class PendingSearch:
         self.placed += len(before)
         if not waiting:
             return PendingGroup(cause, tuple(pods), 0)
-        ways: list[tuple[PendingWay, list[Change]]] = []
-        for remedy in self._remedies(waiting[0], budget.part(_SEARCHED)):
+        found: list[tuple[PendingWay, list[Change]]] = []
+        for remedy in self._remedies(waiting[0], budget.part(max(_SEARCHED, 1 - _MADE * len(waiting)))):
+            self._preempted.clear()
             with self._cluster.transaction():
                 made, placed = self._spread(remedy, waiting, budget)
+            preempted = tuple(self._preempted)
             if 1 < len(made) <= _MOST_DROPPED and not budget.is_over():
                 made = self._needed(made, waiting, len(placed))
             if placed:
-                ways.append((self._way(remedy, made, len(placed)), made))
+                found.append((self._way(remedy, made, len(placed), preempted), made))
+        ways = [one for one in found if not any(_is_worse(one[0], other[0]) for other in found)]
         if not ways:
             return PendingGroup(cause, tuple(pods), len(waiting), searched=not self._is_cut)
         best = min(range(len(ways)), key=lambda at: (-ways[at][0].placed, ways[at][0].cost))
@@ -207,16 +212,18 @@ class PendingSearch:
         pods = (self._cluster.pod(victim) for victim in first.victims if keeps)
         if first.node is None and first.nominated and first.victims and all(controller_of(one.metadata) for one in pods):
             self._cluster.apply(*(Change("cluster", "evict", f"pod/{victim}") for victim in first.victims))
+            self._preempted |= dict.fromkeys(first.victims)
             (first,) = self._cluster.schedule([key])
         return first.node is not None
 
-    def _way(self, remedy: Remedy, made: Sequence[Change], placed: int) -> PendingWay:
+    def _way(self, remedy: Remedy, made: Sequence[Change], placed: int, preempted: tuple[str, ...]) -> PendingWay:
         priced = [self._costs.price(change) for change in made]
         around = self._cluster.present()
         commands = tuple(dict.fromkeys(text for one in made if (text := command_of(one, around))))
-        cost = round(sum(one.cost for one in priced), 6)
-        effects = tuple(effects_of(made, Trial(), around, self._costs.prices))
-        return PendingWay(remedy.kind, cost, remedy.who, tuple(map(_atom, priced)), commands, placed, effects=effects)
+        cost = round(sum(one.cost for one in priced) + self._costs.table["disturbs.preempted"] * len(preempted), 6)
+        effects = tuple(effects_of(made, Trial(displaced=preempted), around, self._costs.prices))
+        who = all_who_make(made, around)
+        return PendingWay(remedy.kind, cost, who, tuple(map(_atom, priced)), commands, placed, effects=effects)
 
     def is_small(self, pods: Sequence[str]) -> bool:
         """Return whether the smallest set for these pods can be searched for."""
@@ -328,6 +335,11 @@ class PendingSearch:
         search = ChangeSearch.over(trials, around, probes=self._limits.probes, costs=self._costs)
         search.advice = Advice(around, key, self._costs, everything=self._limits.all_changes)
         return search, offers
+
+
+def _is_worse(one: PendingWay, other: PendingWay) -> bool:
+    """Return whether a way places fewer pods than another one, at a higher cost for each."""
+    return one.placed < other.placed and one.cost * other.placed >= other.cost * one.placed
 
 
 class SmallestSet(NamedTuple):

@@ -17,7 +17,7 @@ from moorage.report.style import paragraph, together
 __all__ = ["PendingGroup", "PendingReport", "PendingWay", "summary_of"]
 
 #: How many names and changes a line has.
-_SHOWN: Final = 3
+_SHOWN: Final = 4
 
 
 class PendingWay(Struct, frozen=True, rename="camel"):
@@ -129,12 +129,14 @@ def _words(atoms: Sequence[AtomReport]) -> str:
     pods = {one.target for one in atoms if one.owner == "pod"}
     same = len({one.text for one in atoms if one.owner == "pod"}) * len(pods) == sum(one.owner == "pod" for one in atoms)
     named = len(pods) > 1 and not same
-    said = Counter(
-        f"{one.target.rpartition('/')[2]}: {one.text}" if named and one.target in pods else one.text for one in atoms
-    )
-    texts = [f"{text} ×{count}" if count > 1 else text for text, count in said.items()]  # noqa: RUF001
-    more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return " + ".join(texts[:_SHOWN]) + more
+    said = Counter((one.target.rpartition("/")[2] if named and one.target in pods else "", one.text) for one in atoms)
+    texts, before = [], ""
+    for name, text in [*said][:_SHOWN]:
+        count = f" ×{said[name, text]}" if said[name, text] > 1 else ""  # noqa: RUF001
+        texts.append(f"{f'{name}: ' if name and name != before else ''}{text}{count}")
+        before = name
+    more = f", and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    return " + ".join(texts) + more
 
 
 def _all_lines(chosen: Sequence[PendingWay], placed: int, pending: int) -> Iterator[str]:

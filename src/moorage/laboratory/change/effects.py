@@ -14,10 +14,12 @@ from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
+from moorage.report.style import together
 
-__all__ = ["effects_of", "who_makes"]
+__all__ = ["all_who_make", "effects_of", "who_makes"]
 
 NO_PRICES: Final[Mapping[str, float]] = {}
+_OWNER: Final = "the owner of "
 _TEAMS: Final = {"node": "the node team", "cluster": "the cluster team", "config": "the owner of the scheduler"}
 #: Changes of a pod that need no new pod.
 _IN_PLACE: Final = frozenset(["ungate", "tolerate", "tolerate-own"])
@@ -28,12 +30,21 @@ def who_makes(change: Change, around: Surroundings) -> str:
     if change.verb == "wait":
         return "no one"
     if change.verb == "scale":
-        return f"the owner of {change.path}"
+        return f"{_OWNER}{change.path}"
     if change.target.startswith(("persistentvolumeclaim/", "resourceclaim/")):
         return f"the owner of claim {change.target.rpartition('/')[2]}"
     if change.owner == "pod":
-        return f"the owner of {_subject(change.target, around)}"
+        return f"{_OWNER}{_subject(change.target, around)}"
     return _TEAMS[change.owner]
+
+
+def all_who_make(changes: Iterable[Change], around: Surroundings) -> str:
+    """Return who makes some changes, the owners of several pods or workloads together."""
+    names = dict.fromkeys(who_makes(change, around) for change in changes)
+    owned = [name.removeprefix(_OWNER) for name in names if name.startswith(_OWNER)]
+    pods = together(name for name in owned if "/" not in name)
+    owners = [f"{_OWNER}{some([*pods, *(name for name in owned if '/' in name)])}"] if owned else []
+    return ", ".join([*owners, *(name for name in names if not name.startswith(_OWNER))])
 
 
 def _pod(target: str, around: Surroundings) -> Pod | None:
@@ -77,22 +88,24 @@ def effects_of(
 
 def _rollouts(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:
     """Yield the workloads whose pods are created again, because their template changes."""
-    seen = set()
+    seen, alone = set(), 0
     for target in dict.fromkeys(one.target for one in changes if one.owner == "pod" and one.verb not in _IN_PLACE | {"surge"}):
         pod = _pod(target, around)
         workload = None if pod is None else workload_of(pod, around)
-        if pod is None or (pod.namespace, workload) in seen:
+        if pod is None or workload is None:
+            alone += pod is not None
+            continue
+        if (pod.namespace, workload) in seen:
             continue
         seen.add((pod.namespace, workload))
-        if workload is None:
-            yield "the pod is created again"
-            continue
         mine = [
             one for one in around.all_of(Pod)
             if isinstance(one, Pod) and one.namespace == pod.namespace and workload_of(one, around) == workload
         ]  # fmt: skip
         kind, name = workload
         yield f"rolls out {'the' if len(mine) == 1 else 'all'} {counted(len(mine), 'pod')} of {kind.lower()}/{name}"
+    if alone:
+        yield f"the {'pod is' if alone == 1 else 'pods are'} created again"
 
 
 def _daemons(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:

@@ -33,7 +33,7 @@ from moorage.laboratory.change.advice import KINDS, Advice, kind_of
 from moorage.laboratory.change.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change.change_text import command_of, describe
 from moorage.laboratory.change.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
-from moorage.laboratory.change.effects import effects_of, who_makes
+from moorage.laboratory.change.effects import all_who_make, effects_of
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.present import ListedObjects, Surroundings
@@ -457,7 +457,7 @@ def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
     return Remedy(
         kind=kind_of(changes),
         owner="+".join(owners),
-        who=", ".join(dict.fromkeys(who_makes(change, search.around) for change in changes)),
+        who=all_who_make(changes, search.around),
         cost=one.cost,
         changes=tuple(changes),
         texts=tuple(map(describe, changes)),

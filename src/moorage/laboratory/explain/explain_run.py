@@ -166,7 +166,7 @@ _LIMITS = ChangeLimits()
 #: The least share of the time that is left for the changes of one pod, if there are several.
 _LEAST_SHARE = 0.25
 #: The same for the pods of one cause, if there are several causes.
-_LEAST_PART = 0.12
+_LEAST_PART = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,7 @@ def explain_together(
     found, simulation, cluster = _explained_pods(given, options, replace_options(what, every_pending=True), on_attempt)
     at_rest = _at_rest(simulation, cluster, options)
     search = PendingSearch(at_rest, what.limits)
+    nodes = tuple(node.metadata.name for node in simulation.scheduler.cluster.table.nodes)
     groups: list[PendingGroup] = []
     causes = grouped(found)
     waiting = [one.pod for one in found if one.outcome in CHANGEABLE and what.limits.probes]
@@ -227,7 +228,7 @@ def explain_together(
         summary=summary_of(groups, together, search.placed),
         groups=tuple(groups),
         together=tuple(together),
-        nodes=tuple(node.metadata.name for node in simulation.scheduler.cluster.table.nodes),
+        nodes=nodes,
         pending=sum(len(one.pods) for one in groups),
         placed=search.placed,
         proof=proof,

@@ -240,15 +240,19 @@ def all_conflicts(judged: EveryVerdict) -> list[Family]:
 
 
 def eligible_conflict(judged: EveryVerdict) -> Family | None:
-    """Return the smallest conflict over the nodes that the pod may use at all; None if there are no such nodes."""
+    """Return the smallest conflict over the nodes that the pod may use at all; None if there are no such nodes.
+
+    Of constraints that do so alone, one that refuses every node is the stronger reason.
+    """
     eligible = _eligible(judged)
     if not eligible.any():
         return None
     masks: Mapping[Constraint, BoolArray] = {
         key: rows for key, rows in judged.constraints.items() if key.plugin not in ELIGIBILITY
     }
-    found = conflicts(sets_of(masks, eligible), most=1, order=list(masks))
-    return found[0] if found else None
+    found = conflicts(sets_of(masks, eligible), order=list(masks))
+    alone = (one for one in found if len(one) == 1 and all(masks[key].all() for key in one))
+    return next(alone, found[0]) if found else None
 
 
 def _eligible(judged: EveryVerdict) -> BoolArray:

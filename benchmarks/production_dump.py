@@ -368,8 +368,9 @@ def _pod_with_claim(app: _App, at: int, node: _Node | None, draw: random.Random,
 
 
 def _pod_object(app: _App, suffix: str, node: str, draw: random.Random, lean: bool) -> _Object:
-    stem = f"{app.name}-7d9f8b6c5d" if app.kind == "Deployment" else app.name
-    made = _head("v1", "Pod", f"{stem}-{suffix}", app.namespace, labels=_labels(app))
+    hashed = {"pod-template-hash": "7d9f8b6c5d"} if app.kind == "Deployment" else {}
+    stem = "-".join([app.name, *hashed.values()])
+    made = _head("v1", "Pod", f"{stem}-{suffix}", app.namespace, labels=_labels(app) | hashed)
     kind = "ReplicaSet" if app.kind == "Deployment" else app.kind
     made["metadata"]["ownerReferences"] = [_owner(kind, stem, "batch/v1" if kind == "Job" else "apps/v1", app.namespace)]
     spec = _pod_spec(app, lean=lean)

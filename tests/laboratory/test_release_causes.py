@@ -3,7 +3,10 @@
 import pytest
 
 import moorage
-from moorage.laboratory.compare.release_causes import SEVERAL
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.compare.release_causes import SEVERAL, with_causes
+from moorage.laboratory.compare.run_inputs import input_of_runs
+from moorage.report.comparison import PodMove
 from moorage.simulator.simulate import Options
 from moorage.testing.builders import a_node
 
@@ -43,6 +46,14 @@ CASES = {  # the objects, release A and B, the gates, pod → its cause
     ),
     "nothing": (lambda: [pod("web", "1")], "1.36", "1.37", "", {}),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b"), [("1.36", "1.30"), ("1.30", "1.36"), ("1.37", "1.28")])
+def test_every_rule_can_be_run_between_releases_with_other_plugins(a, b):
+    cluster = moorage.Cluster.from_objects([a_node("n1", allocatable={"cpu": "8", "pods": "9"}), pod("web", "1")])
+    sides = (Options(emulate=a), Options(emulate=b))
+    (found,) = with_causes([PodMove("default/web", "n2", "n1")], input_of_runs(cluster), sides, 0, TimeBudget())
+    assert found.cause == SEVERAL
 
 
 @pytest.mark.parametrize(("objects", "a", "b", "gates", "causes"), CASES.values(), ids=CASES)

@@ -9,6 +9,8 @@ export interface Field {
   readonly hint?: string;
   /** Folded away until it is wanted. */
   readonly extra?: boolean;
+  /** A tick that is set unless its text is "no". */
+  readonly on?: boolean;
 }
 
 export type Picture = "drain" | "fail" | "survive" | "capacity" | "scale" | "change" | "add";
@@ -28,6 +30,7 @@ export interface Form {
 
 const NODES: Field = { name: "nodes", label: "Nodes", as: "nodes", hint: "worker-1 worker-2" };
 const FIRST: Field = { name: "changes", label: "Changes to make first, one a line", as: "lines", hint: "node/worker-1 labels.disk=ssd", extra: true };
+/** What `kubectl drain` is told; nobody drains a node of a cluster with DaemonSets without the first. */
 const DRAIN = ["ignore_daemonsets", "delete_emptydir_data", "force", "together"];
 
 export const WHAT_IF: readonly Form[] = [
@@ -36,8 +39,8 @@ export const WHAT_IF: readonly Form[] = [
     says: "Evict the pods of some nodes, and see where they go and what holds them up.",
     picture: "drain",
     label: "Drain nodes",
-    fields: [NODES, FIRST, ...DRAIN.map((name): Field => ({ name, label: "--" + name.replaceAll("_", "-"), as: "flag", extra: true }))],
-    question: (of, nodes) => nodes[0] && { drain: nodes, ...Object.fromEntries(DRAIN.map((name) => [name, !!of[name]])) },
+    fields: [NODES, FIRST, ...DRAIN.map((name, at): Field => ({ name, label: "--" + name.replaceAll("_", "-"), as: "flag", extra: true, on: !at }))],
+    question: (of, nodes) => nodes[0] && { drain: nodes, ...Object.fromEntries(DRAIN.map((name, at) => [name, isTicked(of[name], !at)])) },
   },
   {
     name: "fail",
@@ -97,17 +100,23 @@ export const WHAT_IF: readonly Form[] = [
   },
 ];
 
+const CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: …";
+
 export const COMPARE: readonly Form[] = [
   {
     name: "compare",
     label: "",
-    fields: ["A", "B"].flatMap((side): Field[] => [
-      { name: side.toLowerCase(), label: `Configuration ${side}`, as: "lines" },
-      { name: side.toLowerCase() + "Release", label: `Release ${side}`, hint: "1.36" },
-    ]),
+    says: "Which pods move or stay pending, and what becomes better or worse? A field that is left empty is as the scheduler is set up.",
+    fields: [
+      ...["A", "B"].map((side): Field => ({ name: side.toLowerCase(), label: `Configuration ${side}`, as: "lines", hint: CONFIGURATION })),
+      ...["A", "B"].map((side): Field => ({ name: side.toLowerCase() + "Release", label: `Release ${side}`, hint: "1.36" })),
+    ],
     question: ({ a, b, aRelease, bRelease }) => (a || b || aRelease || bRelease) && { compare: { a, b, aRelease, bRelease } },
   },
 ];
+
+/** Return whether a tick is set; `on`: unless it was taken away. */
+export const isTicked = (text: string | undefined, on = false): boolean => (text ? text !== "no" : on);
 
 /** Return what the form asks, or nothing while it is incomplete. */
 export function questionOf(form: Form, of: Texts): Question | "" | undefined {

@@ -7,7 +7,7 @@ noise floor, and a number of moved pods that is not above it says nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from moorage.api.core import Pod
 from moorage.api.releases import RELEASES, STABLE, Gate, Release
 from moorage.api.releases.metrics import metrics_of
 from moorage.api.releases.release import Spec
@@ -44,6 +45,7 @@ from moorage.report.comparison import (
     TextChange,
     comparison_summary,
     comparison_text,
+    only_on_one_side,
 )
 from moorage.report.gates import MeasuredRun, MetricComparison, evaluate, parse_gate
 from moorage.simulator.simulate import Options, load_options
@@ -324,14 +326,17 @@ def compare(
     metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)
     moved, extra = _moved(runs, sides, draws)
     moves = _moves(runs)
+    if other is not None and other is not cluster:
+        moves += tuple(_input_alone(cluster.input().pods, other.input().pods, {one.pod for one in moves}))
     if sides[0].given is sides[1].given:
         moves = with_causes(moves, sides[1].given, (sides[0].options, sides[1].options), runs.b[0].seed, budget)
     extra["newPending"] = new_pending_metric(runs.a, runs.b, draws)
+    gone, new = only_on_one_side(moves, (runs.a, runs.b))
     results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
     return Comparison(
         request=request,
         stopped=budget.stopped,
-        summary=comparison_summary(metrics, _moved_share(moved), results),
+        summary=comparison_summary(metrics, _moved_share(moved), results, len(new) - len(gone)),
         proof=Proof("run", runs=runs.made),
         names=(sides[0].name, sides[1].name),
         metrics=metrics,
@@ -493,6 +498,14 @@ def _known_placements(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
 def _moves(runs: _Runs) -> tuple[PodMove, ...]:
     pairs = list(_known_placements(runs.a[:1], runs.b[:1]))
     return tuple(moves_of(*pairs[0])) if pairs else ()
+
+
+def _input_alone(a: Iterable[Pod], b: Iterable[Pod], known: Collection[str]) -> Iterator[PodMove]:
+    """Yield the pods that have a node in the input of one side and are not in that of the other."""
+    before, after = ({pod.key: pod.spec.node_name for pod in pods} for pods in (a, b))
+    for pod in sorted((before.keys() ^ after.keys()) - set(known)):
+        if node := before.get(pod) or after.get(pod):
+            yield PodMove(pod, *((node, "") if pod in before else ("", node)))
 
 
 def _one_sided(runs: _Runs) -> tuple[tuple[str, ...], tuple[str, ...]]:

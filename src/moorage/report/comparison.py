@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from moorage.basis.printable import counted, one_line
+from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer
 from moorage.report.gates import (
     GateResult,
@@ -24,11 +24,19 @@ from moorage.report.gates import (
     parse_gate,
     title_of,
 )
-from moorage.report.style import columns, paragraph
+from moorage.report.style import columns, paragraph, some_pods
 
 __all__ = [
-    "ComparisonValues", "MoveCount", "PodMove", "ReleaseChange", "TextChange", "comparison_summary",
-    "comparison_text", "gates_text", "interval_text",
+    "ComparisonValues",
+    "MoveCount",
+    "PodMove",
+    "ReleaseChange",
+    "TextChange",
+    "comparison_summary",
+    "comparison_text",
+    "gates_text",
+    "interval_text",
+    "only_on_one_side",
 ]  # fmt: skip
 
 
@@ -120,6 +128,9 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
         """
         return evaluate(parse_gate(text), {**self.metrics, **self.extra}, strict=strict)
 
+    def _node_names(self) -> set[str]:
+        return {node for one in self.moves for node in (one.a, one.b) if node}
+
     def _answer(self) -> dict[str, Any]:
         sides = zip(("a", "b"), self.names, self.notes, strict=True)
         return {
@@ -192,7 +203,7 @@ _SHORT_GATE = 20
 
 def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
     """Return the text: the summary, the table, what moved, the gates that failed, and how certain it is."""
-    parts = [paragraph(one_line(found.summary)), _sides(found), _table(found, wide=wide)]
+    parts = [paragraph(one_line(found.summary)), "\n".join([_sides(found), *_alone(found)]), _table(found, wide=wide)]
     if causes := _causes(found):
         parts.append(causes)
     if found.moves and wide:
@@ -214,6 +225,16 @@ def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
 
 def _sides(found: ComparisonValues) -> str:
     return "\n".join(paragraph(f"{side}  {one_line(name)}", indent="  ", hanging="     ") for side, name in _named(found))
+
+
+def _alone(found: ComparisonValues) -> Iterator[str]:
+    """Yield the pods that only A has or only B has, and on which nodes they are."""
+    places = {one.pod: one.b or one.a for one in found.moves}
+    for side, pods in zip("AB", only_on_one_side(found.moves, found.runs), strict=True):
+        if pods:
+            nodes = list(dict.fromkeys(places[pod] for pod in pods))
+            what = f"{counted(len(pods), 'pod')} only here: {some_pods(pods)}; on {some(nodes)}"
+            yield paragraph(f"{side}  {one_line(what)}", indent="  ", hanging="     ")
 
 
 def _named(found: ComparisonValues) -> Iterator[tuple[str, str]]:
@@ -400,17 +421,35 @@ _GOOD, _BAD = "good", "bad"
 
 
 def comparison_summary(
-    metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None, gates: Sequence[GateResult]
+    metrics: Mapping[str, MetricComparison],
+    moved: tuple[float, float, float] | None,
+    gates: Sequence[GateResult],
+    more: int = 0,
 ) -> str:
-    """Return the summary. ``moved``: how many pods are on another node, of how many, and at most how many by chance."""
+    """Return the summary.
+
+    ``moved``  how many pods are on another node, of how many, and at most how many by chance
+    ``more``   how many pods only B has, less those that only A has
+    """
     phrases = list(_phrases(metrics))
     good = [text for kind, text in phrases if kind == _GOOD]
     bad = [text for kind, text in phrases if kind == _BAD]
-    outcome = " but ".join(_listed(part) for part in (good, bad) if part) or _same(metrics, moved)
+    runs = [f"runs {counted(abs(more), 'more pod' if more > 0 else 'fewer pod')}"] if more else []
+    outcome = " but ".join(_listed(part) for part in (good, bad) if part) or (runs.pop() if runs else _same(metrics, moved))
+    outcome = " and ".join([*runs, outcome])
     failed = [gate.gate if gate.gate == "new-pending" else gate.metric for gate in gates if not gate.passed]
     gone = f" Gate{'s' if len(failed) > 1 else ''} failed: {', '.join(dict.fromkeys(failed))}." if failed else ""
     passed = f" {counted(len(gates), 'gate')} passed." if gates and not failed else ""
     return f"{outcome[0].upper()}{outcome[1:]}.{gone}{passed}" if outcome.startswith("no ") else f"B {outcome}.{gone}{passed}"
+
+
+def only_on_one_side(
+    moves: Iterable[PodMove], runs: tuple[Sequence[MeasuredRun], Sequence[MeasuredRun]]
+) -> tuple[list[str], list[str]]:
+    """Return the pods with a node that only A has, and those that only B has, with the first seed."""
+    waiting = {one.pod for side in runs for run in side[:1] for one in run.pending}
+    held = [one for one in moves if one.pod not in waiting]
+    return [one.pod for one in held if not one.b], [one.pod for one in held if not one.a]
 
 
 def _listed(phrases: Sequence[str]) -> str:

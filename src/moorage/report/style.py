@@ -289,7 +289,7 @@ _WHOLE: Final = frozenset(["commands", "request", "files"])
 
 def shared_end(names: Collection[str]) -> str:
     """Return the end, from a dot on, that all names share; "" if it is short or the names are few."""
-    if len(names) < _FEW:
+    if len(names) < 2:
         return ""
     first = next(iter(names))
     ends = [first[at:] for at, letter in enumerate(first) if letter == "." and at]

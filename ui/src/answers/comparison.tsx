@@ -9,6 +9,7 @@ import { inOrder, isMain, metricText } from "./metrics";
 
 export function ComparisonPage({ document }: { document: Comparison }) {
   const answer = document.answer;
+  const changed = !!document.question.changes?.length;
   const failed = answer.gates.filter((gate) => !gate.passed);
   const names = inOrder(Object.keys(answer.metrics));
   const [main, others] = [names.filter(isMain), names.filter((name) => !isMain(name))];
@@ -39,6 +40,7 @@ export function ComparisonPage({ document }: { document: Comparison }) {
           </ul>
         </Section>
       )}
+      {changed && <Moved answer={answer} />}
       <Section title="Metrics" aside={document.seeds.length >= 5 ? "mean over the seeds; whiskers: 95% interval of B − A" : `mean over ${plural(document.seeds.length, "seed")}; 5 or more give intervals`}>
         <Metrics answer={answer} names={main} />
         <Legend of={[["dot-each", "B − A of one seed"], ["dot-mean", "mean, with its interval"]]} />
@@ -47,7 +49,7 @@ export function ComparisonPage({ document }: { document: Comparison }) {
           <Metrics answer={answer} names={others} />
         </details>
       </Section>
-      <Moved answer={answer} />
+      {!changed && <Moved answer={answer} />}
       {answer.newPending.length > 0 && (
         <Section title="Pending in B, not in A">
           <Chips names={answer.newPending} first={30} />

@@ -60,7 +60,7 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
       </div>
       {rest > 0 && (
         <Button quiet onClick={() => setLimit(limit + 500)}>
-          Show {Math.min(rest, 500)} more of {rest}
+          Show {Math.min(rest, 500)} more{rest > 500 && ` of ${rest}`}
         </Button>
       )}
     </>

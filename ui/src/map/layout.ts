@@ -53,12 +53,14 @@ export function groupingLabels(nodes: Iterable<NodeFields>): string[] {
 /** Up to so many nodes, tiles are cards with text; above, they are drawn on a canvas. */
 export const MOST_CARDS = 150;
 
-const SIZES = [30, 26, 22, 19, 16, 14, 12] as const;
+const SIZES = [48, 38, 30, 26, 22, 19, 16, 14, 12] as const;
 const HEIGHT = 600;
+/** Tiles larger than this are for so few nodes that they stay low. */
+const USUAL = 30;
 
 /** Return the side of a square tile with which all nodes fit on a page of this width; the smallest if none does. */
 export function tileSize(nodes: number, width: number): number {
-  const fits = (side: number) => Math.ceil(nodes / Math.max(1, Math.floor(width / side))) * side <= HEIGHT;
+  const fits = (side: number) => Math.ceil(nodes / Math.max(1, Math.floor(width / side))) * side <= (side > USUAL ? HEIGHT / 4 : HEIGHT);
   return SIZES.find(fits) ?? SIZES.at(-1)!;
 }
 

@@ -92,7 +92,7 @@ function Members({ members, subject, show, matches }: { members: readonly PodFie
       ))}
       {rest > 0 && (
         <Button quiet onClick={() => setLimit(limit + MORE)}>
-          {`Show ${Math.min(rest, MORE)} more of ${count(rest)}`}
+          {`Show ${Math.min(rest, MORE)} more${rest > MORE ? ` of ${count(rest)}` : ""}`}
         </Button>
       )}
     </span>

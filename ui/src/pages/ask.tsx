@@ -41,9 +41,10 @@ export function AskPage({ cluster, title, forms }: { cluster: Cluster; title: st
   return (
     <main class={`page stack ask-page ${answer ? "answered" : ""}`}>
       <h1>{title}</h1>
+      {!forms[1] && <p class="lead">{form.says}</p>}
       {forms[1] && <QuestionCards forms={forms} chosen={form} choose={(one) => setQuery({ ask: one.name })} />}
       <div class="ask-side">
-        <form class="ask" onSubmit={submit}>
+        <form class={forms[1] ? "ask" : "ask two"} onSubmit={submit}>
           <Fields {...{ cluster, form, texts, set }} />
           <button class="button main" disabled={!questionOf(form, texts)}>
             Ask

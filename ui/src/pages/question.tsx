@@ -1,6 +1,6 @@
 /** The fields of a question, and the cards by which one is chosen. */
 import { useMemo } from "preact/hooks";
-import type { Field, Form, Picture } from "../forms";
+import { type Field, type Form, isTicked, type Picture } from "../forms";
 import { Muted } from "../kit/basics";
 import { NamesInput } from "../kit/complete";
 import type { Cluster } from "../live/cluster";
@@ -84,11 +84,12 @@ export function Fields({ cluster, form, texts, set }: FieldsProps) {
   );
 }
 
-function Input({ field: { label, as, hint }, text, set }: { field: Field; text: string; set: (text: string) => void }) {
+function Input({ field: { label, as, hint, on }, text, set }: { field: Field; text: string; set: (text: string) => void }) {
   if (as === "flag") {
+    const ticked = isTicked(text, on);
     return (
       <label class="flag">
-        <input type="checkbox" checked={!!text} onChange={() => set(text ? "" : "yes")} /> {label}
+        <input type="checkbox" checked={ticked} onChange={() => set(ticked ? (on ? "no" : "") : "yes")} /> {label}
       </label>
     );
   }

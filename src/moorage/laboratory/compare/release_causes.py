@@ -19,6 +19,7 @@ from moorage.api.releases.release import Release
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.upgrade import change_texts
 from moorage.errors import MoorageError
+from moorage.framework.profile import points_of
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.compare.measured_run import RunInput, RunSeries
 from moorage.plugins import builtin_registry
@@ -84,6 +85,7 @@ def _rules(a: Loaded, b: Loaded) -> Iterator[_Rule]:
         for name in before.variants.keys() | after.variants.keys()
         if before.variants.get(name) != after.variants.get(name) and name in registry and name in b.registry
     }
+    plugins = {name for name in plugins if set(points_of(b.registry[name])) <= set(points_of(registry[name]))}
     traits = {one.name for one in fields(Release)} - _ASIDE
     traits = {name for name in traits if getattr(before, name) != getattr(after, name)}
     if _GROUPS in traits:

@@ -15,7 +15,8 @@ def test_the_end_that_all_names_share_begins_at_a_dot():
     assert shared_end(NODES) == END
     assert shared_end([*NODES, "other.us-east-1.compute.internal"]) == ".compute.internal"
     assert shared_end([*NODES, "n1"]) == ""
-    assert shared_end(NODES[:2]) == ""
+    assert shared_end(NODES[:2]) == END
+    assert shared_end(NODES[:1]) == ""
     assert shared_end(["a.b", "b.b", "c.b"]) == ""
 
 

@@ -206,10 +206,8 @@ def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
             last[pod.budget or ""] = max(last.get(pod.budget or "", 0.0), pod.at or 0.0)
         return f"{_places(pods)}; {_some([f'for budget {name} until {seconds(at)}' for name, at in last.items()])}"
     if outcome in {"never", "pending"}:
-        named = [(pod.replacement or pod.pod, _short(pod.why or "")) for pod in pods]
-        if len(named) > 1:  # the texts are joined by commas
-            named = [(name, why.rstrip(".")) for name, why in named]
-        return _some([f"{name}: {why}" if why else name for name, why in named], most=2)
+        held = {why: some_pods(names, _SHOWN) for why, names in _by_why(pods).items()}
+        return _some([f"{names}: {why}" if why else names for why, names in held.items()], most=2)
     if outcome in {"refused", "stays", "finished"}:
         held = {why: some_pods(names, _SHOWN) for why, names in _by_why(pods).items()}
         return "; ".join(f"{why}: {names}" if why else names for why, names in held.items())
@@ -225,7 +223,7 @@ def _short(why: str) -> str:
 def _by_why(pods: Sequence[DrainedPod]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for pod in pods:
-        found.setdefault(pod.why or "", []).append(pod.pod)
+        found.setdefault(_short(pod.why or "").rstrip("."), []).append(pod.replacement or pod.pod)
     return found
 
 
@@ -261,7 +259,10 @@ def _course(report: DrainValues) -> Iterator[str]:
         course = f"{parts[0]}┬──{'──┬──'.join(parts[1:])}" if times else parts[0]
         yield paragraph(one_line(course + tail), indent="  ", hanging="    ")
     if len(report.nodes) > 1 and any(node.begin_seconds is not None for node in report.nodes):
-        yield paragraph(one_line(f"Order: {', '.join(map(_turn, report.nodes))}"), indent="  ", hanging="    ")
+        begun = ", ".join(_turn(node) for node in report.nodes if node.begin_seconds is not None)
+        others = _some([node.name for node in report.nodes if node.begin_seconds is None])
+        order = f"Order: {begun}{'; not begun: ' if others else ''}{others}"
+        yield paragraph(one_line(order), indent="  ", hanging="    ")
     lost = report.if_lost
     if lost is not None:
         name = report.nodes[0].name if len(report.nodes) == 1 else "they"
@@ -274,9 +275,8 @@ def _course(report: DrainValues) -> Iterator[str]:
 
 
 def _turn(node: DrainedNode) -> str:
-    if node.drained:
-        return f"{node.name} ({seconds(node.begin_seconds)} to {seconds(node.done_seconds)})"
-    return f"{node.name} ({'not drained' if node.begin_seconds is not None else 'not begun'})"
+    times = f"{seconds(node.begin_seconds)} to {seconds(node.done_seconds)}" if node.drained else "not drained"
+    return f"{node.name} ({times})"
 
 
 def _table(report: DrainValues) -> str:

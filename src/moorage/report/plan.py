@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
-from moorage.report.style import WIDTH, cells, human, paragraph, some_pods
+from moorage.report.style import WIDTH, cells, cut, human, paragraph, some_pods
 
 __all__ = ["BlockingPod", "LeftPods", "MovedPod", "NodePlan", "NodeSet", "UnplaceablePods", "WhyNot"]
 
@@ -165,6 +166,8 @@ _KINDS = {
 _LISTED = 12
 #: Up to so many moves of a node are named.
 _NAMED = 3
+#: The most characters of a pod's name, unless ``wide``.
+_NAME = 40
 
 
 def plan_summary(plan: NodePlanValues) -> str:
@@ -340,31 +343,30 @@ def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
     most = None if wide else _LISTED
     by_node: dict[str, list[str]] = {node: [] for node in plan.remove}
     for one in plan.moved:
-        by_node.setdefault(one.source, []).append(f"{one.pod} → {one.to}")
+        by_node.setdefault(one.source, []).append(f"{one.pod if wide else cut(one.pod, _NAME)} → {one.to}")
     homes = {node: Counter(one.to for one in plan.moved if one.source == node) for node in by_node}
     rows = [["", "NODE", "PODS"]]
     for node, pods in list(by_node.items())[:most]:
         where = some([home if count == 1 else f"{home} ×{count}" for home, count in homes[node].most_common()])  # noqa: RUF001
         moves = "; ".join(pods) if wide or len(pods) <= _NAMED else f"{len(pods)} pods → {where}"
         rows.append(["✓", one_line(node), one_line(moves or "no pod moves")])
-    stay: dict[str, list[str]] = {}
+    if most is not None and len(by_node) > most:
+        rows.append(["✓", f"and {len(by_node) - most} more", "-o wide"])
+    stay: dict[str, dict[str, list[str]]] = {}  # reason → node → pods
     for node, why in plan.blocked.items():
-        text = one_line("; ".join(_blocked(one.pod, one.text or one.rule or one.plugin) for one in why))
-        stay.setdefault(text, []).append(node)
-    rows += [
-        ["✗", one_line(", ".join(nodes) if wide or len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"), text]
-        for text, nodes in list(stay.items())[:most]
-    ]
+        reasons = dict.fromkeys(one.text or one.rule or one.plugin for one in why)
+        stay.setdefault("; ".join(reasons), {})[node] = [one.pod for one in why if one.pod]
+    for reason, held in list(stay.items())[:most]:
+        nodes, pods = list(held), list(chain.from_iterable(held.values()))
+        names = f"{', '.join(pods) if wide else some_pods(pods)}: " if pods else ""
+        where = ", ".join(nodes) if wide or len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
+        rows.append(["✗", one_line(where), one_line(f"{names}{reason}")])
     yield cells(rows, (1, 50, WIDTH))
     if plan.lost:
         yield paragraph(one_line(f"! no controller replaces {some_pods(plan.lost)}"), indent="  ", hanging="    ")
-    left = max(0, len(by_node) - (most or len(by_node))) + sum(map(len, list(stay.values())[len(stay) if wide else _LISTED :]))
+    left = sum(map(len, list(stay.values())[len(stay) if wide else _LISTED :]))
     if left > 0:
         yield f"  and {counted(left, 'more node')}: -o wide"
-
-
-def _blocked(pod: str, why: str) -> str:
-    return f"{pod}: {why}" if pod else why
 
 
 # -- plan --------------------------------------------------------------------------------------------------------------

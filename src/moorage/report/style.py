@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from moorage.basis.printable import is_printable, one_line
 
 __all__ = [
-    "COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "fitted", "human", "lines_of", "paragraph",
+    "COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "cut", "fitted", "human", "lines_of", "paragraph",
     "shared_end", "some_pods", "text_width", "together", "without_end", "without_own", "yaml_text",
 ]  # fmt: skip
 
@@ -138,7 +138,8 @@ def cells(rows: Iterable[Sequence[str]], most: Sequence[int], *, indent: str = "
     """
     table = [list(row) for row in rows]
     narrow = min(1.0, text_width() / WIDTH)
-    widths = [min(int(limit * narrow), max((len(row[at]) for row in table), default=0)) for at, limit in enumerate(most)]
+    limits = [int(limit * narrow) if limit > _LEAST else limit for limit in most]
+    widths = [min(limit, max((len(row[at]) for row in table), default=0)) for at, limit in enumerate(limits)]
     left = text_width() - len(indent) - sum(widths[:-1]) - len(gap) * (len(widths) - 1)
     if left < _LEAST and len(widths) > 1:
         widest = max(range(len(widths) - 1), key=widths.__getitem__)
@@ -196,7 +197,7 @@ def columns(
         gaps = (one for one in _NARROW_GAPS if sum(_narrowed(widths, to_right, 0)) + len(one) * (len(widths) - 1) <= room)
         gap = next(gaps, _NARROW_GAPS[-1])
         widths = _narrowed(widths, to_right, room - len(gap) * (len(widths) - 1))
-        table = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in table]
+        table = [[cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in table]
     first, *lines = (
         [
             cell.rjust(width) if at in to_right else cell.ljust(width)
@@ -219,7 +220,7 @@ def _narrowed(widths: list[int], fixed: set[int], room: int) -> list[int]:
     return found
 
 
-def _cut(cell: str, width: int) -> str:
+def cut(cell: str, width: int) -> str:
     """Return a cell without its middle, if it is too wide."""
     if len(cell) <= width:
         return cell

@@ -10,7 +10,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.plan import MovedPod
-from moorage.report.style import cells, human, paragraph, some_pods
+from moorage.report.style import cells, cut, human, paragraph, some_pods
 
 __all__ = ["FailureReport", "NodeLoss", "SpareReport", "Survival", "SurvivalFix", "failure_summary", "survival_summary"]
 
@@ -71,6 +71,8 @@ class SurvivalFix(Struct, frozen=True, rename="camel"):
 #: How many losses, and how many pods of one, are shown before the rest is counted; ``wide`` shows all losses.
 _LOSSES: Final = 12
 _PODS: Final = 2
+#: The most characters of a name.
+_NAME: Final = 36
 
 
 def survival_summary(over: str, losses: Sequence[NodeLoss], of: int) -> str:
@@ -97,7 +99,8 @@ def _partial_summary(over: str, losses: Sequence[NodeLoss], of: int) -> str:
     what = {"node": "losses of nodes", "zone": "losses of zones"}.get(over, f"losses of values of {over}")
     ran = f"{len(losses):,} of {of:,} {what} {'is' if len(losses) == 1 else 'are'} known"
     if not bad:
-        return f"Undecided: only {ran}." if not losses else f"Undecided: only {ran}, and no pod stays pending after those."
+        known = f"only {ran}, and no pod stays pending after those" if losses else f"none of the {of:,} {what} was run in time"
+        return f"Undecided: {known}."
     most, least = max(len(loss.pending) for loss in bad), min(len(loss.pending) for loss in bad)
     pods = counted(most, "pod") if most == least else f"{least} to {most} pods"
     return f"Not safe: losing {_either([loss.lost for loss in bad])} leaves {pods} pending; only {ran}."
@@ -139,20 +142,24 @@ def _table(report: Any, *, wide: bool) -> str:
     shown = _shown(report, wide=wide)
     if not shown:
         return f"  No pod is lost for good with any of the {len(report.failures)} losses."
-    rows = [["  LOST", "NODES", "PODS", "PENDING", "LOST FOR GOOD (no controller)"]]
+    rows = [["  LOST", "NODES", "PODS", "PENDING", "WHICH (lost for good: no controller)"]]
     for loss in shown:
         more = f" and {equal[loss.lost]} equal" if loss.lost in equal else ""
         sign = "✗ " if loss.pending else "✓ "
-        pending = f"{len(loss.pending)}  {_pods(loss.pending, wide=wide)}".rstrip()
         gone = _pods([key if wide else key.partition("/")[2] for key in loss.lost_for_good], wide=wide)
-        rows.append([sign + one_line(loss.lost) + more, str(len(loss.nodes)).rjust(5), str(loss.pods).rjust(4), pending, gone])
-    text = cells(rows, [28, 5, 4, 27, 60])
+        which = "; ".join(filter(None, [_pods(loss.pending, wide=wide), gone and f"lost for good: {gone}"]))
+        counts = (f"{len(loss.nodes):5}", f"{loss.pods:4}", f"{len(loss.pending):7}")
+        rows.append([sign + one_line(loss.lost) + more, *counts, which])
+    text = cells(rows, [28, 5, 4, 7, 60])
     left = len([loss for loss in report.failures if loss.same_as is None or wide]) - len(shown)
     return text + (f"\n    and {left} more losses (-o wide)" if left > 0 else "")
 
 
 def _pods(names: Sequence[str], *, wide: bool) -> str:
-    return one_line(", ".join(names) if wide else some_pods(names, 1 if len(names) > _PODS else _PODS))
+    if wide:
+        return one_line(", ".join(names))
+    shown = some_pods(names, 1 if len(names) > _PODS else _PODS)
+    return one_line(" ".join(cut(word, _NAME) for word in shown.split()))
 
 
 def _remarks(report: Any) -> Iterator[str]:
@@ -187,7 +194,7 @@ def _fixes(report: Any) -> Iterator[str]:
         yield from (paragraph(one_line(f"! {note}"), hanging="  ") for note in fix.notes)
     elif report.fix_searched:
         time = " in time" if report.stopped is not None else ""
-        yield f"No fix was found{time} among changes of nodes: uncordon, label, untaint, one more node."
+        yield paragraph(f"No fix was found{time} among changes of nodes: uncordon, label, untaint, one more node.")
     elif report.not_run:
         yield "No fix was searched for, because not every loss was run."
     elif not report.survives:

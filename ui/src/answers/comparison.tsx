@@ -116,17 +116,19 @@ function Moved({ answer }: { answer: ComparisonAnswer }) {
   if (!moved) return null;
   const chance = moved.byChance.length ? `${Math.min(...moved.byChance)} … ${Math.max(...moved.byChance)} of ${count(moved.of)}` : "";
   return (
-    <Section title="Pods that move" aside={`${count(moved.pods)} of ${count(moved.of)}${chance ? `; by chance alone ${chance}` : ""}`}>
-      <Facts
-        of={[
-          ["Within their node group", count(moved.withinGroup)],
-          ["To another node group", count(moved.toAnotherGroup)],
-          ["To another zone", count(moved.toAnotherZone)],
-        ]}
-      />
+    <Section title={moves.some((move) => !move.a || !move.b) ? "Pods that come, go or move" : "Pods that move"} aside={`${count(moved.pods)} of ${count(moved.of)}${chance ? `; by chance alone ${chance}` : ""}`}>
+      {moved.pods > 0 && (
+        <Facts
+          of={[
+            ["Within their node group", count(moved.withinGroup)],
+            ["To another node group", count(moved.toAnotherGroup)],
+            ["To another zone", count(moved.toAnotherZone)],
+          ]}
+        />
+      )}
       {moves.length > 0 && (
         <div class="after">
-          <MoveMaps before="A" after="B" moves={moves.map((move) => ({ pod: move.pod, from: move.a, to: move.b, end: "not placed" }))} />
+          <MoveMaps before="A" after="B" moves={moves.map((move) => ({ pod: move.pod, from: move.a, to: move.b, start: "not here", end: "not here" }))} />
         </div>
       )}
     </Section>

@@ -11,6 +11,8 @@ export interface Move {
   /** The node after; empty if it has none, and `end` says what became of it. */
   readonly to: string;
   readonly end?: string;
+  /** What stands for the node before where there is none. */
+  readonly start?: string;
   readonly title?: string;
 }
 
@@ -86,7 +88,7 @@ export const BeforeAfter = (props: MovesProps) => (
 function byNode(moves: readonly Move[], end: "from" | "to"): [string, Move[]][] {
   const nodes = new Map<string, Move[]>();
   for (const move of moves) {
-    const node = end === "from" ? move.from || "not placed" : move.to || move.end || "nowhere";
+    const node = end === "from" ? move.from || move.start || "not placed" : move.to || move.end || "nowhere";
     const members = nodes.get(node);
     if (members) members.push(move);
     else nodes.set(node, [move]);

@@ -55,6 +55,10 @@ class DrainFlags(Struct, frozen=True):
     force: bool = False
     skip_wait_for_delete_timeout_s: int = 0
 
+    def given(self) -> list[str]:
+        """Return those that are set, as kubectl writes them."""
+        return [f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name) is True]
+
 
 class DrainVerdict(Struct, frozen=True):
     """What ``kubectl drain`` does with a pod.

@@ -266,8 +266,7 @@ class _Consolidation:
             verified={"asGiven": remaining},
             assumptions=(
                 Assumption("readyAfter", f"{self.question.rules.ready_after_s:g}s"),
-                Assumption("drain", "with --ignore-daemonsets; pods without a controller and with emptyDir keep their node"
-                           if not (self.question.flags.force or self.question.flags.delete_emptydir_data) else "as asked for"),
+                Assumption("drain", f"with {' '.join(self.question.flags.given())}"),
             ),
             proof=Proof("exhaustive" if few and self.complete else "bounded", runs=self.runs, lower_bound=bound),
         ).with_values()  # fmt: skip

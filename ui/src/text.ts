@@ -31,9 +31,9 @@ export function amounts(all: Readonly<Record<string, number>>): string {
     .join(", ");
 }
 
-export function count(value: number): string {
-  return value.toLocaleString("en-US", { maximumFractionDigits: 2 });
-}
+const numbers = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
+
+export const count = (value: number): string => numbers.format(value);
 
 /** Return "1 node" or "3 nodes". */
 export function plural(value: number, one: string, many = one + "s"): string {

@@ -126,10 +126,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
     @classmethod
     def live(
-        cls,
-        context: str | None = None,
-        kubeconfig: str | PathLike[str] | None = None,
-        **options: Unpack[ClusterOptions],
+        cls, context: str | None = None, kubeconfig: str | PathLike[str] | None = None, **options: Unpack[ClusterOptions]
     ) -> Self:
         """Take a dump of a live cluster now, with read-only requests. ``notes`` say when it was taken.
 

@@ -371,10 +371,7 @@ def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | Non
         for name, one, held in zip(setting.names, options, loaded, strict=True)
     ]
     places = [NodePlaces.of(one.nodes) for one in inputs]
-    return (
-        _Side(inputs[0], options[0], places[0], names[0]),
-        _Side(inputs[-1], options[1], places[-1], names[1]),
-    )
+    return (_Side(inputs[0], options[0], places[0], names[0]), _Side(inputs[-1], options[1], places[-1], names[1]))
 
 
 def load_side(side: str, options: Options) -> Loaded:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer
+from moorage.report.answer import Answer, plain
 from moorage.report.gates import (
     GateResult,
     MeasuredRun,
@@ -46,7 +46,7 @@ __all__ = [
 # ``to_dict`` gives the document (``kind: Comparison``, ``docs/reference/compare.md``).
 
 
-class MoveCount(Struct, frozen=True):
+class MoveCount(Struct, frozen=True, rename="camel"):
     """How many pods are on another node in B than in A, ``of`` those that A was to place or evicted; means over seeds.
 
     ``by_chance``  for each seed, how many of them are on another node in A with the next seed
@@ -61,7 +61,7 @@ class MoveCount(Struct, frozen=True):
     per_seed: tuple[int, ...] = ()
 
 
-class PodMove(Struct, frozen=True):
+class PodMove(Struct, frozen=True, omit_defaults=True):
     """A pod that is on another node in B with the first seed; an empty name of a node stands for none.
 
     ``cause``: the change between two releases without which it stays; "" if the releases are equal, or it was not found in time
@@ -136,14 +136,12 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
         return {
             **{side: {"name": name, "notes": list(notes)} for side, name, notes in sides},
             "metrics": {name: _metric(one) for name, one in self.metrics.items()},
-            **({} if self.moved is None else {"moved": _moved(self.moved)}),
-            "moves": [
-                {"pod": one.pod, "a": one.a, "b": one.b, **({"cause": one.cause} if one.cause else {})} for one in self.moves
-            ],
+            **({} if self.moved is None else {"moved": plain(self.moved)}),
+            "moves": plain(self.moves),
             "newPending": list(self.new_pending),
             "gates": [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in self.gates],
-            "releaseChanges": [{"kind": one.kind, "text": one.text} for one in self.release_changes],
-            "texts": [{"pod": one.pod, "a": one.a, "b": one.b} for one in self.texts],
+            "releaseChanges": plain(self.release_changes),
+            "texts": plain(self.texts),
             "runs": {"a": _runs(self.runs[0]), "b": _runs(self.runs[1])},
         }
 
@@ -155,18 +153,6 @@ def _metric(one: MetricComparison) -> dict[str, Any]:
         "exact": one.exact, "mayBeZero": one.may_be_zero,
     }  # fmt: skip
     return shown | ({"p": json_number(one.p)} if one.p is not None else {})
-
-
-def _moved(moved: MoveCount) -> dict[str, Any]:
-    return {
-        "pods": json_number(moved.pods),
-        "of": json_number(moved.of),
-        "byChance": list(moved.by_chance),
-        "withinGroup": json_number(moved.within_group),
-        "toAnotherGroup": json_number(moved.to_another_group),
-        "toAnotherZone": json_number(moved.to_another_zone),
-        "perSeed": list(moved.per_seed),
-    }
 
 
 def _runs(runs: Iterable[MeasuredRun]) -> list[dict[str, Any]]:
@@ -306,14 +292,8 @@ def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, 
     for name, value in parts.items():
         held = gates.get(f"moved.{name}", ())
         if wide or held or (value and moved.pods):
-            yield [
-                f"  {title_of(f'moved.{name}').removeprefix('moved ')}",
-                "",
-                amount_text("moved", value),
-                "",
-                "",
-                _signs(held),
-            ]
+            title = title_of(f"moved.{name}").removeprefix("moved ")
+            yield [f"  {title}", "", amount_text("moved", value), "", "", _signs(held)]
 
 
 def _moves(found: ComparisonValues) -> str:

@@ -15,6 +15,7 @@ export function placeOf(hash: string): Place {
 export const place = signal<Place>(placeOf(location.hash));
 
 addEventListener("hashchange", () => {
+  clearTimeout(writing);
   place.value = placeOf(location.hash);
   scrollTo(0, 0);
 });
@@ -31,10 +32,15 @@ export const nodeLink = (node: string): string => linkTo(["node", node]);
 
 export const workloadLink = (workload: string): string => linkTo(["workload", ...workload.split("/")]);
 
+let writing: ReturnType<typeof setTimeout> | undefined;
+
 /** Change the query of the address without a new entry in the history. */
 export function setQuery(query: Readonly<Record<string, string>>): void {
-  history.replaceState(null, "", linkTo(place.value.path, query));
-  place.value = placeOf(location.hash);
+  const link = linkTo(place.value.path, query);
+  place.value = placeOf(link);
+  clearTimeout(writing);
+  // The browser takes a frame for it, in which the page is drawn first.
+  writing = setTimeout(() => history.replaceState(null, "", link));
 }
 
 function decoded(segment: string): string {

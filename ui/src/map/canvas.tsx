@@ -77,13 +77,13 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, picked, foll
     });
     const step = () => {
       const until = performance.now() + DRAWING_MS;
-      for (; next < tiles.length && (next % 64 || performance.now() < until); next += 1) {
+      for (; next < tiles.length && (next % 32 || performance.now() < until); next += 1) {
         const node = nodeOf(tiles[next]![2]);
         if (node && !sameLook(drawn.current.get(node.name), lookOf(node))) draw(...tiles[next]!);
       }
       if (next < tiles.length) frame = requestAnimationFrame(step);
     };
-    step();
+    frame = requestAnimationFrame(step); // what led here has had its share of this frame
     return () => cancelAnimationFrame(frame);
   }, [groups, width, side, columns, scheme, lookOf]);
 
@@ -194,8 +194,8 @@ function Active({ text, selected, shown, index, total, side, x, y }: ActiveProps
   );
 }
 
-/** How long tiles are drawn in one frame. */
-const DRAWING_MS = 9;
+/** How long tiles are drawn in one frame: what was drawn has to reach the screen in the rest of it. */
+const DRAWING_MS = 3;
 
 const sameLook = (a: Look | undefined, b: Look): boolean =>
   a !== undefined && a.share === b.share && a.second === b.second && a.verdict === b.verdict && a.dim === b.dim && a.picked === b.picked;

@@ -12,6 +12,16 @@ export interface TileGroup {
 
 const MOST_GROUPS = 200;
 
+/** The place of each name in the order of names, kept while the names are the same: to compare names takes a frame. */
+let places: ReadonlyMap<string, number> = new Map();
+
+function placesOf(names: readonly string[]): ReadonlyMap<string, number> {
+  if (names.length !== places.size || !names.every((name) => places.has(name))) {
+    places = new Map([...names].sort(natural.compare).map((name, at) => [name, at]));
+  }
+  return places;
+}
+
 export function groupsOf(nodes: Iterable<NodeFields>, grouping: Grouping): TileGroup[] {
   const found = new Map<string, string[]>();
   for (const node of nodes) {
@@ -20,7 +30,8 @@ export function groupsOf(nodes: Iterable<NodeFields>, grouping: Grouping): TileG
     if (names) names.push(node.name);
     else found.set(title, [node.name]);
   }
-  const groups = [...found].map(([title, names]) => ({ title, names: names.sort(natural.compare) }));
+  const order = placesOf([...found.values()].flat());
+  const groups = [...found].map(([title, names]) => ({ title, names: names.sort((a, b) => order.get(a)! - order.get(b)!) }));
   groups.sort((a, b) => Number(!a.title) - Number(!b.title) || natural.compare(a.title, b.title));
   if (groups.length <= MOST_GROUPS) return groups;
   const rest = groups.slice(MOST_GROUPS - 1).flatMap((group) => group.names);

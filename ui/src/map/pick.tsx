@@ -37,8 +37,10 @@ export function PickMap({ cluster, picked, set, answer }: PickMapProps) {
     return chosen.has(node.name) ? `${words}, chosen` : words;
   };
   const toggle = (names: readonly string[]) => {
+    const next = new Set(chosen);
     const all = names.every((name) => chosen.has(name));
-    set(all ? [...chosen].filter((name) => !names.includes(name)) : [...chosen, ...names.filter((name) => !chosen.has(name))]);
+    for (const name of names) all ? next.delete(name) : next.add(name);
+    set([...next]);
   };
   return (
     <section class="pick" aria-label={picked ? "Choose nodes on the map" : "Map"}>

@@ -16,18 +16,17 @@ interface Answer {
 export type Verdicts = ReadonlyMap<string, NodeVerdict>;
 
 const WAIT_MS = 90;
+const FITS: NodeVerdict = { fits: true, plugin: "", text: "fits", colour: 0 };
 const kept = new Map<string, readonly [number, Verdicts]>();
 
 export function verdictsOf(answer: Answer, order: readonly string[]): Verdicts {
   const colours = coloursOf(answer.reasons.map((reason) => reason.plugin));
   const names = answer.nodes ?? order;
+  const refusals = answer.reasons.map((reason): NodeVerdict => ({ fits: false, ...reason, colour: colours.get(reason.plugin)! }));
   const found = new Map<string, NodeVerdict>();
   answer.verdicts.forEach((position, node) => {
-    const reason = answer.reasons[position];
     const name = names[node];
-    if (name === undefined) return;
-    if (!reason) found.set(name, { fits: true, plugin: "", text: "fits", colour: 0 });
-    else found.set(name, { fits: false, ...reason, colour: colours.get(reason.plugin)! });
+    if (name !== undefined) found.set(name, refusals[position] ?? FITS);
   });
   return found;
 }

@@ -18,6 +18,8 @@ import { Meters } from "../map/meters";
 import { count, plural, sharedEnding, visible } from "../text";
 import { SmallText } from "../kit/basics";
 
+const SEARCH_MS = 30;
+
 /** Rises when nodes come, go or move between groups. */
 const layoutVersion = signal(0);
 onChange((touched) => {
@@ -30,11 +32,16 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
   const measure: Measure = query.get("fill") ?? "dominant";
   const table = query.get("as") === "table";
   const [search, setSearch] = useState("");
+  const [sought, setSought] = useState(""); // the same a moment later: a letter is shown before nodes are searched
+  useEffect(() => {
+    const timer = setTimeout(() => setSought(search), SEARCH_MS);
+    return () => clearTimeout(timer);
+  }, [search]);
   const [pod, setPod] = useState<string>();
   const verdicts = useVerdicts(pod);
   const groups = useMemo(() => groupsOf(cluster.nodes.values(), grouping), [cluster, grouping, layoutVersion.value]);
   const labels = useMemo(() => groupingLabels(cluster.nodes.values()), [cluster, layoutVersion.value]);
-  const matched = useMemo(() => matching(cluster, search), [cluster, search, search && version.value]);
+  const matched = useMemo(() => matching(cluster, sought), [cluster, sought, sought && version.value]);
   const lookOf = useCallback((node: NodeFields) => look(node, measure, matched, verdicts), [measure, matched, verdicts]);
   const nodeOf = useCallback((name: string) => cluster.nodes.get(name), [cluster]);
   const podsOf = (name: string) => [...(cluster.nodes.get(name)?.pods ?? [])].flatMap((key) => cluster.pods.get(key) ?? []);
@@ -65,7 +72,7 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
       ) : (
         <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = nodeLink(name))} follow={onChange} />
       )}
-      <Tray pods={waiting} subject={pod} show={setPod} matches={(one) => !search || podMatches(one, search.toLowerCase())} />
+      <Tray pods={waiting} subject={pod} show={setPod} matches={(one) => !sought || podMatches(one, sought.toLowerCase())} />
     </main>
   );
 }
@@ -97,20 +104,37 @@ function headline(cluster: Cluster, pending: number): string {
   return `${pods}; ${open === cluster.nodes.size ? "all" : `${count(open)} of`} ${plural(cluster.nodes.size, "node")} take pods.`;
 }
 
+const kept = new WeakMap<NodeFields["labels"], string>();
+
+/** Return labels as one text in small letters, one on a line; kept with them. */
+function wordsOf(labels: NodeFields["labels"]): string {
+  let words = kept.get(labels);
+  if (words === undefined) {
+    words = Object.entries(labels).map(([key, value]) => `${key}=${value}`).join("\n").toLowerCase();
+    kept.set(labels, words);
+  }
+  return words;
+}
+
 /** Return the nodes that match the search, by their own words or by a pod on them; undefined without a search. */
 function matching(cluster: Cluster, search: string): ReadonlySet<string> | undefined {
   if (!search) return undefined;
   const words = search.toLowerCase();
   const found = new Set<string>();
   for (const node of cluster.nodes.values()) {
-    const labels = () => Object.entries(node.labels).some(([key, value]) => `${key}=${value}`.toLowerCase().includes(words));
-    if (node.name.toLowerCase().includes(words) || labels()) found.add(node.name);
+    if (node.name.includes(words) || wordsOf(node.labels).includes(words)) found.add(node.name);
   }
-  for (const pod of cluster.pods.values()) if (pod.node && podMatches(pod, words)) found.add(pod.node);
+  const owners = new Map<string, boolean>(); // many pods have one owner
+  for (const { key, node, owner } of cluster.pods.values()) {
+    if (!node || found.has(node)) continue;
+    if (!owners.has(owner)) owners.set(owner, owner.toLowerCase().includes(words));
+    if (owners.get(owner) || key.includes(words)) found.add(node);
+  }
   return found;
 }
 
-const podMatches = (pod: PodFields, words: string) => pod.key.toLowerCase().includes(words) || pod.owner.toLowerCase().includes(words);
+/** The names of pods have small letters alone. */
+const podMatches = (pod: PodFields, words: string) => pod.key.includes(words) || pod.owner.toLowerCase().includes(words);
 
 function filled(measure: Measure): string {
   if (measure === "dominant") return LARGEST;

@@ -106,11 +106,7 @@ _TOO_MANY = "Too many pods"
 
 
 def groups_of(
-    nodes: Sequence[Node],
-    room: Room,
-    after: Free,
-    per_node: Mapping[str, int],
-    last: EveryVerdict | None,
+    nodes: Sequence[Node], room: Room, after: Free, per_node: Mapping[str, int], last: EveryVerdict | None
 ) -> Iterator[CapacityGroup]:
     """Yield the groups of nodes, those that take instances first. Other nodes are grouped by the plugins that refuse them.
 

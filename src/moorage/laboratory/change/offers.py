@@ -309,12 +309,7 @@ def _least(values: npt.NDArray[np.float64], number: int) -> npt.NDArray[np.intp]
 
 
 def _constraints(
-    refusals: Iterable[Refusal],
-    row: int,
-    profile: Profile,
-    pod: PodInfo,
-    snapshot: Snapshot,
-    cut: set[str],
+    refusals: Iterable[Refusal], row: int, profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]
 ) -> Iterator[tuple[ChangeSet, ...]]:
     """Yield for each plugin that refuses a row the sets of changes that lift its refusal; disabling the plugin is one."""
     for refusal in refusals:

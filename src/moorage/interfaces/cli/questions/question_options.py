@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 __all__ = [
-    "dask_option", "executor_of", "named_nodes", "narrowing_of", "narrowing_options", "node_selector_option",
+    "dask_option", "executor_of", "files_options", "named_nodes", "narrowing_of", "narrowing_options", "node_selector_option",
     "progress_option", "question_options", "refuse_unmatched", "seldom", "selector_of", "what_if_options",
 ]  # fmt: skip
 
@@ -38,8 +38,7 @@ def question_options(
     ``searches``: the command goes on after the plain answer, so that its time has a limit
     """
     options = (
-        _files_option,
-        click.option("-R", "--recursive", is_flag=True, help="Read directories recursively."),
+        files_options,
         *_SCHEDULER,
         click.option(
             "-o", "--output", type=click.Choice(outputs), default=outputs[0], show_default=True, help="How to print the answer."
@@ -64,10 +63,6 @@ time_limit_option = click.option(
     help="Print what was found after this time; 0 means no limit. By default 10, and more for more than 10,000 nodes and pods.",
 )  # fmt: skip
 progress_option = click.option("--progress", "shows_progress", is_flag=True, help="Show the progress in a pipe or file, too.")
-_files_option = click.option(
-    "-f", "--filename", "paths", multiple=True, metavar="PATH",
-    help="A file, a directory, or - for standard input. May be repeated.",
-)  # fmt: skip
 _LIVE = (
     click.option("--live", is_flag=True, help="Read the cluster of the kubeconfig now, with read-only requests."),
     click.option("--context", metavar="NAME", help="The context of the kubeconfig for --live."),
@@ -92,32 +87,29 @@ _SCHEDULER = (
         "--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes."
     ),
 )  # fmt: skip
-_CHANGES = (
-    click.option(
-        "--edit", "edits", multiple=True, metavar="'KIND/NAME FIELD=VALUE'",
-        help="Change an object first: 'deployment/web cpu=500m', 'node/n1 unschedulable=false'. May be repeated.",
-    ),
-    click.option(
-        "--cordon", "cordoned", multiple=True, metavar="SELECTOR",
-        help="Cordon nodes first: a name, or a label selector as for kubectl. May be repeated.",
-    ),
-    click.option(
-        "--remove-nodes", "removed", multiple=True, metavar="SELECTOR",
-        help="Remove nodes first; controllers replace the pods there. May be repeated.",
-    ),
-    click.option(
-        "--add-nodes", "added", multiple=True, metavar="like=NODE,count=N",
-        help="Add empty nodes like an existing one first. May be repeated.",
-    ),
-    click.option(
-        "--scale", "scaled", multiple=True, metavar="KIND/NAME=N",
-        help="Scale a workload first; pods are created or deleted as its controller would do. May be repeated.",
-    ),
-    click.option(
-        "--replace", "replacements", multiple=True, metavar="FILE",
-        help="Replace objects first by those with the same names in this file. May be repeated.",
-    ),
-)  # fmt: skip
+_CHANGES = tuple(
+    click.option(name, into, multiple=True, metavar=metavar, help=f"{text} May be repeated.")
+    for name, into, metavar, text in (
+        (
+            "--edit",
+            "edits",
+            "'KIND/NAME FIELD=VALUE'",
+            "Change an object first: 'deployment/web cpu=500m', 'node/n1 unschedulable=false'.",
+        ),
+        ("--cordon", "cordoned", "SELECTOR", "Cordon nodes first: a name, or a label selector as for kubectl."),
+        ("--remove-nodes", "removed", "SELECTOR", "Remove nodes first; controllers replace the pods there."),
+        ("--add-nodes", "added", "like=NODE,count=N", "Add empty nodes like an existing one first."),
+        ("--scale", "scaled", "KIND/NAME=N", "Scale a workload first; pods are created or deleted as its controller would do."),
+        ("--replace", "replacements", "FILE", "Replace objects first by those with the same names in this file."),
+    )
+)
+
+
+def files_options(command: _Command) -> _Command:
+    """Add the options that name the input."""
+    text = "A file, a directory, or - for standard input. May be repeated."
+    command = click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")(command)
+    return click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help=text)(command)
 
 
 def what_if_options(command: _Command) -> _Command:

@@ -28,6 +28,7 @@ from moorage.interfaces.cli.cluster_files import (
 )
 from moorage.interfaces.cli.main import OK, PENDING, DescribedCommand
 from moorage.interfaces.cli.questions.dump import write_parts
+from moorage.interfaces.cli.questions.question_options import files_options
 from moorage.interfaces.cli.release_options import emulated_cluster_options
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.present import read_given
@@ -53,11 +54,7 @@ _KEY_SIZE: Final = 32
 
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option(
-    "-f", "--filename", "paths", multiple=True, metavar="PATH",
-    help="A file, a directory, or - for standard input. May be repeated.",
-)  # fmt: skip
-@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@files_options
 @reading_options
 @click.option(
     "--key", "key_file", metavar="FILE", required=True,

@@ -28,7 +28,13 @@ from moorage.interfaces.cli.cluster_files import (
 )
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, gate_options
-from moorage.interfaces.cli.questions.question_options import narrowing_of, narrowing_options, refuse_unmatched, what_if_options
+from moorage.interfaces.cli.questions.question_options import (
+    files_options,
+    narrowing_of,
+    narrowing_options,
+    refuse_unmatched,
+    what_if_options,
+)
 from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, run_queued
 from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, leave_memory_at_exit, output_style, print_styled
@@ -63,11 +69,7 @@ All that is printed, and what it means: moorage help simulate
 
 
 @click.command(cls=TakesFiles, epilog=EPILOG)
-@click.option(
-    "-f", "--filename", "paths", multiple=True, metavar="PATH",
-    help="A file, a directory, or - for standard input. May be repeated.",
-)  # fmt: skip
-@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@files_options
 @reading_options
 @click.option("--allow-unknown", is_flag=True, help="Accept input that has nothing to place but objects of unknown kinds.")
 @click.option("--trace", metavar="FORMAT", help="Read a workload trace instead of a cluster: openb, borg-2019, philly …")

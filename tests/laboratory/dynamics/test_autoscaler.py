@@ -11,7 +11,6 @@ from moorage.errors import InputError
 from moorage.laboratory.dynamics import (
     HOUR,
     AtTimes,
-    AutoscalerRules,
     ClusterAutoscaler,
     Consolidation,
     Diurnal,
@@ -102,7 +101,7 @@ def test_nodes_on_order_count_and_limits_hold():
     sim, scaler = scaled([pod(f"p{at}") for at in range(9)], pools=(NodePool(name="s", node=SMALL.node, max=2),))
     assert scaler.sizes() == {"s": 2}
     assert sim.totals().pending == 5
-    _, fewest = scaled([], pools=(NodePool(name="s", node=SMALL.node, min=3),), rules=AutoscalerRules(unneeded_s=60.0))
+    _, fewest = scaled([], pools=(NodePool(name="s", node=SMALL.node, min=3),), flags=["--scale-down-unneeded-time=1m"])
     assert fewest.sizes() == {"s": 3}
 
 
@@ -162,7 +161,7 @@ def test_an_idle_node_goes_if_its_pods_may_and_can(pods, goes):
     assert {one["name"] for one in sim.nodes} == ({"fixed"} if goes else {"fixed", "pool-1"})
     assert sim.totals().pending == 0
     if goes:
-        assert scaler.events[-1].time_s == (610.0 if not pods or pods[0].name != "p" or "DaemonSet" in str(pods) else 640.0)
+        assert scaler.events[-1].time_s == (625.0 if not pods or "DaemonSet" in str(pods) else 650.0)
 
 
 def test_a_busy_node_stays_and_a_budget_keeps_its_pods():
@@ -187,7 +186,7 @@ WHY = {  # what is on the node, the pool's minimum, the reason and the pod
         [pod("p", volumes=[{"name": "v", "emptyDir": {}}], nodeName="pool-1")], 0,
         "BlockedByPod: LocalStorageRequested", "default/p",
     ),
-    "a pod that fits nowhere else": ([pod("p", nodeSelector=HOST, nodeName="pool-1")], 0, "NoPlaceToMovePods", ""),
+    "a pod that fits nowhere else": ([pod("p", nodeSelector=HOST, nodeName="pool-1")], 0, "NoPlaceToMovePods", "default/p"),
     "the minimum": ([], 1, "NodeGroupMinSizeReached", ""),
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
 """
 
-from moorage.laboratory.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent, Unremovable
+from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler, ScalingEvent
 from moorage.laboratory.dynamics.consolidation import Consolidation
 from moorage.laboratory.dynamics.failing_nodes import FailingNodes
 from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
@@ -31,11 +31,13 @@ from moorage.laboratory.dynamics.pod_arrivals import (
 from moorage.laboratory.dynamics.scaling_comparison import compare_autoscalers, scaling_table
 from moorage.laboratory.dynamics.simulation import ClusterProcess, Simulation, SimulationTotals
 from moorage.laboratory.dynamics.state_recorder import StateRecorder
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import Unremovable
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerRules", "ClusterAutoscaler", "ClusterProcess", "Consolidation",
+    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerFlags", "ClusterAutoscaler", "ClusterProcess", "Consolidation",
     "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed",
     "KarpenterProcess", "LogNormal", "NodePool", "PodArrivals",
     "PodKind", "Poisson", "Regular", "ScalingEvent", "Simulation", "SimulationTotals", "StateRecorder", "TraceArrivals",
-    "UniformBetween", "Unremovable", "Weibull", "compare_autoscalers", "scaling_table",
+    "UniformBetween", "Unremovable", "Weibull", "compare_autoscalers", "read_flags", "scaling_table",
 ]  # fmt: skip

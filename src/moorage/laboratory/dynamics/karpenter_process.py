@@ -23,7 +23,7 @@ from moorage.core.engine.facts import Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.autoscaler import ScalingEvent
-from moorage.laboratory.dynamics.consolidation import delete_node, empty_node, taint_node
+from moorage.laboratory.dynamics.node_pools import delete_node, empty_node, taint_node
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from moorage.api.core import Node
+from moorage.api.core import Node, Taint
+from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
+from moorage.laboratory.compare.typical_mix import is_bound_to_its_node
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike
+from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import NodeType, Offer, offers_of_types, read_list, read_types
 from moorage.laboratory.present import ObjectLike
+from moorage.state.pod_info import PodInfo
 
-__all__ = ["NodePool", "PoolState", "pool_states", "read_pools"]
+__all__ = ["NodePool", "PoolState", "delete_node", "empty_node", "pool_states", "read_pools", "taint_node"]
 
 #: The maximum size of a pool that gives none, and the longest provisioning time of a node in seconds.
 _MOST: Final = 1000
@@ -117,3 +122,37 @@ def pool_states(pools: Sequence[NodePool], nodes: Sequence[Node]) -> dict[str, P
     if not found:
         raise InputError("an autoscaler needs at least one pool")
     return found
+
+
+# -- node removal ------------------------------------------------------------------------------------------------------
+# Empty a node and delete it, as autoscalers do.
+
+#: The longest grace period of evicted pods, in seconds (--max-graceful-termination-sec of cluster-autoscaler).
+_LONGEST_GRACE_S: Final = 600
+
+
+def taint_node(simulation: Simulation, name: str, taint: Taint) -> None:
+    """Add a taint to a node that does not have it."""
+    node = simulation.table.nodes[simulation.table.row_of[name]]
+    if taint not in node.spec.taints:
+        simulation.tell(Seen(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, taint)))))
+
+
+def empty_node(simulation: Simulation, name: str, pods: Iterable[PodInfo], taint: Taint, then: Callable[[], None]) -> None:
+    """Taint a node, evict its pods, and call ``then`` when the last grace period is over."""
+    taint_node(simulation, name, taint)
+    longest = 0.0
+    for pod in pods:
+        grace = pod.spec.termination_grace_period_seconds
+        grace_s = float(min(30 if grace is None else grace, _LONGEST_GRACE_S))
+        longest = max(longest, grace_s)
+        simulation.engine.evict(pod.uid, grace_s)
+    simulation.call_at(simulation.now_s + longest, then)
+
+
+def delete_node(simulation: Simulation, name: str) -> None:
+    """Delete a node if it exists, with its remaining pods that go with it."""
+    row = simulation.table.row_of.get(name)
+    if row is not None:
+        bound = [pod.pod for pod in simulation.table.pods[row].values() if is_bound_to_its_node(pod.pod)]
+        simulation.tell(*map(Gone, bound), Gone(simulation.table.nodes[row]))

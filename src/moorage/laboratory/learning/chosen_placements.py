@@ -21,7 +21,7 @@ from moorage.core.engine.facts import Seen
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import QueuePlace
 from moorage.framework.profile import Profile
-from moorage.laboratory.trial.feasibility import fitting_rows
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import fitting_rows
 from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot

@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.search import EVERYWHERE
-from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.placements import Feasibility
 from moorage.laboratory.trial.history import scope_of
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import JUDGE, filtering
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["feasibility_of", "fitting_rows"]
+__all__ = ["feasibility_of"]
 
-#: A cycle that filters every node and caches nothing.
-_JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
-_EVERYWHERE = replace(EVERYWHERE, post_filter=False)
-#: Profile → its Filter plugins alone.
-_FILTERING: WeakKeyDictionary[Profile, Profile] = WeakKeyDictionary()
 _NAMES = ("node", "plugin", "reason", "resolvable")
 _name_of = attrgetter("metadata.name")
 
@@ -44,7 +36,7 @@ def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[s
     profile = scheduler.profiles.get(pod.spec.scheduler_name)
     if profile is None:
         return Feasibility(pod.key, [], frame_of(_NAMES, ()), f"no profile has the name {pod.spec.scheduler_name}")
-    decision = _JUDGE.decide(_filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+    decision = JUDGE.decide(filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
     verdicts = decision.verdicts
     if verdicts is None:
         return Feasibility(pod.key, [], frame_of(_NAMES, ()), decision.message)
@@ -52,26 +44,6 @@ def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[s
     refused = verdicts.ids[rows] != 0
     fitting = [] if decision.node is None else list(map(_name_of, map(table.nodes.__getitem__, rows[~refused].tolist())))
     return Feasibility(pod.key, fitting, _refusals(verdicts, table, rows[refused]), "" if fitting else decision.message)
-
-
-def fitting_rows(simulation: SimulatedCluster, pod: PodInfo) -> npt.NDArray[np.intp]:
-    """Return the rows of the node table that no Filter plugin refuses for a pod."""
-    scheduler = simulation.scheduler
-    profile = scheduler.profiles.get(pod.spec.scheduler_name)
-    if profile is None:
-        return np.zeros(0, dtype=np.intp)
-    decision = _JUDGE.decide(_filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, _EVERYWHERE)
-    if decision.node is None or decision.verdicts is None:
-        return np.zeros(0, dtype=np.intp)
-    return np.flatnonzero(decision.verdicts.ids == 0)
-
-
-def _filtering(profile: Profile) -> Profile:
-    """Return a profile that filters as this one does, every node, and scores nothing."""
-    made = _FILTERING.get(profile)
-    if made is None:
-        made = _FILTERING[profile] = replace(profile.without_scores(), percentage_of_nodes_to_score=100)
-    return made
 
 
 def _refusals(verdicts: Verdicts, table: NodeTable, rows: npt.NDArray[np.intp]) -> ColumnFrame:

@@ -1,0 +1,278 @@
+"""``PackedCluster``: nodes on which pods are packed by the Filter plugins alone, and changes that can be taken back.
+
+cluster-autoscaler tries its ideas on such a snapshot. A pod goes to the first node that accepts it; the search starts behind
+the node of the last pod that was placed so. Scores and preemption play no part.
+
+Source  cluster-autoscaler at 87d9c45c02^, simulator/clustersnapshot/predicate/plugin_runner.go, scheduling_opts.go,
+        simulator/scheduling/hinting_simulator.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace as replace_scope
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import json
+from msgspec.structs import replace
+
+from moorage.api.core import Node, Pod, Volume
+from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.search import EVERYWHERE, SearchScope
+from moorage.core.engine.facts import Gone, Seen
+from moorage.core.engine.scheduler import Scheduler
+from moorage.framework.profile import Profile
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import is_daemon_pod
+from moorage.simulator.owners import controller_of
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["AGAIN", "JUDGE", "PackedCluster", "Packer", "filtering", "fitting_rows", "likeness", "unplaced"]
+
+#: Behind the UID of a pod that will replace one that is evicted.
+AGAIN: Final = "/again"
+_ENCODER: Final = json.Encoder(order="deterministic")
+#: A cycle that filters every node and caches nothing.
+JUDGE: Final = Cycle(by_class=False, nominated_first=False, errors_end=False)
+_EVERYWHERE: Final = replace_scope(EVERYWHERE, post_filter=False)
+#: Profile → its Filter plugins alone.
+_FILTERING: WeakKeyDictionary[Profile, Profile] = WeakKeyDictionary()
+
+
+def filtering(profile: Profile) -> Profile:
+    """Return a profile that filters as this one does, every node, and scores nothing."""
+    made = _FILTERING.get(profile)
+    if made is None:
+        made = _FILTERING[profile] = replace_scope(profile.without_scores(), percentage_of_nodes_to_score=100)
+    return made
+
+
+def fitting_rows(simulation: SimulatedCluster, pod: PodInfo) -> npt.NDArray[np.intp]:
+    """Return the rows of the node table that no Filter plugin refuses for a pod."""
+    decision = _judged(simulation.scheduler, pod, _EVERYWHERE)
+    if decision is None or decision.node is None or decision.verdicts is None:
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(decision.verdicts.ids == 0)
+
+
+def _judged(scheduler: Scheduler, pod: PodInfo, scope: SearchScope) -> Decision | None:
+    profile = scheduler.profiles.get(pod.spec.scheduler_name)
+    if profile is None:
+        return None
+    return JUDGE.decide(filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+
+
+def unplaced(pod: Pod) -> Pod:
+    """Return a pod without its node."""
+    return replace(pod, spec=replace(pod.spec, node_name="")) if pod.spec.node_name else pod
+
+
+def likeness(pod: Pod) -> bytes | None:
+    """Return what pods of one controller that need the same have in common; None for a pod without a controller."""
+    owner = controller_of(pod.metadata)
+    if owner is None or is_daemon_pod(pod):
+        return None
+    volumes = tuple(one for one in pod.spec.volumes if one != Volume(name=one.name))
+    spec = replace(pod.spec, volumes=volumes, node_name="")
+    return _ENCODER.encode((owner.uid or owner.name, pod.namespace, pod.metadata.labels, spec))
+
+
+class PackedCluster:
+    """See the module's description. ``scratch`` has no pods that wait; it is changed, and belongs to this object."""
+
+    def __init__(self, scratch: SimulatedCluster) -> None:
+        self.scratch = scratch
+        self.order = [node.name for node in self._in_order()]
+        self._undo: list[list[Callable[[], None]]] = []
+        #: Where the last search ended.
+        self._last = 0
+        #: The order in which pods came to their nodes, by UID: changes that are taken back must not change it.
+        self._came: dict[str, int] = {}
+        self._arrivals = 0
+        for name in self.order:
+            self.pods(name)
+
+    def _in_order(self) -> list[Node]:
+        table = self.scratch.scheduler.cluster.table
+        return [table.nodes[row] for row in table.arrival.view.argsort(kind="stable").tolist()]
+
+    # -- what there is -----------------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Node:
+        table = self.scratch.scheduler.cluster.table
+        return table.nodes[table.row_of[name]]
+
+    def pods(self, name: str) -> list[Pod]:
+        """Return the pods of a node, in the order in which they came."""
+        table, came = self.scratch.scheduler.cluster.table, self._came
+        held = [held.pod for held in table.pods[table.row_of[name]].values()]
+        for pod in held:
+            if pod.metadata.uid not in came:
+                came[pod.metadata.uid] = self._arrivals = self._arrivals + 1
+        return sorted(held, key=lambda pod: came[pod.metadata.uid])
+
+    def tell(self, facts: Iterable[Seen | Gone]) -> None:
+        """Report what changed in the cluster; this cannot be taken back."""
+        held = list(facts)
+        self.scratch.tell(held)
+        if any(isinstance(one.obj, Node) for one in held):
+            self.order = [node.name for node in self._in_order()]
+
+    # -- changes -----------------------------------------------------------------------------------------------------------
+
+    def fork(self) -> None:
+        """Begin changes that ``revert`` takes back."""
+        self._undo.append([])
+
+    def revert(self) -> None:
+        """Take back everything since the last ``fork``."""
+        for step in reversed(self._undo.pop()):
+            step()
+
+    def commit(self) -> None:
+        """Keep what was changed since the last ``fork``."""
+        steps = self._undo.pop()
+        if self._undo:
+            self._undo[-1] += steps
+
+    def _tell(self, *facts: Seen | Gone) -> None:
+        self.scratch.tell(facts)
+
+    def _note(self, undo: Callable[[], None]) -> None:
+        if self._undo:
+            self._undo[-1].append(undo)
+
+    def place(self, pod: Pod, name: str) -> None:
+        """Put a pod on a node."""
+        uid, placed = pod.metadata.uid, replace(pod, spec=replace(pod.spec, node_name=name))
+        before = self._came.pop(uid, None)
+        self._came[uid] = self._arrivals = self._arrivals + 1
+        self._tell(Seen(placed))
+
+        def undo() -> None:
+            self._tell(Gone(placed))
+            if before is not None:
+                self._came[uid] = before
+
+        self._note(undo)
+
+    def take(self, pod: Pod) -> None:
+        """Take a pod from its node."""
+        self._tell(Gone(pod))
+        self._note(lambda: self._tell(Seen(pod)))
+
+    def add(self, node: Node, pods: Iterable[Pod] = ()) -> None:
+        """Add a node with pods, behind the others."""
+        held = list(pods)
+        self._tell(Seen(node), *map(Seen, held))
+        self.order.append(node.name)
+
+        def undo() -> None:
+            self.order.remove(node.name)
+            self._tell(*map(Gone, held), Gone(node))
+
+        self._note(undo)
+
+    def change(self, node: Node) -> None:
+        """Replace a node by another of its name."""
+        before = self.node(node.name)
+        self._tell(Seen(node))
+        self._note(lambda: self._tell(Seen(before)))
+
+    def remove(self, name: str) -> None:
+        """Remove a node with its pods."""
+        node, pods, at = self.node(name), self.pods(name), self.order.index(name)
+        self._tell(*map(Gone, pods), Gone(node))
+        del self.order[at]
+
+        def undo() -> None:
+            self.order.insert(at, name)
+            self._tell(Seen(node), *map(Seen, pods))
+
+        self._note(undo)
+
+    # -- packing -----------------------------------------------------------------------------------------------------------
+
+    def refusal(self, pod: Pod, name: str) -> tuple[str, ...] | None:
+        """Return why the Filter plugins refuse a pod on a node; None if they accept it."""
+        row = self.scratch.scheduler.cluster.table.row_of[name]
+        scope = SearchScope(np.array([row], dtype=np.intp), post_filter=False)
+        decision = _judged(self.scratch.scheduler, PodInfo(pod), scope)
+        if decision is None:
+            return (f"no profile has the name {pod.spec.scheduler_name}",)
+        if decision.verdicts is None:
+            return (decision.message,)
+        status = decision.verdicts.statuses[decision.verdicts.ids[row]]
+        return None if status is None else tuple(status.reasons)
+
+    def place_on(self, pod: Pod, name: str) -> tuple[str, ...] | None:
+        """Put a pod on a node if the Filter plugins accept it, and return None; else return why not."""
+        found = self.refusal(pod, name)
+        if found is None:
+            self.place(pod, name)
+        return found
+
+    def place_anywhere(self, pod: Pod, among: Collection[str]) -> str:
+        """Put a pod on the next node of these that accepts it. Return its name; "" if none does."""
+        rows = fitting_rows(self.scratch, PodInfo(pod))
+        if not len(rows):
+            return ""
+        nodes = self.scratch.scheduler.cluster.table.nodes
+        fitting = {name for row in rows.tolist() if (name := nodes[row].name) in among}
+        if not fitting:
+            return ""
+        count = len(self.order)
+        at = next(at % count for at in range(self._last + 1, self._last + 1 + count) if self.order[at % count] in fitting)
+        self._last = at
+        self.place(pod, self.order[at])
+        return self.order[at]
+
+
+class Packer:
+    """Places pods one by one, and first where it placed them before.
+
+    Source  cluster-autoscaler at 87d9c45c02^, simulator/scheduling/hinting_simulator.go, similar_pods.go
+    """
+
+    def __init__(self) -> None:
+        self._hints: dict[str, str] = {}
+        self._old: dict[str, str] = {}
+
+    def forget_old(self) -> None:
+        """Forget the places that were not used since the last call."""
+        self._old, self._hints = self._hints, {}
+
+    def pack(
+        self, packed: PackedCluster, pods: Sequence[Pod], among: Collection[str], *, all_or_nothing: bool = False
+    ) -> Mapping[str, str]:
+        """Place pods on these nodes, those of higher priority first. Return the nodes by UID.
+
+        ``all_or_nothing``  stop at the first pod without a place
+        """
+        found: dict[str, str] = {}
+        hopeless: set[bytes] = set()
+        for priority in sorted({pod.spec.priority or 0 for pod in pods}, reverse=True):
+            group = [pod for pod in pods if (pod.spec.priority or 0) == priority]
+            left = []
+            for pod in group:
+                key = pod.metadata.uid.removesuffix(AGAIN)
+                hint = self._hints.get(key) or self._old.get(key, "")
+                if hint in among and hint in packed.order and packed.place_on(pod, hint) is None:
+                    found[pod.metadata.uid] = self._hints[key] = hint
+                else:
+                    left.append(pod)
+            for pod in left:
+                uid, alike = pod.metadata.uid, likeness(pod)
+                name = "" if alike in hopeless else packed.place_anywhere(pod, among)
+                if name:
+                    found[uid] = self._hints[uid.removesuffix(AGAIN)] = name
+                    continue
+                if alike is not None:
+                    hopeless.add(alike)
+                if all_or_nothing:
+                    break
+        return found

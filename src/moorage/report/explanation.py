@@ -444,23 +444,22 @@ class Explanation(ExplanationValues, frozen=True, kw_only=True):
 
 
 # -- autoscaler answer -------------------------------------------------------------------------------------------------
-# What Karpenter does about one pod or one node: the node that it adds, or the sentence and the pods that keep it from that.
+# What an autoscaler does about one pod or one node: the node that it adds, or the sentence and the pods that keep it.
 
 #: How many types the text names.
 _TYPES = 5
 
 AutoscalerDecision = Literal["add", "existing", "none", "delete", "replace", "keep"]
 _WORDS: Mapping[AutoscalerDecision, str] = {
-    "add": "Karpenter adds a node for", "existing": "Karpenter adds no node: a node has room for",
-    "none": "Karpenter adds no node for", "delete": "Karpenter removes", "replace": "Karpenter replaces",
-    "keep": "Karpenter keeps",
+    "add": "adds a node for", "existing": "adds no node: a node has room for", "none": "adds no node for",
+    "delete": "removes", "replace": "replaces", "keep": "keeps",
 }  # fmt: skip
 
 
 class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
     """The answer about ``thing``, such as ``pod shop/web-0`` or ``node/node-1``.
 
-    ``why``     Karpenter's sentences: one for each NodePool that cannot take a pod, or the event that keeps a node
+    ``why``     the autoscaler's sentences: one for each pool that cannot take a pod, or the event that keeps a node
     ``pods``    that hold a node, each with the reason; ``types``: of the new node, the cheapest first
     ``price``   of an hour: of the new node, or what is saved
     """
@@ -479,9 +478,9 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
     missing: Sequence[str] = ()
 
     @staticmethod
-    def head(decision: AutoscalerDecision, thing: str) -> str:
+    def head(decision: AutoscalerDecision, thing: str, autoscaler: str = "Karpenter") -> str:
         """Return the first line."""
-        return f"{_WORDS[decision]} {thing}."
+        return f"{autoscaler} {_WORDS[decision]} {thing}."
 
     @property
     def holds(self) -> bool:
@@ -508,13 +507,16 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
             more = f" and {len(self.types) - len(shown)} more" if len(shown) < len(self.types) else ""
             pool = f"of NodePool {self.pool}, " if self.pool else ""
             yield paragraph(one_line(f"→ {pool}the cheapest first: {', '.join(shown)}{more}"), indent="  ", hanging="    ")
+        elif self.pool and self.decision == "add":
+            yield f"  → of pool {one_line(self.pool)}"
         if self.node and self.decision == "existing":
             yield f"  → {one_line(self.node)}"
         if self.price is not None:
             word = "an hour costs" if self.decision == "add" else "an hour saves"
             yield f"  {word} {self.price:.4g} {self.currency or '(currency not given)'}"
         for why in self.why:
-            yield paragraph(one_line(f"✗ {why}"), indent="  ", hanging="    ")
+            mark = "→" if self.holds else "✗"
+            yield paragraph(one_line(f"{mark} {why}"), indent="  ", hanging="    ")
         if self.pods:
             rows = [[one_line(name), one_line(told)] for name, told in self.pods.items()]
             yield columns(["HELD BY", "WHY"], rows).rstrip("\n")

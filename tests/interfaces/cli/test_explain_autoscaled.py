@@ -43,10 +43,11 @@ def test_nodes(moorage, name):
 
 
 REFUSED = {  # arguments, what the error says
-    "no types": (["node/node-1", *FILES], "give its instance types with --instance-types"),
+    "no types": (["node/node-1", *FILES], "give --autoscaler cluster-autoscaler, or Karpenter's --instance-types"),
     "nodes and pods": (["node/node-1", "web-0", *FILES, *TYPES], "explain pods and nodes in two questions"),
+    "Karpenter without types": (["shop/search-0", *FILES, "--autoscaler", "karpenter"], "--instance-types FILE"),
     "no such node": (["node/gone", *FILES, *TYPES], "node/gone: the input has no node of this name"),
-    "a page": (["node/node-1", *FILES, *TYPES, "-o", "html"], "--instance-types prints text, JSON or YAML"),
+    "a page": (["node/node-1", *FILES, *TYPES, "-o", "html"], "--instance-types print text, JSON or YAML"),
 }
 
 
@@ -55,3 +56,29 @@ def test_refusals(moorage, args, told):
     ran = moorage("explain", *args)
     assert ran.status == 1
     assert told in ran.err
+
+
+OTHER = EXAMPLE.with_name("cluster-autoscaler")
+GROUPS = ["-f", str(OTHER / "cluster.yaml"), "--autoscaler", "cluster-autoscaler"]
+KEPT = {  # the status, what the text says
+    "web-1": (2, "NotUnderutilized: cpu requested (64.1026% of allocatable)"),
+    "web-2": (0, "cluster-autoscaler removes node/web-2.\n  an hour saves 0.384 USD\n  → it may go in 300 s"),
+    "batch-2": (2, "HELD BY        WHY\nshop/cache-0   BlockedByPod: LocalStorageRequested"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_nodes_of_cluster_autoscaler(moorage, name):
+    status, told = KEPT[name]
+    ran = moorage("explain", f"node/{name}", *GROUPS, *TYPES)
+    assert (ran.status, ran.err) == (status, "")
+    assert told in ran.out
+    assert "node group eks-gpu-90ab11: it has no node" in ran.out
+
+
+@pytest.mark.slow
+def test_pods_that_wait_for_cluster_autoscaler(moorage):
+    ran = moorage("explain", "--all", *GROUPS, *TYPES, "-f", str(OTHER / "pending.yaml"), "-o", "json")
+    answers = [one["answer"] for one in json.loads(ran.out)["items"] if one["kind"] == "AutoscalerAnswer"]
+    found = {one["thing"].rpartition("-")[0]: (one["decision"], one.get("nodePool"), len(one.get("why", ()))) for one in answers}
+    assert found == {"pod shop/search": ("add", "web", 0), "pod shop/model": ("none", None, 2)}

@@ -9,10 +9,10 @@ Source  cluster-autoscaler at 87d9c45c02^, core/static_autoscaler.go, core/scale
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,11 +23,20 @@ from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.node_pools import NodePool, PoolState, delete_node, empty_node, pool_states, taint_node
+from moorage.laboratory.dynamics.node_pools import (
+    NodePool,
+    PoolState,
+    cost_in,
+    delete_node,
+    empty_node,
+    pool_states,
+    taint_node,
+)
 from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
+from moorage.simulator.autoscalers.cluster_autoscaler.expanders import ExpansionOption, read_expander
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.simulator.autoscalers.cluster_autoscaler.loop import ClusterView
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackedCluster
@@ -54,6 +63,14 @@ class ScalingEvent(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+class Growth(NamedTuple):
+    """``options`` for the pods that wait, the one that is taken first; ``reasons`` as for ``ScaleUp``."""
+
+    waiting: tuple[Pod, ...]
+    options: tuple[ExpansionOption, ...]
+    reasons: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
 class ClusterAutoscaler:
     """See the module's description.
 
@@ -75,6 +92,8 @@ class ClusterAutoscaler:
         flags: AutoscalerFlags | Iterable[str] = (),
         expander: str = "",
         priorities: str = "",
+        missing: Sequence[str] = (),
+        currency: str = "",
         name: str = "autoscaler",
     ) -> None:
         self._given, self._name, self._priorities = tuple(pools), name, priorities
@@ -82,6 +101,8 @@ class ClusterAutoscaler:
         self.flags = flags if isinstance(flags, AutoscalerFlags) else read_flags(flags)
         if expander:
             self.flags = replace(self.flags, expander=read_flags([f"--expander={expander}"]).expander)
+        #: What the input does not say, and what is assumed instead; the currency of prices.
+        self.missing, self.currency = tuple(missing), currency
         #: The scaling events, in order.
         self.events: list[ScalingEvent] = []
         #: Seconds and what all nodes of pools cost from then on, in an hour.
@@ -123,6 +144,10 @@ class ClusterAutoscaler:
     def cost(self) -> float:
         """Return what all nodes of the pools cost so far."""
         return sum(self.costs().values())
+
+    def cost_in(self, from_s: float, to_s: float) -> float:
+        """Return what all nodes of the pools cost between two times."""
+        return cost_in(self.rates, from_s, to_s)
 
     def _note_rate(self) -> None:
         rate = sum(len(pool.members) * pool.pool.price for pool in self._pools.values())
@@ -230,6 +255,18 @@ class ClusterAutoscaler:
         policies = policies_of(simulation.aside.values())
         simulation.tell(Seen(node), *map(Seen, daemon_pods([node], policies)))
 
+    def next_growth(self) -> Growth:
+        """Return the pods that wait, and how pools would grow for them now: the option that is taken first."""
+        packed, waiting = self._packed_now(), self._waiting()
+        expander = read_expander(self.flags.expander, self._priorities)
+        found = scale_up(packed, self._groups(packed), waiting, self.flags.up, expander, self._random)
+        best = sorted(found.options, key=lambda one: one.pool not in found.more)
+        return Growth(tuple(waiting), tuple(best), found.reasons)
+
+    def pool_of(self, name: str) -> str:
+        """Return the pool of a node; "" if it has none."""
+        return next((pool.pool.name for pool in self._pools.values() if name in pool.members), "")
+
     def why_not_added(self, pod: PodInfo) -> str:
         """Return the message of the event NotTriggerScaleUp for a pending pod; "" if some pool would grow for it."""
         packed = self._packed_now()
@@ -247,18 +284,29 @@ class ClusterAutoscaler:
 
         Raises  InputError for a node that does not exist
         """
-        simulation, now_s, loop = self._simulation, self._simulation.now_s, self._loop
-        if name not in simulation.table.row_of:
-            raise InputError(no_such_node(name, simulation.table.row_of))
-        view = self._view(())
+        return self.reasons_kept([name])[name]
+
+    def reasons_kept(self, names: Iterable[str]) -> dict[str, Unremovable | None]:
+        """Return why each of these nodes is not removed now, as ``why_kept`` does.
+
+        Raises  InputError for a node that does not exist
+        """
+        now_s, loop, view = self._simulation.now_s, self._loop, self._view(())
         groups = {group.name: group for group in view.groups}
-        group = groups.get(view.group_of.get(name, ""))
-        found = loop.planner.judge(view.packed, view.packed.node(name), group, view.budgets, now_s)
-        if isinstance(found, Unremovable):
-            return found
-        known = loop.planner.unneeded.get(name)
-        waits_s = max((known[0] if known else now_s) + loop.planner.flags.unneeded_s, loop.added_s + loop.flags.after_add_s)
-        return Unremovable("NotUnneededLongEnough", f"it may go in {waits_s - now_s:g} s") if waits_s > now_s else None
+        found: dict[str, Unremovable | None] = {}
+        for name in names:
+            if name not in view.packed.order:
+                raise InputError(no_such_node(name, self._simulation.table.row_of))
+            group = groups.get(view.group_of.get(name, ""))
+            judged = loop.planner.judge(view.packed, view.packed.node(name), group, view.budgets, now_s)
+            found[name] = judged if isinstance(judged, Unremovable) else self._still_waits(name)
+        return found
+
+    def _still_waits(self, name: str) -> Unremovable | None:
+        now_s, loop = self._simulation.now_s, self._loop
+        since_s = loop.planner.unneeded[name][0] if name in loop.planner.unneeded else now_s
+        left_s = max(since_s + loop.planner.flags.unneeded_s, loop.added_s + loop.flags.after_add_s) - now_s
+        return Unremovable("NotUnneededLongEnough", f"it may go in {left_s:g} s, if nothing changes") if left_s > 0 else None
 
     def _taint(self, name: str) -> Taint:
         taint = Taint(key=DELETED, value=str(int(self._simulation.now_s)), effect="NoSchedule")

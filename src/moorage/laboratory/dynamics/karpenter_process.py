@@ -23,7 +23,7 @@ from moorage.core.engine.facts import Seen
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.autoscaler import ScalingEvent
-from moorage.laboratory.dynamics.node_pools import delete_node, empty_node, taint_node
+from moorage.laboratory.dynamics.node_pools import cost_in, delete_node, empty_node, taint_node
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
@@ -96,6 +96,7 @@ class KarpenterProcess:
             raise InputError("Karpenter adds no nodes: the input has no NodePool of karpenter.sh/v1")
         if not 0 <= interruptions < inf:
             raise InputError(f"interruptions: {interruptions!r} is no number of interruptions of a spot node in an hour")
+        self.currency = prices.currency
         self.prices, self._delay, self._interruptions = prices, distribution_of(provision_s), interruptions
         self._spot_to_spot, self._start_s, self._name = spot_to_spot, start_s, name
         #: What happened, in order: ``up``, ``ready``, ``empty``, ``underutilized``, ``interrupted``, ``down``.
@@ -152,8 +153,7 @@ class KarpenterProcess:
 
     def cost_in(self, from_s: float, to_s: float) -> float:
         """Return what all nodes of NodePools cost between two times."""
-        spans = zip(self.rates, [time_s for time_s, _ in self.rates[1:]] + [inf], strict=True)
-        return sum(rate * max(min(end, to_s) - max(begun, from_s), 0.0) for (begun, rate), end in spans) / _HOUR_S
+        return cost_in(self.rates, from_s, to_s)
 
     def why_not_added(self, pod: PodInfo) -> str:
         """Return why Karpenter launches no node for a pending pod; "" if it does."""

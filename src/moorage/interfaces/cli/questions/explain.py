@@ -152,8 +152,12 @@ All that is printed, and what it means: moorage help explain
 )
 @click.option(
     "--instance-types", metavar="FILE",
-    help="Karpenter's instance types, as JSON of its KWOK provider: also say what Karpenter does about the pods that wait, or "
-    "why it keeps node/NAME.",
+    help="Instance types, as JSON of Karpenter's KWOK provider: also say what Karpenter does about the pods that wait, or why "
+    "it keeps node/NAME.",
+)  # fmt: skip
+@click.option(
+    "--autoscaler", type=click.Choice(["karpenter", "cluster-autoscaler"]),
+    help="Whose answer to add.  [karpenter with --instance-types, else none]",
 )  # fmt: skip
 @click.option(
     "--usage", multiple=True, metavar="FILE",

@@ -1,4 +1,4 @@
-"""``moorage explain --instance-types FILE``: what Karpenter does about pods that wait, and why it keeps a node."""
+"""``moorage explain --autoscaler``: what an autoscaler does about pods that wait, and why it keeps a node."""
 
 from __future__ import annotations
 
@@ -17,29 +17,39 @@ if TYPE_CHECKING:
 
 __all__ = ["autoscaler_answers", "kinds_of_autoscaler", "names_nodes"]
 
+_OTHER = "cluster-autoscaler"
+
 
 def names_nodes(given: Mapping[str, Any]) -> bool:
     """Return True if nodes are to be explained.
 
-    Raises  UsageError for nodes without instance types, or together with others
+    Raises  UsageError for nodes without an autoscaler, or together with others
     """
     nodes = [name for name in given["pods"] if _is_node(name)]
-    if nodes and not given["instance_types"]:
-        raise click.UsageError(f"{nodes[0]}: to say why Karpenter keeps a node, give its instance types with --instance-types")
+    if nodes and not _autoscaler(given):
+        raise click.UsageError(
+            f"{nodes[0]}: to say why an autoscaler keeps a node, give --autoscaler {_OTHER}, or Karpenter's --instance-types"
+        )
+    if given["autoscaler"] == "karpenter" and not given["instance_types"]:
+        raise click.UsageError("--autoscaler karpenter: give what it can launch, with prices: --instance-types FILE")
     if nodes and len(nodes) < len(given["pods"]):
         raise click.UsageError("explain pods and nodes in two questions")
-    if given["instance_types"] and given["output"] == "html":
-        raise click.UsageError("--instance-types prints text, JSON or YAML")
+    if _autoscaler(given) and given["output"] == "html":
+        raise click.UsageError("--autoscaler and --instance-types print text, JSON or YAML")
     return bool(nodes)
 
 
-def kinds_of_autoscaler(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the kinds to read because of Karpenter."""
-    if not given["instance_types"]:
-        return ()
-    from moorage.simulator.autoscalers.karpenter.scene import KINDS
+def _autoscaler(given: Mapping[str, Any]) -> str:
+    return given["autoscaler"] or ("karpenter" if given["instance_types"] else "")
 
-    return KINDS
+
+def kinds_of_autoscaler(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds to read because of an autoscaler."""
+    if not _autoscaler(given):
+        return ()
+    from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of
+
+    return kinds_of(_autoscaler(given))
 
 
 def _is_node(name: str) -> bool:
@@ -47,23 +57,73 @@ def _is_node(name: str) -> bool:
 
 
 def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[AutoscalerAnswer]:
-    """Yield what Karpenter does about the named nodes, or about the named pods that wait.
+    """Yield what the autoscaler does about the named nodes, or about the named pods that wait.
 
     Raises  InputError for a node that is not there
     """
-    if not given["instance_types"]:
+    which = _autoscaler(given)
+    if not which:
         return
     from moorage.simulator.autoscalers.instance_types import read_price_list
     from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
 
-    karpenter = Karpenter(asked.changed_input, read_price_list(given["instance_types"]))
-    request = asked.request({"instanceTypes": given["instance_types"]})
-    if names_nodes(given):
-        for name in given["pods"]:
-            yield _of_node(karpenter, name.partition("/")[2], request)
-        return
+    prices = read_price_list(given["instance_types"]) if given["instance_types"] else None
+    request = asked.request({"autoscaler": which, "instanceTypes": given["instance_types"] or ""})
+    nodes = [name.partition("/")[2] for name in given["pods"]] if names_nodes(given) else []
     named = {name if "/" in name else f"{given['namespace'] or 'default'}/{name}" for name in given["pods"]}
-    yield from _of_pods(karpenter, named, request)
+    if which == _OTHER:
+        yield from _of_cluster_autoscaler(asked, prices, nodes, named, request)
+        return
+    assert prices is not None  # names_nodes has refused this
+    karpenter = Karpenter(asked.changed_input, prices)
+    if nodes:
+        yield from (_of_node(karpenter, name, request) for name in nodes)
+    else:
+        yield from _of_pods(karpenter, named, request)
+
+
+def _of_cluster_autoscaler(
+    asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any
+) -> Iterator[AutoscalerAnswer]:
+    from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
+    from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
+    from moorage.laboratory.dynamics.simulation import Simulation
+
+    cluster = asked.changed_input
+    found = pools_of_cluster((held.document for held in cluster.custom), cluster.nodes, prices)
+    simulation = Simulation(cluster, asked.changed_options)
+    simulation.run(until=0.0)
+    scaler = simulation.use(ClusterAutoscaler(found.pools, flags=found.flags, priorities=found.priorities))
+    shared: dict[str, Any] = {
+        "request": request, "missing": found.missing, "currency": prices.currency if prices is not None else "",
+    }  # fmt: skip
+
+    def answer(decision: Any, thing: str, **more: Any) -> AutoscalerAnswer:
+        head = AutoscalerAnswer.head(decision, thing, _OTHER)
+        return AutoscalerAnswer(summary=head, thing=thing, decision=decision, **shared, **more)
+
+    for name, kept in scaler.reasons_kept(nodes).items():
+        pool = scaler.pool_of(name)
+        if kept is None or kept.reason == "NotUnneededLongEnough":
+            saves = next((one.price for one in found.pools if one.name == pool), None) if prices is not None else None
+            told = (kept.text,) if kept is not None else ()
+            yield answer("delete", f"node/{name}", node=name, pool=pool, why=told, price=saves)
+        else:
+            held = {kept.pod: kept.reason} if kept.pod else {}
+            yield answer("keep", f"node/{name}", node=name, pool=pool, why=(f"{kept.reason}: {kept.text}",), pods=held)
+    if nodes:
+        return
+    growth = scaler.next_growth()
+    for pod in growth.waiting:
+        if named and pod.key not in named:
+            continue
+        added = next((one for one in growth.options if any(held.uid == pod.metadata.uid for held in one.pods)), None)
+        thing = f"pod {pod.key}"
+        if added is not None:
+            yield answer("add", thing, pool=added.pool, price=added.price if prices is not None else None)
+        else:
+            why = tuple(f"{group}: {', '.join(texts)}" for group, texts in growth.reasons.get(pod.metadata.uid, {}).items())
+            yield answer("none" if why else "existing", thing, why=why)
 
 
 def _of_node(karpenter: Karpenter, name: str, request: Any) -> AutoscalerAnswer:

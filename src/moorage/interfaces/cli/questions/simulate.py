@@ -97,21 +97,22 @@ All that is printed, and what it means: moorage help simulate
 @what_if_options
 @gate_options
 @click.option(
-    "--autoscale", metavar="POOLS.yaml|karpenter",
-    help="Let cluster-autoscaler add and remove nodes of these pools, or Karpenter those of the input's NodePools.",
+    "--autoscale", metavar="karpenter|cluster-autoscaler|POOLS.yaml",
+    help="Let Karpenter work with the input's NodePools, or cluster-autoscaler with the input's node groups or these pools.",
 )  # fmt: skip
-@click.option("--instance-types", metavar="FILE", help="What --autoscale karpenter can launch, with prices.")
+@click.option("--instance-types", metavar="FILE", help="What --autoscale can launch, with prices.")
 @click.option(
     "--provision-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
-    help="From a launch of --autoscale karpenter until the node is ready.",
+    help="From a launch of --autoscale until the node is ready. A file of pools has its own.",
 )  # fmt: skip
 @click.option(
     "--spot-interruptions", type=click.FloatRange(min=0, max=3600), default=0.0, show_default=True, metavar="RATE",
     help="How often a spot node of --autoscale karpenter is interrupted in an hour, on average.",
 )  # fmt: skip
 @click.option(
-    "--expander", default="least-waste", show_default=True, metavar="NAME,…",
-    help="How the autoscaler chooses a pool: least-waste, price, most-pods, least-nodes, priority, random, or several.",
+    "--expander", default="", metavar="NAME,…",
+    help="How the autoscaler chooses a pool: least-waste, price, most-pods, least-nodes, priority, random, or several.  "
+    "[the flag in the input; least-waste]",
 )  # fmt: skip
 @click.option("--expander-priorities", metavar="FILE", help="The config map of --expander=priority.")
 @click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
@@ -243,10 +244,10 @@ def _run(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
             )
         kinds = (*kinds_named(options), *kinds_of_queues(given))
-        if given["autoscale"] == "karpenter":
-            from moorage.simulator.autoscalers.karpenter.scene import KINDS  # rarely needed
+        if given["autoscale"]:
+            from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of  # rarely needed
 
-            kinds += KINDS
+            kinds += kinds_of(given["autoscale"])
         cluster = read_cluster(paths_of(given), given["recursive"], kinds, rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
@@ -326,8 +327,8 @@ def _run_trace(
 def _check_autoscaler(given: dict[str, Any]) -> None:
     if given["until"] is not None and not given["autoscale"]:
         raise click.UsageError("--until needs --autoscale")
-    if given["instance_types"] is not None and given["autoscale"] != "karpenter":
-        raise click.UsageError("--instance-types needs --autoscale karpenter")
+    if given["instance_types"] is not None and given["autoscale"] not in {"karpenter", "cluster-autoscaler"}:
+        raise click.UsageError("--instance-types needs --autoscale karpenter or cluster-autoscaler")
     if not given["autoscale"]:
         return
     if _asks_what_if(given) or given["explains"]:

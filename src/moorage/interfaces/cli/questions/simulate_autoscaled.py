@@ -12,6 +12,7 @@ from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
+from moorage.laboratory.dynamics.cluster_pools import AUTOSCALER_KINDS, pools_of_cluster
 from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
 from moorage.laboratory.dynamics.node_pools import read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
@@ -21,13 +22,14 @@ from moorage.laboratory.recording.replay import LogEvents
 from moorage.report.outcome import InputNote, Run
 from moorage.report.style import columns, paragraph, some_pods
 from moorage.simulator.autoscalers.instance_types import read_price_list
+from moorage.simulator.autoscalers.karpenter.scene import KINDS
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 
-__all__ = ["AutoscalerOptions", "simulate_autoscaled"]
+__all__ = ["AutoscalerOptions", "kinds_of", "simulate_autoscaled"]
 
 Autoscaler: TypeAlias = ClusterAutoscaler | KarpenterProcess
 
@@ -40,7 +42,7 @@ _SPANS: Final = 6
 class AutoscalerOptions(NamedTuple):
     """The options of the autoscaler.
 
-    ``file``             the file of its pools, or ``karpenter``; then ``instance_types`` is the file of what can be launched
+    ``file``             the file of its pools, ``karpenter`` or ``cluster-autoscaler``; ``instance_types``: the file of prices
     ``expander``         how a pool is chosen; ``priorities_file``: the expander's config map
     ``interruptions``    of a spot node in an hour; ``provision_s``: from a launch until the node is ready
     """
@@ -51,10 +53,6 @@ class AutoscalerOptions(NamedTuple):
     instance_types: str | None = None
     interruptions: float = 0.0
     provision_s: float = 60.0
-
-    @property
-    def is_karpenter(self) -> bool:
-        return self.file == "karpenter"
 
     def priorities(self) -> str:
         """Return the priorities in the config map, or in a file that has nothing else; "" without a file."""
@@ -97,24 +95,33 @@ def simulate_autoscaled(
     lines = _lines(scaler, before)
     told = [*_not_added(scaler, simulation)]
     table = _table(scaler, lines, simulation.now_s)
-    if isinstance(scaler, KarpenterProcess):
-        table += _over_time(scaler, simulation.now_s)
-        told = [*_disruptions(scaler), *told, *(f"not in the input: {text}" for text in scaler.missing)]
+    table += _over_time(scaler, simulation.now_s)
+    told = [*_disruptions(scaler), *told, *(f"not in the input: {text}" for text in scaler.missing)]
     if not text:
         notes += [InputNote("Remark", f"autoscaler: {told_}") for told_ in (*map(_sentence, lines), *told)]
     below = "".join(paragraph(one_line(told_), indent="  ", hanging="    ") + "\n" for told_ in told)
     return replace(run, notes=(*run.notes, *notes)), table + below
 
 
+def kinds_of(autoscaler: str) -> tuple[str, ...]:
+    """Return the kinds that an autoscaler reads."""
+    return {"karpenter": KINDS, "cluster-autoscaler": AUTOSCALER_KINDS}.get(autoscaler, ())
+
+
 def _scaler(asked: AutoscalerOptions, cluster: ClusterInput) -> Autoscaler:
-    if not asked.is_karpenter:
+    prices = None if asked.instance_types is None else read_price_list(asked.instance_types)
+    documents = (held.document for held in cluster.custom)
+    if asked.file == "cluster-autoscaler":
+        found = pools_of_cluster(documents, cluster.nodes, prices, asked.provision_s)
+        return ClusterAutoscaler(
+            found.pools, flags=found.flags, expander=asked.expander, priorities=asked.priorities() or found.priorities,
+            missing=found.missing, currency=prices.currency if prices is not None else "",
+        )  # fmt: skip
+    if asked.file != "karpenter":
         return ClusterAutoscaler(read_pools(asked.file), expander=asked.expander, priorities=asked.priorities())
-    if asked.instance_types is None:
+    if prices is None:
         raise InputError("--autoscale karpenter: give what can be launched, with prices: --instance-types FILE")
-    return KarpenterProcess(
-        (held.document for held in cluster.custom), read_price_list(asked.instance_types),
-        provision_s=asked.provision_s, interruptions=asked.interruptions,
-    )  # fmt: skip
+    return KarpenterProcess(documents, prices, provision_s=asked.provision_s, interruptions=asked.interruptions)
 
 
 def _not_added(scaler: Autoscaler, simulation: Simulation) -> list[str]:
@@ -150,12 +157,12 @@ def _sentence(line: list[str]) -> str:
 
 def _table(scaler: Autoscaler, lines: list[list[str]], seconds: float) -> str:
     head = ["POOL", "BEFORE", "ADDED", "REMOVED", "AT THE END", "NODE HOURS", "COST"]
-    currency = f" {scaler.prices.currency}" if isinstance(scaler, KarpenterProcess) and scaler.prices.currency else ""
+    currency = f" {scaler.currency}" if scaler.currency else ""
     whole = f"AUTOSCALER   {seconds / 3600:.1f} simulated hours, cost {scaler.cost():.2f}{currency}"
     return f"{whole}\n{columns(head, lines, right=(1, 2, 3, 4, 5, 6))}\n"
 
 
-def _over_time(scaler: KarpenterProcess, seconds: float) -> str:
+def _over_time(scaler: Autoscaler, seconds: float) -> str:
     """Return what the nodes cost in equal spans of the run, and how many came and went."""
     span = seconds / _SPANS
     if not span:
@@ -171,7 +178,7 @@ def _over_time(scaler: KarpenterProcess, seconds: float) -> str:
     return f"\n{columns(['FROM', 'CAME', 'WENT', 'COST'], rows, right=(0, 1, 2, 3))}\n"
 
 
-def _disruptions(scaler: KarpenterProcess) -> list[str]:
+def _disruptions(scaler: Autoscaler) -> list[str]:
     """Return how many nodes went for which reason, as one sentence."""
     texts = {"empty": "empty", "underutilized": "underutilized", "interrupted": "interrupted by the provider"}
     counts = Counter(event.action for event in scaler.events)

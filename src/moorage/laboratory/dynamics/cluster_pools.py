@@ -1,0 +1,129 @@
+"""Node pools and flags of cluster-autoscaler as a cluster's own objects give them; what they do not say is named.
+
+Read are the Deployment (or Pod) of cluster-autoscaler with its command line, the config map ``cluster-autoscaler-status`` with
+the bounds of node groups, and the one of the expander ``priority``. Nodes belong to the group that their labels name.
+
+Source  cluster-autoscaler at 87d9c45c02^, clusterstate/api/types.go, expander/priority
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from moorage.api.core import Node
+from moorage.api.reading.manifests import read_first_yaml
+from moorage.laboratory.dynamics.node_pools import NodePool
+from moorage.laboratory.node_groups import GroupOfNodes, group_nodes
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
+from moorage.simulator.autoscalers.instance_types import PriceList
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+
+__all__ = ["AUTOSCALER_KINDS", "ClusterPools", "pools_of_cluster"]
+
+#: The kinds to read in addition, as they are.
+AUTOSCALER_KINDS: Final = ("configmaps.v1.", "deployments.v1.apps")
+_NAME: Final = "cluster-autoscaler"
+_STATUS: Final = "cluster-autoscaler-status"
+_PRIORITIES: Final = "cluster-autoscaler-priority-expander"
+#: How older releases write a node group into the config map.
+_OLD: Final = re.compile(r"Name:\s*(\S+).*?minSize=(\d+), maxSize=(\d+)", re.DOTALL)
+_MOST: Final = 1000
+
+
+class ClusterPools(NamedTuple):
+    """``missing``: what the objects do not say, and what is assumed instead."""
+
+    pools: tuple[NodePool, ...]
+    flags: AutoscalerFlags
+    priorities: str
+    missing: tuple[str, ...]
+
+
+def pools_of_cluster(
+    documents: Iterable[Mapping[str, Any]], nodes: Sequence[Node], prices: PriceList | None = None, provision_s: float = 60.0
+) -> ClusterPools:
+    """Return the pools and flags of a cluster. ``documents``: its objects of ``AUTOSCALER_KINDS``.
+
+    Raises  InputError for flags that cannot be read
+    """
+    held = list(documents)
+    maps = {
+        str((one.get("metadata") or {}).get("name")): one.get("data") or {} for one in held if one.get("kind") == "ConfigMap"
+    }
+    arguments = next(_command_lines(held), None)
+    flags = read_flags(arguments or ())
+    bounds = {name: (low, high) for name, low, high in flags.nodes} | dict(
+        _bounds(str(maps.get(_STATUS, {}).get("status", "")))
+    )
+    missing = []
+    if arguments is None:
+        missing.append("the command line of cluster-autoscaler: its defaults are assumed")
+    if flags.ignored:
+        missing.append(f"what these flags change: {', '.join(flags.ignored)}")
+    if not bounds:
+        missing.append(f"the bounds of node groups (config map {_STATUS}, or --nodes): 0 to {_MOST} nodes are assumed")
+    groups = group_nodes(nodes)
+    named = {group.name: name for group in groups if (name := _name_for(group.name, bounds))}
+    missing += [
+        f"node group {name}: it has no node, so its template is unknown and it does not grow"
+        for name in bounds if name not in named.values()
+    ]  # fmt: skip
+    pools, unpriced = [], set()
+    for group in groups:
+        if bounds and group.name not in named:
+            continue  # not one of cluster-autoscaler's
+        low, high = bounds.get(named.get(group.name, ""), (0, _MOST))
+        price = _price(group, prices)
+        unpriced |= set() if price is not None else {group.name}
+        pools.append(
+            NodePool(
+                name=group.name, like=group.nodes[0].name, price=1.0 if price is None else price, min=low, max=high,
+                provision_s=provision_s,
+            )
+        )  # fmt: skip
+    if unpriced:
+        missing.append(f"prices of {', '.join(sorted(unpriced))} (--instance-types): a node counts 1 an hour")
+    return ClusterPools(tuple(pools), flags, str(maps.get(_PRIORITIES, {}).get("priorities", "")), tuple(missing))
+
+
+def _command_lines(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the arguments of each container that runs cluster-autoscaler."""
+    for one in documents:
+        spec = one.get("spec") or {}
+        pod = (spec.get("template") or {}).get("spec") or spec
+        for container in pod.get("containers") or ():
+            words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
+            if any(word.rpartition("/")[2] == _NAME for word in words) or f"/{_NAME}" in str(container.get("image", "")):
+                yield words
+
+
+def _bounds(status: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the names of node groups with their minimum and maximum."""
+    if "nodeGroups:" not in status:
+        for name, low, high in _OLD.findall(status):
+            yield name, (int(low), int(high))
+        return
+    tree = read_first_yaml(status, _STATUS)
+    for one in tree.get("nodeGroups") or () if isinstance(tree, dict) else ():
+        health = one.get("health") or {}
+        yield str(one.get("name")), (int(health.get("minSize", 0)), int(health.get("maxSize", _MOST)))
+
+
+def _name_for(group: str, bounds: Mapping[str, tuple[int, int]]) -> str:
+    """Return the node group of cluster-autoscaler of which the labels of nodes give a name; "" if there is none."""
+    if group in bounds:
+        return group
+    return next((name for name in bounds if group in re.split(r"[/.]|(?<=[a-z0-9])-(?=[a-f0-9]{6,})", name)), "") or next(
+        (name for name in bounds if group in name.rpartition("/")[2]), ""
+    )
+
+
+def _price(group: GroupOfNodes, prices: PriceList | None) -> float | None:
+    labels = group.nodes[0].labels
+    held = None if prices is None else prices.by_name.get(labels.get(INSTANCE_TYPE, ""))
+    if held is None:
+        return None
+    found = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand"))
+    return held.cheapest({}, frozenset()) if found is None else found

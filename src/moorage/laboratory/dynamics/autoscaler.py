@@ -38,9 +38,9 @@ from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import ExpansionOption, read_expander
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
-from moorage.simulator.autoscalers.cluster_autoscaler.loop import ClusterView
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackedCluster
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import DELETED, Removal, Unremovable
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import RoundView
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import DELETED, NodeRemoval, Unremovable
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, scale_up
 from moorage.simulator.autoscalers.cluster_autoscaler.templates import Templates
 from moorage.simulator.simulate import prepare
@@ -116,7 +116,7 @@ class ClusterAutoscaler:
         self._loop = self.flags.make_loop(self._random, self._priorities)
         self._delays = {pool.name: distribution_of(pool.provision_s) for pool in self._given}
         self._templates = Templates()
-        self._packed: PackedCluster | None = None
+        self._packed: PackingSnapshot | None = None
         self._known: dict[str, Object] = {}
         self._done: tuple[object, ...] = ()
         self._next_s = -inf
@@ -187,16 +187,16 @@ class ClusterAutoscaler:
         record = self._simulation.engine.records.get(pod.metadata.uid)
         return record.arrived_s if record is not None else -inf
 
-    def _view(self, waiting: Sequence[Pod]) -> ClusterView:
+    def _view(self, waiting: Sequence[Pod]) -> RoundView:
         packed, simulation = self._packed_now(), self._simulation
         budgets = tuple(simulation.engine.scheduler.cluster.objects(PodDisruptionBudget).values())
         nodes = [packed.node(name) for name in packed.order]
         group_of = {name: pool.pool.name for pool in self._pools.values() for name in pool.members}
         upcoming = {name: len(pool.upcoming) for name, pool in self._pools.items() if pool.upcoming}
         born_s = {pod.metadata.uid: self._born_s(pod) for pod in waiting}
-        return ClusterView(packed, nodes, waiting, self._groups(packed), group_of, budgets, upcoming, born_s)
+        return RoundView(packed, nodes, waiting, self._groups(packed), group_of, budgets, upcoming, born_s)
 
-    def _groups(self, packed: PackedCluster) -> list[GroupSize]:
+    def _groups(self, packed: PackingSnapshot) -> list[GroupSize]:
         daemons = [obj for obj in self._simulation.aside.values() if isinstance(obj, DaemonSet)]
         found = []
         for name, pool in self._pools.items():
@@ -206,7 +206,7 @@ class ClusterAutoscaler:
             found.append(GroupSize(name, pool.pool.min, pool.pool.max, pool.size, template, pool.pool.price))
         return found
 
-    def _packed_now(self) -> PackedCluster:
+    def _packed_now(self) -> PackingSnapshot:
         """Return the nodes with their pods as they are now. Pods with claims need the objects of their volumes, too."""
         simulation = self._simulation
         if self._packed is None or any(pod.spec.volumes for pod in self._waiting()):
@@ -214,7 +214,7 @@ class ClusterAutoscaler:
             made.keeps_records = False
             around = (obj for obj in simulation.objects() if not isinstance(obj, Node | Pod))
             made.load(around)
-            self._packed, self._known = PackedCluster(made), {}
+            self._packed, self._known = PackingSnapshot(made), {}
         now = self._present()
         gone = [Gone(held) for uid, held in self._known.items() if uid not in now]
         seen = [Seen(obj) for uid, obj in now.items() if self._known.get(uid) is not obj]
@@ -313,7 +313,7 @@ class ClusterAutoscaler:
         taint_node(self._simulation, name, taint)
         return taint
 
-    def _drain(self, removal: Removal) -> None:
+    def _drain(self, removal: NodeRemoval) -> None:
         pods = [PodInfo(pod) for pod in removal.pods if pod.metadata.uid in self._simulation.engine.pods]
         empty_node(self._simulation, removal.name, pods, self._taint(removal.name), partial(self._remove, removal.name))
 

@@ -24,8 +24,8 @@ from moorage.laboratory.present import objects_of, read_given
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainOptions
 from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import read_expander
-from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, ClusterView, LoopFlags
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackedCluster
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, LoopFlags, RoundView
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import DELETED, PlannerFlags, ScaleDownPlanner
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, ScaleUpFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.templates import Templates
@@ -94,7 +94,7 @@ def answer(case: dict[str, Any]) -> list[dict[str, Any]]:
     scratch, _ = prepare(Options())
     scratch.keeps_records = False
     scratch.load([*rest, *(nodes[name] for name in order), *placed])
-    packed = PackedCluster(scratch)
+    packed = PackingSnapshot(scratch)
     loop, templates = loop_of(case), Templates()
     group_of = {name: group["id"] for group in case["groups"] for name in group["nodes"] or ()}
     targets = {group["id"]: group["target"] for group in case["groups"]}
@@ -110,7 +110,7 @@ def answer(case: dict[str, Any]) -> list[dict[str, Any]]:
             assert template is not None
             groups.append(GroupSize(group["id"], group["min"], group["max"], targets[group["id"]], template))
         waiting = [pod for pod in pods if not pod.spec.node_name]
-        view = ClusterView(packed, [nodes[name] for name in order], waiting, groups, group_of, budgets, upcoming)
+        view = RoundView(packed, [nodes[name] for name in order], waiting, groups, group_of, budgets, upcoming)
         made = loop.run_once(view, now_s)
         for name, more in made.more.items():
             targets[name] += more

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackedCluster, likeness
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
 from moorage.simulator.owners import controller_of
 from moorage.state.pod_requests import amount, pod_requests
 
@@ -71,7 +71,7 @@ def size_of(pod: Pod, node: Node) -> float:
 
 
 def estimate(
-    packed: PackedCluster, groups: Sequence[Sequence[Pod]], template: NodeTemplate, most: int | None
+    packed: PackingSnapshot, groups: Sequence[Sequence[Pod]], template: NodeTemplate, most: int | None
 ) -> tuple[int, list[Pod]]:
     """Return how many nodes like the template hold pods of these groups, and the pods.
 
@@ -92,7 +92,7 @@ def estimate(
 class _BinPacking:
     """``names`` are the nodes that were added, ``used`` those that pods went to, also if they existed before."""
 
-    def __init__(self, packed: PackedCluster, template: NodeTemplate, most: int | None) -> None:
+    def __init__(self, packed: PackingSnapshot, template: NodeTemplate, most: int | None) -> None:
         self._packed, self._template, self._most = packed, template, most
         self.names: dict[str, None] = {}
         self.used: set[str] = set()

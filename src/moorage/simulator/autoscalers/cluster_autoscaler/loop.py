@@ -1,6 +1,6 @@
 """``AutoscalerLoop``: what one round of cluster-autoscaler does: scale up for pods that wait, remove unneeded nodes.
 
-A round works on a ``PackedCluster``, which it leaves as it was, and only says what is to be done.
+A round works on a ``PackingSnapshot``, which it leaves as it was, and only says what is to be done.
 
 Source  cluster-autoscaler at 87d9c45c02^, core/static_autoscaler.go, core/podlistprocessor
 """
@@ -23,11 +23,11 @@ from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import is_daemon_pod
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import Expander
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import AGAIN, PackedCluster, Packer, unplaced
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import Removal, ScaleDownPlanner, cropped, is_ready
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import AGAIN, Packer, PackingSnapshot, unplaced
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, ScaleDownPlanner, cropped, is_ready
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, ScaleUp, ScaleUpFlags, least_sizes, scale_up
 
-__all__ = ["AutoscalerLoop", "ClusterView", "LoopFlags", "Round"]
+__all__ = ["AutoscalerLoop", "LoopFlags", "Round", "RoundView"]
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _DELAY: Final = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
@@ -55,7 +55,7 @@ class LoopFlags(Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class ClusterView:
+class RoundView:
     """The cluster of a round.
 
     ``packed``    all nodes, with the pods that are placed on them or nominated for them
@@ -63,7 +63,7 @@ class ClusterView:
     ``upcoming``  by group, nodes that were ordered and are not ready
     """
 
-    packed: PackedCluster
+    packed: PackingSnapshot
     nodes: Sequence[Node]
     waiting: Sequence[Pod]
     groups: Sequence[GroupSize]
@@ -79,8 +79,8 @@ class Round:
 
     up: ScaleUp = field(default_factory=ScaleUp)
     more: dict[str, int] = field(default_factory=dict)
-    empty: list[Removal] = field(default_factory=list)
-    drains: list[Removal] = field(default_factory=list)
+    empty: list[NodeRemoval] = field(default_factory=list)
+    drains: list[NodeRemoval] = field(default_factory=list)
 
 
 class AutoscalerLoop:
@@ -105,7 +105,7 @@ class AutoscalerLoop:
         flags = self.flags
         return self.added_s + flags.after_add_s > now_s or self.deleted_s + flags.after_delete_s > now_s
 
-    def run_once(self, view: ClusterView, now_s: float) -> Round:
+    def run_once(self, view: RoundView, now_s: float) -> Round:
         """Return what a round does at a time, in Unix seconds or from the beginning of a simulation."""
         made = Round()
         packed, nodes = view.packed, view.nodes
@@ -143,7 +143,7 @@ class AutoscalerLoop:
                 self.added_s = now_s
         return made
 
-    def _unhelped(self, view: ClusterView, now_s: float) -> list[Pod]:
+    def _unhelped(self, view: RoundView, now_s: float) -> list[Pod]:
         """Return the pods that fit on no node that exists or is coming, and that nodes may be added for.
 
         The others are placed. Pods of nodes that are drained need a place, too.
@@ -160,7 +160,7 @@ class AutoscalerLoop:
             and now_s - self._born_s(view, pod) > self._delay_s(pod)
         ]  # fmt: skip
 
-    def _born_s(self, view: ClusterView, pod: Pod) -> float:
+    def _born_s(self, view: RoundView, pod: Pod) -> float:
         known = view.born_s.get(pod.metadata.uid)
         if known is not None:
             return known
@@ -173,7 +173,7 @@ class AutoscalerLoop:
         except DurationError:
             return self.flags.young_s
 
-    def _scale_down(self, view: ClusterView, groups: Mapping[str, GroupSize], made: Round, now_s: float, *, held: bool) -> None:
+    def _scale_down(self, view: RoundView, groups: Mapping[str, GroupSize], made: Round, now_s: float, *, held: bool) -> None:
         leaving = self.leaving_empty | self.leaving_drained
         self.planner.update(view.packed, view.nodes, groups, view.group_of, view.budgets, leaving, now_s)
         if held or self.in_cooldown(now_s) or not self.planner.unneeded:

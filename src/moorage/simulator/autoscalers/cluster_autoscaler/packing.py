@@ -1,4 +1,4 @@
-"""``PackedCluster``: nodes on which pods are packed by the Filter plugins alone, and changes that can be taken back.
+"""``PackingSnapshot``: nodes on which pods are packed by the Filter plugins alone, and changes that can be taken back.
 
 cluster-autoscaler tries its ideas on such a snapshot. A pod goes to the first node that accepts it; the search starts behind
 the node of the last pod that was placed so. Scores and preemption play no part.
@@ -31,7 +31,7 @@ from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["AGAIN", "JUDGE", "PackedCluster", "Packer", "filtering", "fitting_rows", "likeness", "unplaced"]
+__all__ = ["AGAIN", "JUDGE", "Packer", "PackingSnapshot", "filtering", "fitting_rows", "likeness", "unplaced"]
 
 #: Behind the UID of a pod that will replace one that is evicted.
 AGAIN: Final = "/again"
@@ -81,7 +81,7 @@ def likeness(pod: Pod) -> bytes | None:
     return _ENCODER.encode((owner.uid or owner.name, pod.namespace, pod.metadata.labels, spec))
 
 
-class PackedCluster:
+class PackingSnapshot:
     """See the module's description. ``scratch`` has no pods that wait; it is changed, and belongs to this object."""
 
     def __init__(self, scratch: SimulatedCluster) -> None:
@@ -247,7 +247,7 @@ class Packer:
         self._old, self._hints = self._hints, {}
 
     def pack(
-        self, packed: PackedCluster, pods: Sequence[Pod], among: Collection[str], *, all_or_nothing: bool = False
+        self, packed: PackingSnapshot, pods: Sequence[Pod], among: Collection[str], *, all_or_nothing: bool = False
     ) -> Mapping[str, str]:
         """Place pods on these nodes, those of higher priority first. Return the nodes by UID.
 

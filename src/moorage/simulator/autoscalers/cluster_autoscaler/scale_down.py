@@ -20,10 +20,10 @@ from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainContext, DrainOptions, MovesOfPods, pods_to_move
 from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags, unremovable_reason
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackedCluster, Packer, unplaced
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import Packer, PackingSnapshot, unplaced
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, ResourceBounds, ScaleUpFlags
 
-__all__ = ["DELETED", "PlannerFlags", "Removal", "ScaleDownPlanner", "Unremovable", "cropped", "is_ready"]
+__all__ = ["DELETED", "NodeRemoval", "PlannerFlags", "ScaleDownPlanner", "Unremovable", "cropped", "is_ready"]
 
 DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 _TAINT: Final = Taint(key=DELETED, effect="NoSchedule")
@@ -53,7 +53,7 @@ class Unremovable(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Removal:
+class NodeRemoval:
     """A node that can be removed, with the pods that move, and those that are left to complete.
 
     ``risky``  its pods cannot leave at once without spending a budget
@@ -116,7 +116,7 @@ class ScaleDownPlanner:
 
     def __post_init__(self) -> None:
         #: Node → since when it is unneeded, and its removal.
-        self.unneeded: dict[str, tuple[float, Removal]] = {}
+        self.unneeded: dict[str, tuple[float, NodeRemoval]] = {}
         #: Node → why it is not removed, as of the last update.
         self.reasons: dict[str, Unremovable] = {}
         self._until: dict[str, float] = {}
@@ -130,7 +130,7 @@ class ScaleDownPlanner:
         return min((time_s for time_s in times if time_s >= now_s), default=float("inf"))
 
     def update(
-        self, packed: PackedCluster, nodes: Sequence[Node], groups: Mapping[str, GroupSize], group_of: Mapping[str, str],
+        self, packed: PackingSnapshot, nodes: Sequence[Node], groups: Mapping[str, GroupSize], group_of: Mapping[str, str],
         budgets: Iterable[PodDisruptionBudget], leaving: Collection[str], now_s: float,
     ) -> None:  # fmt: skip
         """Find out which nodes are unneeded.
@@ -147,7 +147,7 @@ class ScaleDownPlanner:
         packed.fork()
         names = {node.name for node in nodes} - set(leaving)
         budget = _Budgets(budgets)
-        found: list[Removal] = []
+        found: list[NodeRemoval] = []
         eligible = []
         for node in self._candidates(packed, nodes, groups, group_of, now_s):
             if node.name in leaving:
@@ -177,7 +177,7 @@ class ScaleDownPlanner:
         self._packer.forget_old()
 
     def _candidates(
-        self, packed: PackedCluster, nodes: Iterable[Node], groups: Mapping[str, GroupSize], group_of: Mapping[str, str],
+        self, packed: PackingSnapshot, nodes: Iterable[Node], groups: Mapping[str, GroupSize], group_of: Mapping[str, str],
         now_s: float,
     ) -> list[Node]:  # fmt: skip
         """Return the nodes of groups above their minimum: empty ones first, then those that were unneeded before."""
@@ -194,13 +194,13 @@ class ScaleDownPlanner:
 
         return sorted(open_, key=rank)
 
-    def moves(self, packed: PackedCluster, name: str, budgets: Sequence[PodDisruptionBudget], now_s: float) -> MovesOfPods:
+    def moves(self, packed: PackingSnapshot, name: str, budgets: Sequence[PodDisruptionBudget], now_s: float) -> MovesOfPods:
         """Return what happens to the pods of a node that is removed."""
         return pods_to_move(packed.pods(name), self.drain, DrainContext(now_s, budgets, self.replicas))
 
     def _simulated(
-        self, packed: PackedCluster, node: Node, names: Collection[str], budget: _Budgets, now_s: float
-    ) -> Removal | Unremovable:
+        self, packed: PackingSnapshot, node: Node, names: Collection[str], budget: _Budgets, now_s: float
+    ) -> NodeRemoval | Unremovable:
         """Move the pods of a node elsewhere, and keep that if all find a place."""
         moves = self.moves(packed, node.name, budget.left, now_s)
         if moves.blocking is not None:
@@ -219,17 +219,17 @@ class ScaleDownPlanner:
             return Unremovable("NoPlaceToMovePods", f"can reschedule only {len(found)} out of {len(pods)} pods", stuck)
         packed.remove(node.name)
         packed.commit()
-        return Removal(node.name, pods, tuple(moves.waiting), not budget.go_together(pods))
+        return NodeRemoval(node.name, pods, tuple(moves.waiting), not budget.go_together(pods))
 
-    def _leave_ghost(self, packed: PackedCluster, node: Node) -> None:
+    def _leave_ghost(self, packed: PackingSnapshot, node: Node) -> None:
         """Leave the node as a domain of topology spread, without pods, and closed to them."""
         for pod in packed.pods(node.name):
             packed.take(pod)
         packed.change(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, _TAINT))))
 
     def judge(
-        self, packed: PackedCluster, node: Node, group: GroupSize | None, budgets: Iterable[PodDisruptionBudget], now_s: float
-    ) -> Removal | Unremovable:
+        self, packed: PackingSnapshot, node: Node, group: GroupSize | None, budgets: Iterable[PodDisruptionBudget], now_s: float
+    ) -> NodeRemoval | Unremovable:
         """Return whether a node alone could be removed, with the pods that would move, or why not. Delays do not count."""
         why, text = unremovable_reason(node, packed.pods(node.name), self.rules, now_s, autoscaled=group is not None)
         if why or group is None:
@@ -250,15 +250,15 @@ class ScaleDownPlanner:
         return min(len(self.unneeded) + 2 * parallel, parallel * rounds + parallel)
 
     def removable(
-        self, packed: PackedCluster, groups: Mapping[str, GroupSize], group_of: Mapping[str, str], leaving: Collection[str],
+        self, packed: PackingSnapshot, groups: Mapping[str, GroupSize], group_of: Mapping[str, str], leaving: Collection[str],
         flags: ScaleUpFlags, now_s: float,
-    ) -> tuple[list[Removal], list[Removal]]:  # fmt: skip
+    ) -> tuple[list[NodeRemoval], list[NodeRemoval]]:  # fmt: skip
         """Return the nodes that were unneeded for long enough: empty ones, and those to drain."""
         bounds = ResourceBounds([packed.node(name) for name in packed.order], flags, lowest=True)
         sizes = {name: group.target for name, group in groups.items()}
         going = [group_of.get(name) for name in leaving]
         held = sorted(self.unneeded.values(), key=lambda one: (bool(one[1].pods), one[1].name))
-        found: list[Removal] = []
+        found: list[NodeRemoval] = []
         for since_s, removal in held:
             node, group = packed.node(removal.name), groups[group_of[removal.name]]
             ready = is_ready(node)
@@ -281,9 +281,9 @@ class ScaleDownPlanner:
 
 
 def cropped(
-    empty: Sequence[Removal], drains: Sequence[Removal], group_of: Mapping[str, str], flags: PlannerFlags,
+    empty: Sequence[NodeRemoval], drains: Sequence[NodeRemoval], group_of: Mapping[str, str], flags: PlannerFlags,
     leaving_empty: int, leaving_drained: int,
-) -> tuple[list[Removal], list[Removal]]:  # fmt: skip
+) -> tuple[list[NodeRemoval], list[NodeRemoval]]:  # fmt: skip
     """Return the nodes whose deletion may begin now, beside those that are being deleted, group by group.
 
     Source  cluster-autoscaler at 87d9c45c02^, core/scaledown/budgets/budgets.go
@@ -294,8 +294,8 @@ def cropped(
     return first, _by_group(drains, group_of)[: max(drain_left, 0)]
 
 
-def _by_group(removals: Iterable[Removal], group_of: Mapping[str, str]) -> list[Removal]:
-    held: dict[str, list[Removal]] = {}
+def _by_group(removals: Iterable[NodeRemoval], group_of: Mapping[str, str]) -> list[NodeRemoval]:
+    held: dict[str, list[NodeRemoval]] = {}
     for one in removals:
         held.setdefault(group_of.get(one.name, ""), []).append(one)
     return [one for found in held.values() for one in found]

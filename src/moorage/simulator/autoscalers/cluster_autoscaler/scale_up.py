@@ -16,7 +16,7 @@ from msgspec import Struct
 from moorage.api.core import Node, Pod
 from moorage.simulator.autoscalers.cluster_autoscaler.estimator import NodeTemplate, estimate, pod_groups
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import Expander, ExpansionOption, chosen, size_of
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackedCluster
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 
@@ -113,7 +113,7 @@ class ScaleUp:
 
 
 def scale_up(
-    packed: PackedCluster, groups: Sequence[GroupSize], pods: Sequence[Pod], flags: ScaleUpFlags, expander: Expander,
+    packed: PackingSnapshot, groups: Sequence[GroupSize], pods: Sequence[Pod], flags: ScaleUpFlags, expander: Expander,
     random: Random,
 ) -> ScaleUp:  # fmt: skip
     """Return how node groups grow for pods that fit on no node of ``packed``, which is left as it was."""
@@ -144,7 +144,7 @@ def scale_up(
 
 
 def _fitting_by_group(
-    packed: PackedCluster, groups: Iterable[GroupSize], alike: Sequence[Sequence[Pod]], bounds: ResourceBounds,
+    packed: PackingSnapshot, groups: Iterable[GroupSize], alike: Sequence[Sequence[Pod]], bounds: ResourceBounds,
     made: ScaleUp,
 ) -> dict[str, list[int]]:  # fmt: skip
     """Return which groups of pods fit on a new node of each group that may grow, and note why no group helps the others."""
@@ -167,7 +167,7 @@ def _fitting_by_group(
 
 
 def _fitting(
-    packed: PackedCluster, group: GroupSize, alike: Sequence[Sequence[Pod]], refused: Sequence[dict[str, tuple[str, ...]]]
+    packed: PackingSnapshot, group: GroupSize, alike: Sequence[Sequence[Pod]], refused: Sequence[dict[str, tuple[str, ...]]]
 ) -> list[int]:
     """Return which groups of pods fit on a new node of a group, and note why the others do not."""
     found = []
@@ -185,7 +185,7 @@ def _fitting(
 
 
 def _option(
-    packed: PackedCluster, group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]],
+    packed: PackingSnapshot, group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]],
     alike: Sequence[Sequence[Pod]], found: Sequence[int], flags: ScaleUpFlags, nodes: int,
 ) -> ExpansionOption | None:  # fmt: skip
     if not found:

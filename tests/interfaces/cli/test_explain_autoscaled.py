@@ -80,5 +80,7 @@ def test_nodes_of_cluster_autoscaler(moorage, name):
 def test_pods_that_wait_for_cluster_autoscaler(moorage):
     ran = moorage("explain", "--all", *GROUPS, *TYPES, "-f", str(OTHER / "pending.yaml"), "-o", "json")
     answers = [one["answer"] for one in json.loads(ran.out)["items"] if one["kind"] == "AutoscalerAnswer"]
-    found = {one["thing"].rpartition("-")[0]: (one["decision"], one.get("nodePool"), len(one.get("why", ()))) for one in answers}
+    found = {
+        one["thing"].rpartition("-")[0]: (one["decision"], one.get("nodePool"), len(one.get("why", ()))) for one in answers
+    }  # fmt: skip
     assert found == {"pod shop/search": ("add", "web", 0), "pod shop/model": ("none", None, 2)}

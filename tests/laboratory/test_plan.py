@@ -265,3 +265,13 @@ WRONG = {
 def test_wrong_types(types, says):
     with pytest.raises(InputError, match=says):
         plan(cluster_of(*pods(1)), types)
+
+
+def test_offerings_are_types_with_their_zones_and_capacity_types():
+    path = str(Path(__file__).resolve().parents[2] / "examples/karpenter/types.json")
+    found = read_types(path)
+    assert [one.name for one in found[:2]] == ["c5.large-on-demand", "c5.large-spot"]
+    assert (found[1].price, found[1].zones) == (0.034, ("zone-a", "zone-b"))
+    wanted = pod("p", "3", nodeSelector={"karpenter.sh/capacity-type": "on-demand"})
+    plan = moorage.Cluster.from_objects(wanted).plan(path)
+    assert plan.nodes == {"c5.xlarge-on-demand": 1}

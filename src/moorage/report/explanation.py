@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Answer, Proof
+from moorage.report.answer import Answer, AnswerRequest, Proof
 from moorage.report.explanation_values import (
     ChangeReport,
     ConflictTerm,
@@ -24,6 +24,7 @@ from moorage.report.explanation_values import (
     RefusalReport,
     ScoreReport,
 )
+from moorage.report.gates import MetricComparison
 from moorage.report.style import WIDTH, cells, columns, paragraph, text_width
 
 __all__ = [
@@ -522,3 +523,73 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
             yield columns(["HELD BY", "WHY"], rows).rstrip("\n")
         for name in self.missing:
             yield paragraph(one_line(f"not in the input: {name}"), indent="  ", hanging="    ")
+
+
+# -- comparison of autoscalers -----------------------------------------------------------------------------------------
+
+#: Name of a figure → its unit, in the order of the table.
+SCALING_UNITS: Mapping[str, str] = {
+    "cost": "", "nodeHours": "h", "waitMean": "s", "waitP99": "s", "pendingAtTheEnd": "pods", "evicted": "pods",
+    "nodesRemoved": "nodes",
+}  # fmt: skip
+
+
+class AutoscalerComparison(Answer, frozen=True, kw_only=True):
+    """What two autoscalers cost and what pods feel of it: figures by name, over the seeds."""
+
+    KIND: ClassVar[str] = "AutoscalerComparison"
+
+    figures: Mapping[str, MetricComparison]
+    names: tuple[str, str]
+    currency: str = ""
+    missing: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, request: AnswerRequest, figures: Mapping[str, MetricComparison], names: tuple[str, str], currency: str,
+        missing: Sequence[str],
+    ) -> AutoscalerComparison:  # fmt: skip
+        """Return the answer, with a first line about money."""
+        cost = figures["cost"]
+        differs = cost.difference or 0.0
+        share = f" ({abs(differs) / cost.a:.1%})" if cost.a else ""
+        told = f"B costs {abs(differs):.2f}{f' {currency}' * bool(currency)} {'less' if differs < 0 else 'more'} than A{share}."
+        summary = "B costs as much as A, or the difference may be chance." if cost.may_be_zero or not differs else told
+        return cls(
+            request=request, summary=summary, figures=figures, names=names, currency=currency, missing=missing,
+            proof=Proof("run", runs=2 * len(request.seeds)),
+        )  # fmt: skip
+
+    @property
+    def holds(self) -> bool:
+        return True
+
+    def _answer(self) -> dict[str, Any]:
+        figures = {
+            name: {
+                "unit": SCALING_UNITS.get(name, "") or self.currency, "a": one.a, "b": one.b, "difference": one.difference,
+                "interval": list(one.bounds(relative=True)), "mayBeChance": one.may_be_zero,
+            }
+            for name, one in self.figures.items()
+        }  # fmt: skip
+        return {"a": self.names[0], "b": self.names[1], "figures": figures, "missing": list(self.missing)}
+
+    def _node_names(self) -> set[str]:
+        return set()
+
+    def _text(self, *, wide: bool) -> str:
+        del wide
+        head = [self.summary, f"A: {one_line(self.names[0])}", f"B: {one_line(self.names[1])}", ""]
+        below = [paragraph(one_line(f"not in the input: {text}"), indent="  ", hanging="    ") for text in self.missing]
+        return "\n".join([*head, scaling_table(self.figures, currency=self.currency), *below]).rstrip("\n") + "\n"
+
+
+def scaling_table(found: Mapping[str, MetricComparison], a: str = "A", b: str = "B", currency: str = "") -> str:
+    """Return a comparison as a table. A difference that may be chance is marked with ``~``."""
+    rows = []
+    for name, one in found.items():
+        low, high = one.bounds(relative=True)
+        shown = f"{'~ ' if one.may_be_zero else ''}{one.difference or 0.0:+.2f}"
+        unit = SCALING_UNITS.get(name, "") or currency
+        rows.append([name, unit, f"{one.a:.2f}", f"{one.b:.2f}", shown, f"{low:+.2f} to {high:+.2f}"])
+    return columns(["FIGURE", "UNIT", a, b, f"{b} - {a}", "95 % INTERVAL"], rows, right=(2, 3, 4, 5)) + "\n"

@@ -14,10 +14,9 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from msgspec import convert
 from msgspec.structs import replace
 
-from moorage.api.core import Node, NodeSpec, Pod, Taint
+from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Seen
 from moorage.core.queue import QueuePlace
@@ -27,7 +26,7 @@ from moorage.laboratory.dynamics.node_pools import cost_in, delete_node, empty_n
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
-from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList
+from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, node_of
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.judgement import ClaimFacts, Karpenter
 from moorage.simulator.autoscalers.karpenter.scene import (
@@ -40,7 +39,7 @@ from moorage.simulator.autoscalers.karpenter.scene import (
     read_node_pools,
 )
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
-from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["KarpenterProcess"]
@@ -119,6 +118,7 @@ class KarpenterProcess:
         self._nominated: dict[str, float] = {}
         self._seen: dict[str, tuple[frozenset[str], float]] = {}
         self._made = 0
+        self._existed: dict[str, ExistingNode] = {}
         self._told: tuple[int, Mapping[str, str]] = (-1, {})
         self._busy = False
         self._idle_at: tuple[Any, ...] = ()
@@ -183,10 +183,9 @@ class KarpenterProcess:
         table, cluster = simulation.table, simulation.engine.scheduler.cluster
         nodes, facts = [], {}
         for name, row in table.row_of.items():
-            pods = [held.pod for held in table.pods[row].values()]
             machine = self._machines.get(name)
             leaving, nominated = machine is not None and machine.leaving, self._nominated.get(name, -inf) > now_s
-            nodes.append(ExistingNode(table.nodes[row], pods, leaving=leaving, nominated=nominated))
+            nodes.append(self._existing(table.nodes[row], [held.pod for held in table.pods[row].values()], leaving, nominated))
             uids = frozenset(table.pods[row])
             if name not in self._seen or self._seen[name][0] != uids:
                 self._seen[name] = uids, now_s if name in self._seen or now_s else -inf
@@ -200,6 +199,16 @@ class KarpenterProcess:
         )  # fmt: skip
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
         return Karpenter.of_scene(scene, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+
+    def _existing(self, node: Node, pods: list[Pod], leaving: bool, nominated: bool) -> ExistingNode:
+        """Return a node as Karpenter sees it: the one of the last time, if nothing of it changed."""
+        known = self._existed.get(node.name)
+        if (
+            known is None or known.node is not node or known.leaving != leaving or known.nominated != nominated
+            or len(known.pods) != len(pods) or any(one is not other for one, other in zip(known.pods, pods, strict=True))
+        ):  # fmt: skip
+            known = self._existed[node.name] = ExistingNode(node, pods, leaving=leaving, nominated=nominated)
+        return known
 
     def _waiting(self) -> list[Pod]:
         """Return the pods that the scheduler found no node for."""
@@ -339,6 +348,7 @@ class KarpenterProcess:
         if machine is None:
             return
         self._seen.pop(name, None)
+        self._existed.pop(name, None)
         self._note("down", machine.pool, [name])
         self._note_rate()
         delete_node(self._simulation, name)
@@ -351,13 +361,6 @@ def _node_of(claim: LaunchClaim, held: InstanceType, offering: Offering, name: s
     """Return the node of a launched type, as it is before it is registered."""
     known = {**held.requirements, **claim.requirements, **offering.requirements}
     labels = {key: asked.only for key, asked in known.items() if asked.only is not None}
-    labels |= {INSTANCE_TYPE: held.name, HOSTNAME: name}
     for key in (REGISTERED, INITIALIZED):
         labels.pop(key, None)
-    status = {
-        which: {key: f"{value}m" if key == "cpu" else str(value) for key, value in amounts.items()}
-        for which, amounts in (("capacity", held.capacity), ("allocatable", held.allocatable))
-    }
-    ready = [{"type": "Ready", "status": "True"}]
-    given = {"metadata": {"name": name, "uid": name, "labels": labels}, "status": {**status, "conditions": ready}}
-    return replace(convert(given, Node), spec=NodeSpec(taints=claim.pool.taints))
+    return node_of(held, labels, name, claim.pool.taints)

@@ -5,22 +5,16 @@ Both work on the same arrivals, failures and chances, seed by seed, so the diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias
 
 from moorage.errors import InputError
 from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
 from moorage.laboratory.dynamics.simulation import Simulation
+from moorage.report.explanation import SCALING_UNITS, scaling_table
 from moorage.report.gates import MetricComparison
-from moorage.report.style import columns
 
 __all__ = ["Arrangement", "ScalingProcess", "compare_autoscalers", "scaling_table"]
-
-#: Name of a figure → its unit, in the order of the table.
-_UNITS: Final[Mapping[str, str]] = {
-    "cost": "", "nodeHours": "h", "waitMean": "s", "waitP99": "s", "pendingAtTheEnd": "pods", "evicted": "pods",
-    "nodesRemoved": "nodes",
-}  # fmt: skip
 
 
 class ScalingProcess(Protocol):
@@ -51,8 +45,8 @@ def compare_autoscalers(
     if not used:
         raise InputError("seeds: give at least one; five or more give an interval")
     of_a, of_b = ([_figures(arrange, seed, until_s) for seed in used] for arrange in (a, b))
-    draws = Draws("0")
-    return {name: compare_pairs(name, [run[name] for run in of_a], [run[name] for run in of_b], draws) for name in _UNITS}
+    draws, pairs = Draws("0"), {name: ([run[name] for run in of_a], [run[name] for run in of_b]) for name in SCALING_UNITS}
+    return {name: compare_pairs(name, *pair, draws) for name, pair in pairs.items()}
 
 
 def _figures(arrange: Arrangement, seed: int, until_s: float) -> dict[str, float]:
@@ -67,14 +61,3 @@ def _figures(arrange: Arrangement, seed: int, until_s: float) -> dict[str, float
         "waitP99": totals.wait_p99_s, "pendingAtTheEnd": totals.pending, "evicted": totals.deleted + totals.preempted,
         "nodesRemoved": len((began | came) - left),
     }  # fmt: skip
-
-
-def scaling_table(found: Mapping[str, MetricComparison], a: str = "A", b: str = "B") -> str:
-    """Return a comparison as a table. A difference that may be chance is marked with ``~``."""
-    rows = []
-    for name, one in found.items():
-        low, high = one.bounds(relative=True)
-        differs = one.difference or 0.0
-        shown = f"{'~ ' if one.may_be_zero else ''}{differs:+.2f}"
-        rows.append([name, _UNITS.get(name, ""), f"{one.a:.2f}", f"{one.b:.2f}", shown, f"{low:+.2f} to {high:+.2f}"])
-    return columns(["FIGURE", "UNIT", a, b, f"{b} - {a}", "95 % INTERVAL"], rows, right=(2, 3, 4, 5)) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Final
@@ -20,6 +21,8 @@ from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.present import ASIDE, ObjectLike, Surroundings, cluster_input, read_given, text_of
 from moorage.simulator.admission import admit
+from moorage.simulator.autoscalers.instance_types import PriceList, node_of, read_price_list
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
 
@@ -128,6 +131,8 @@ class Offer(Struct, frozen=True):
 def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str]) -> list[NodeType]:
     """Return the types of a list, of YAML text or of a file: a list of ``{name, node | like, price, max, zones}``.
 
+    A file may also be a list of instance types with offerings, as ``read_price_list`` takes it.
+
     Raises  InputError that names the field
     """
     where = "node types"
@@ -137,6 +142,8 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
             where = fspath(given)
             text = _read(where)
         given = _parsed(text, where)
+        if given and isinstance(given[0], Mapping) and "offerings" in given[0]:
+            return types_of_offerings(read_price_list(where))
     elif not isinstance(given, list | tuple):
         raise InputError(f"{where}: expected a list of node types")
     found = [one if isinstance(one, NodeType) else _type(one, f"{where}[{at}]") for at, one in enumerate(given)]
@@ -146,6 +153,22 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{where}: two types have the name {twice}")
+    return found
+
+
+def types_of_offerings(prices: PriceList) -> list[NodeType]:
+    """Return a node type for each instance type, capacity type and price, in the zones in which it is offered so."""
+    found = []
+    for held in prices.types:
+        zones: dict[tuple[str, float], list[str]] = {}
+        for one in held.available:
+            zones.setdefault((one.capacity_type, one.price), []).append(one.zone)
+        kinds = [kind for kind, _ in zones]
+        for (kind, price), within in zones.items():
+            name = f"{held.name}-{kind}" if kinds.count(kind) == 1 else f"{held.name}-{kind}-{within[0]}"
+            labels = {key: asked.only for key, asked in held.requirements.items() if asked.only is not None}
+            node = node_of(held, {**labels, CAPACITY_TYPE: kind}, name)
+            found.append(NodeType(name=name, node=node, price=price, zones=tuple(sorted(within))))
     return found
 
 
@@ -169,10 +192,13 @@ def _parsed(text: str, where: str) -> list[Any]:
     import yaml  # loaded only for price lists
 
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{where}: no YAML: {' '.join(str(error).split())}") from None
-    if isinstance(found, dict) and set(found) == {"types"}:
+        found = json.loads(text)  # JSON is YAML, but a long list of prices takes YAML's parser seconds
+    except ValueError:
+        try:
+            found = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InputError(f"{where}: no YAML: {' '.join(str(error).split())}") from None
+    if isinstance(found, dict) and "types" in found and set(found) <= {"types", "currency", "date"}:
         found = found["types"]
     if not isinstance(found, list):
         raise InputError(f"{where}: expected a list of node types")

@@ -17,11 +17,15 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import Any, Final, TypeVar
 
+from msgspec import convert, structs
+
+from moorage.api.core import Node, NodeSpec, Taint
 from moorage.api.quantity import QuantityError
 from moorage.basis.files import read_file
 from moorage.errors import InputError
 from moorage.simulator.autoscalers.key_requirements import (
     CAPACITY_TYPE,
+    HOSTNAME,
     INSTANCE_TYPE,
     WELL_KNOWN,
     ZONE,
@@ -31,8 +35,9 @@ from moorage.simulator.autoscalers.key_requirements import (
 )
 from moorage.state.pod_requests import amount
 
-__all__ = ["InstanceType", "Offering", "PriceList", "amounts", "missing_min_values", "read_price_list"]
+__all__ = ["InstanceType", "Offering", "PriceList", "amounts", "missing_min_values", "node_of", "read_price_list"]
 
+_READY: Final = {"type": "Ready", "status": "True"}
 _OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}
 _AWS: Final = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
 _DELIMITER: Final = re.compile(r"[.-]")
@@ -163,6 +168,17 @@ class PriceList:
         """Return for each type the lowest price of the offerings that requirements allow; infinity if there are none."""
         key = "cheapest", *(requirements.get(name) for name in sorted(self._offered_keys))
         return self.remembered(key, lambda: [held.cheapest(requirements, self.well_known) for held in self.types])
+
+
+def node_of(held: InstanceType, labels: Mapping[str, str], name: str, taints: tuple[Taint, ...] = ()) -> Node:
+    """Return a node of an instance type that is ready."""
+    status = {
+        which: {key: f"{value}m" if key == "cpu" else str(value) for key, value in amounts_.items()}
+        for which, amounts_ in (("capacity", held.capacity), ("allocatable", held.allocatable))
+    }
+    own = {**labels, INSTANCE_TYPE: held.name, HOSTNAME: name}
+    given = {"metadata": {"name": name, "uid": name, "labels": own}, "status": {**status, "conditions": [_READY]}}
+    return structs.replace(convert(given, Node), spec=NodeSpec(taints=taints))
 
 
 def read_price_list(path: str) -> PriceList:

@@ -17,10 +17,9 @@ from moorage.simulator.autoscalers.karpenter.consolidation import (
     DisruptionCommand,
     Disruptor,
     candidate_of,
-    eviction_cost,
     savings_pass,
 )
-from moorage.simulator.autoscalers.karpenter.scene import DisruptionLimit, ProvisioningPool
+from moorage.simulator.autoscalers.karpenter.scene import DisruptionLimit, ProvisioningPool, eviction_cost
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from tests.simulator.autoscalers.karpenter.clusters import instance_type, node, pod, pool, scene
 

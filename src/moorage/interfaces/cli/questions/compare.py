@@ -23,6 +23,12 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
 )
 from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.questions.compare_autoscalers import (
+    autoscaler_kinds,
+    compares_autoscalers,
+    scaling_answer,
+    scaling_options,
+)
 from moorage.interfaces.cli.questions.gate_options import (
     PIPELINE_OUTPUTS,
     ManifestLines,
@@ -52,6 +58,7 @@ EPILOG = """\b
 Examples:
     moorage compare -f cluster.json --a now.yaml --b packed.yaml --fail-on 'pending > +0'
     moorage compare -f cluster.json --b-release 1.34 --replace-all -o wide
+    moorage compare -f cluster.yaml --a-autoscale karpenter --b-nodepools spot.yaml --instance-types types.json
 
 What is printed, and the metrics of gates: moorage help compare
 """
@@ -77,14 +84,20 @@ What is printed, and the metrics of gates: moorage help compare
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Spread the runs over processes.")
 @dask_option
 @gate_options
+@scaling_options
 def compare(**given: Any) -> int:
     """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds.
 
     Without --b, --b-release, --b-kueue and --b-filename, A is the cluster as it is and B the cluster with the changes of
-    --edit, --cordon and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or
-    the options.
+    --edit, --cordon and so on. With --a-autoscale or --b-autoscale, autoscalers, NodePools or expanders work in virtual time.
+    Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
     """
     kinds = KINDS if given["a_kueue"] or given["b_kueue"] else ()
+    if compares_autoscalers(given):
+        with Progress.of(given) as progress, open_question(given, progress, autoscaler_kinds(given)) as asked:
+            scaled = scaling_answer(given, asked)
+        print_answer(scaled, given, asked)
+        return exit_status(scaled)
     with Progress.of(given) as progress, open_question(_reading(given), progress, kinds) as asked, ExitStack() as block:
         baseline = read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)

@@ -37,7 +37,12 @@ The file of types, and how the answer is found: moorage help plan
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
 @question_options()
-@click.option("--types", "types", metavar="FILE", help="The node types to buy, with prices: a YAML list.")
+@click.option(
+    "--types",
+    "types",
+    metavar="FILE",
+    help="What can be bought, with prices: a YAML list of node types, or JSON of instance types with offerings.",
+)
 @click.option(
     "--pods", "pods", multiple=True, metavar="PATH", help="Plan for these pods or workloads, not for the pending ones."
 )

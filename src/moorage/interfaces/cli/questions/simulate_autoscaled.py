@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
@@ -29,7 +30,7 @@ from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 
-__all__ = ["AutoscalerOptions", "kinds_of", "simulate_autoscaled"]
+__all__ = ["Autoscaler", "AutoscalerOptions", "autoscaler_of", "kinds_of", "simulate_autoscaled"]
 
 Autoscaler: TypeAlias = ClusterAutoscaler | KarpenterProcess
 
@@ -79,7 +80,7 @@ def simulate_autoscaled(
     cluster = given if isinstance(given, ClusterInput) else read_given(list(given.nodes))
     simulation = Simulation(cluster, options, keep_records=True)
     simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
-    scaler = _scaler(asked, cluster)
+    scaler = autoscaler_of(asked, [held.document for held in cluster.custom], cluster.nodes)
     last_s = 0.0
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))
@@ -108,11 +109,14 @@ def kinds_of(autoscaler: str) -> tuple[str, ...]:
     return {"karpenter": KINDS, "cluster-autoscaler": AUTOSCALER_KINDS}.get(autoscaler, ())
 
 
-def _scaler(asked: AutoscalerOptions, cluster: ClusterInput) -> Autoscaler:
+def autoscaler_of(asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any]], nodes: Sequence[Node]) -> Autoscaler:
+    """Return the autoscaler that is asked for. ``documents``: the cluster's objects of ``kinds_of``, as they are.
+
+    Raises  InputError
+    """
     prices = None if asked.instance_types is None else read_price_list(asked.instance_types)
-    documents = (held.document for held in cluster.custom)
     if asked.file == "cluster-autoscaler":
-        found = pools_of_cluster(documents, cluster.nodes, prices, asked.provision_s)
+        found = pools_of_cluster(documents, nodes, prices, asked.provision_s)
         return ClusterAutoscaler(
             found.pools, flags=found.flags, expander=asked.expander, priorities=asked.priorities() or found.priorities,
             missing=found.missing, currency=prices.currency if prices is not None else "",

@@ -7,7 +7,6 @@ Source  karpenter, pkg/controllers/disruption/consolidation.go, types.go, multin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import inf
@@ -15,26 +14,17 @@ from typing import Final
 
 from moorage.api.core import Pod
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
-from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, ProvisioningPool, is_reschedulable
+from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, ProvisioningPool
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE, add_to, exists, of_labels, one
 
-__all__ = ["DisruptionCandidate", "DisruptionCommand", "Disruptor", "candidate_of", "eviction_cost", "savings_pass"]
+__all__ = ["DisruptionCandidate", "DisruptionCommand", "Disruptor", "candidate_of", "savings_pass"]
 
 _SPOT_TYPES: Final = 15
 _BATCH: Final = 100
 _SPOT: Final = one(CAPACITY_TYPE, "In", ("spot",))
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 #: A Balanced pool accepts a move that saves at least this share of its cost for each share of disruption: 1 / BalancedK.
 _THRESHOLD: Final = 0.5
-
-
-def eviction_cost(pod: Pod) -> float:
-    """Return what the eviction of a pod counts: 1 for most, -10 to 10."""
-    cost = 1.0
-    with suppress(ValueError):  # upstream logs it and goes on
-        cost += float(pod.metadata.annotations.get(_DELETION_COST, "0")) / 2**27
-    return min(max(cost + (pod.spec.priority or 0) / 2**25, -10.0), 10.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +58,8 @@ def candidate_of(
 ) -> DisruptionCandidate:
     """Return a node as candidate: its pods, price and cost."""
     held = scene.prices.by_name.get(node.labels.get(INSTANCE_TYPE, ""))
-    pods = tuple(pod for pod in node.pods if is_reschedulable(pod))
     price = held.price_in(node.labels.get(ZONE, ""), node.labels.get(CAPACITY_TYPE, "")) if held is not None else None
-    cost = 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in pods)
-    return DisruptionCandidate(node, pool, held, pods, price or 0.0, cost, consolidatable)
+    return DisruptionCandidate(node, pool, held, node.reschedulable, price or 0.0, node.disturbance, consolidatable)
 
 
 @dataclass

@@ -241,8 +241,16 @@ class Karpenter:
             return f'Disruption is blocked through the "{_DO_NOT_DISRUPT}" annotation', {}
         if held.pool not in self._pools:
             return f"NodePool not found (NodePool={held.pool})", {}
-        holding = {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
+        holding = held.remembered("holding", self._holding_key(held), lambda: self._holding(held))
         return next(iter(holding.values()), ""), holding
+
+    def _holding(self, held: ExistingNode) -> dict[str, str]:
+        return {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
+
+    def _holding_key(self, held: ExistingNode) -> tuple[float, list[int]]:
+        """Return what decides which pods hold a node, beside them: the budgets, and the time if a pod is protected for long."""
+        asks = any(pod.metadata.annotations.get(_DO_NOT_DISRUPT, "true") != "true" for pod in held.pods)
+        return self.now_s if asks else 0.0, list(map(id, self._budgets))
 
     def _holds(self, pod: Pod) -> str:
         """Return why a pod must not be evicted."""

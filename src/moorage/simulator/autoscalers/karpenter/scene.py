@@ -5,10 +5,11 @@ Source  karpenter, pkg/controllers/state/statenode.go; pkg/controllers/provision
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -193,6 +194,8 @@ Bools = npt.NDArray[np.bool_]
 
 INITIALIZED: Final = "karpenter.sh/initialized"
 REGISTERED: Final = "karpenter.sh/registered"
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_T = TypeVar("_T")
 #: Labels that Karpenter gives to nodes of every pool.
 _OF_EVERY_POOL: Final = frozenset({NODE_POOL, INITIALIZED, REGISTERED})
 #: Taints of a node that is starting: they are expected to go.
@@ -261,10 +264,19 @@ def known_by_claim(node: Node | None, claim: Mapping[str, Any]) -> Node:
     )  # fmt: skip
 
 
+def eviction_cost(pod: Pod) -> float:
+    """Return what the eviction of a pod counts: 1 for most, -10 to 10."""
+    cost = 1.0
+    with suppress(ValueError):  # upstream logs it and goes on
+        cost += float(pod.metadata.annotations.get(_DELETION_COST, "0")) / 2**27
+    return min(max(cost + (pod.spec.priority or 0) / 2**25, -10.0), 10.0)
+
+
 class ExistingNode:
     """A node that exists or is coming, and the pods on it.
 
-    ``leaving``: it is being deleted, and takes no pods; ``nominated``: pods are expected on it
+    ``leaving``: it is being deleted, and takes no pods; ``nominated``: pods are expected on it. What follows from the node and
+    its pods alone is computed once, so one that did not change serves the next scene, too.
     """
 
     def __init__(
@@ -287,9 +299,35 @@ class ExistingNode:
         self.taints = taints
         self.ports = frozenset[HostPort]().union(*(PodInfo(pod).host_ports for pod in pods))
 
+        #: Remembered by those who judge the node: what it was computed from, and the result.
+        self.memo: dict[str, tuple[Any, Any]] = {}
+
     @cached_property
     def requirements(self) -> dict[str, KeyRequirement]:
         return merged(of_labels(self.labels), {HOSTNAME: one(HOSTNAME, "In", (self.host,))})
+
+    @cached_property
+    def reschedulable(self) -> tuple[Pod, ...]:
+        """The pods that need a place if the node goes."""
+        return tuple(pod for pod in self.pods if is_reschedulable(pod))
+
+    @cached_property
+    def disturbance(self) -> float:
+        """What the eviction of all its pods costs."""
+        return 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in self.reschedulable)
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """The resources that its pods request."""
+        return frozenset(name for pod in self.pods for name in PodInfo(pod).requests)
+
+    def remembered(self, name: str, key: Any, make: Callable[[], _T]) -> _T:
+        """Return what was made from ``key`` before, or make it."""
+        known = self.memo.get(name)
+        if known is None or known[0] != key:
+            known = self.memo[name] = key, make()
+        found: _T = known[1]
+        return found
 
 
 @dataclass(eq=False)
@@ -335,8 +373,9 @@ class PoolCluster:
         found = {"cpu", "memory", "pods"}
         for held in self.prices.types:
             found.update(held.capacity)
-        for pod in (*self.pending, *self.daemons, *(pod for held in self.nodes for pod in held.pods)):
+        for pod in (*self.pending, *self.daemons):
             found.update(PodInfo(pod).requests)
+        found.update(*(held.resources for held in self.nodes))
         return sorted(found)
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
@@ -346,7 +385,8 @@ class PoolCluster:
     @cached_property
     def free(self) -> Ints:
         """What pods can still take, a row for each node, less what daemons that do not run yet will need."""
-        rows: Ints = np.array([self._free(held) for held in self.nodes], dtype=np.int64)
+        key = self.resources, [pod.metadata.uid for pod in self.daemons]
+        rows: Ints = np.array([held.remembered("free", key, partial(self._free, held)) for held in self.nodes], dtype=np.int64)
         return rows.reshape(len(self.nodes), len(self.resources))
 
     def _free(self, held: ExistingNode) -> Ints:

@@ -1,0 +1,140 @@
+"""``moorage compare --b-autoscale``: autoscalers, NodePools or expanders against each other, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from moorage.errors import InputError
+from moorage.interfaces.cli.questions.question import Asked
+from moorage.interfaces.cli.questions.simulate_autoscaled import Autoscaler, AutoscalerOptions, autoscaler_of, kinds_of
+from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, typical_mix, unplaced_copy
+from moorage.laboratory.dynamics.pod_arrivals import Exponential, PodArrivals, PodKind, Poisson
+from moorage.laboratory.dynamics.scaling_comparison import compare_autoscalers
+from moorage.laboratory.dynamics.simulation import Simulation
+from moorage.report.explanation import AutoscalerComparison
+from moorage.simulator.autoscalers.instance_types import read_price_list
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read
+
+__all__ = ["autoscaler_kinds", "compares_autoscalers", "scaling_answer", "scaling_options"]
+
+_KARPENTER = "karpenter"
+#: The options that are part of the question.
+_ASKED = (
+    "a_autoscale", "b_autoscale", "a_nodepools", "b_nodepools", "a_expander", "b_expander", "until", "arrivals", "lifetime",
+    "spot_interruptions", "seeds",
+)  # fmt: skip
+
+
+def scaling_options(command: Any) -> Any:
+    """Add the options of autoscalers to a command."""
+    for option in reversed((
+        click.option("--a-autoscale", metavar="NAME|POOLS.yaml", help="The autoscaler of A, as for moorage simulate."),
+        click.option("--b-autoscale", metavar="NAME|POOLS.yaml", help="The autoscaler of B; without it, that of A."),
+        click.option("--a-nodepools", metavar="FILE", help="Karpenter's NodePools of A; without it, those of the cluster."),
+        click.option("--b-nodepools", metavar="FILE", help="Karpenter's NodePools of B; without it, those of the cluster."),
+        click.option("--a-expander", default="", metavar="NAME,…", help="The expander of A."),
+        click.option("--b-expander", default="", metavar="NAME,…", help="The expander of B."),
+        click.option("--instance-types", metavar="FILE", help="What autoscalers can launch, with prices."),
+        click.option(
+            "--until", type=click.FloatRange(min=1), default=3600.0, show_default=True, metavar="SECONDS",
+            help="How long autoscalers run.",
+        ),
+        click.option(
+            "--arrivals", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="RATE",
+            help="How many pods like those of the cluster arrive in an hour while autoscalers run.",
+        ),
+        click.option(
+            "--lifetime", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS",
+            help="How long such pods run on average.",
+        ),
+        click.option(
+            "--spot-interruptions", type=click.FloatRange(min=0, max=3600), default=0.0, show_default=True, metavar="RATE",
+            help="How often one of Karpenter's spot nodes is interrupted in an hour, on average.",
+        ),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def compares_autoscalers(given: Mapping[str, Any]) -> bool:
+    """Return True if autoscalers are compared.
+
+    Raises  UsageError for options that need one, or that do not go with it
+    """
+    sides = [given["a_autoscale"], given["b_autoscale"]]
+    needing = ("a_nodepools", "b_nodepools", "a_expander", "b_expander", "instance_types", "arrivals")
+    if not any(sides):
+        alone = next((name for name in needing if given[name]), None)
+        if alone is not None:
+            raise click.UsageError(f"--{alone.replace('_', '-')} needs --a-autoscale or --b-autoscale")
+        return False
+    others = ("a_config", "b_config", "a_release", "b_release", "a_kueue", "b_kueue", "b_paths", "gates", "baseline")
+    clash = next((name for name in others if given[name]), None)
+    if clash is not None or given["output"] not in {"text", "wide", "json", "yaml"}:
+        what = f"-o {given['output']}" if clash is None else f"--{clash.removesuffix('_config').replace('_', '-')}"
+        raise click.UsageError(f"--a-autoscale and --b-autoscale exclude {what}")
+    return True
+
+
+def autoscaler_kinds(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds that the autoscalers of both sides read."""
+    return tuple(dict.fromkeys(kind for side in "ab" for kind in kinds_of(_which(given, side))))
+
+
+def _which(given: Mapping[str, Any], side: str) -> str:
+    return str(given[f"{side}_autoscale"] or given["a_autoscale"] or given["b_autoscale"])
+
+
+def scaling_answer(given: Mapping[str, Any], asked: Asked) -> AutoscalerComparison:
+    """Run both sides on the same arrivals, seed by seed.
+
+    Raises  InputError
+    """
+    cluster = asked.changed_input
+    shapes = typical_mix([pod for pod in cluster.pods if not is_bound_to_its_node(pod)]) if given["arrivals"] else []
+    if given["arrivals"] and not shapes:
+        raise InputError("--arrivals: the cluster has no pods that others could be like")
+    kinds = [PodKind(unplaced_copy(shape.pod, "like"), shape.weight, given["lifetime"]) for shape in shapes]
+    missing: dict[str, None] = {}
+
+    def arrange(side: str, seed: int) -> tuple[Simulation, Autoscaler]:
+        simulation = Simulation(cluster, replace(asked.changed_options, seed=seed))
+        scaler = simulation.use(_scaler(given, side, cluster))
+        if kinds:
+            simulation.use(PodArrivals(Poisson(given["arrivals"]), kinds, lifetime=Exponential(given["lifetime"])))
+        missing.update(dict.fromkeys(scaler.missing))
+        return simulation, scaler
+
+    first = asked.changed_options.seed
+    found = compare_autoscalers(
+        lambda seed: arrange("a", seed), lambda seed: arrange("b", seed), until_s=given["until"],
+        seeds=range(first, first + given["seeds"]),
+    )  # fmt: skip
+    currency = read_price_list(given["instance_types"]).currency if given["instance_types"] else ""
+    question = {key: given[key] for key in _ASKED if given[key]}
+    names = _name(given, "a"), _name(given, "b")
+    return AutoscalerComparison.of(asked.request(question), found, names, currency, tuple(missing))
+
+
+def _name(given: Mapping[str, Any], side: str) -> str:
+    parts = [_which(given, side), given[f"{side}_nodepools"] or "", given[f"{side}_expander"]]
+    return " ".join(part.rpartition("/")[2] for part in parts if part)
+
+
+def _scaler(given: Mapping[str, Any], side: str, cluster: ClusterInput) -> Autoscaler:
+    which, pools = _which(given, side), given[f"{side}_nodepools"]
+    documents = [held.document for held in cluster.custom]
+    if pools:
+        if which != _KARPENTER:
+            raise click.UsageError(f"--{side}-nodepools needs --{side}-autoscale karpenter")
+        found = read([pools], custom=kinds_of(_KARPENTER))
+        documents = [held for held in documents if held.get("kind") != "NodePool"] + [held.document for held in found.custom]
+    asked = AutoscalerOptions(
+        which, given[f"{side}_expander"], None, given["instance_types"], given["spot_interruptions"],
+    )  # fmt: skip
+    return autoscaler_of(asked, documents, cluster.nodes)

@@ -11,9 +11,11 @@ import msgspec
 
 from moorage.api.core import Taint
 from moorage.report.queue_report import amount_text
-from moorage.simulator.kueue import QueueAdmission, Workload, read_objects, read_workload
+from moorage.simulator.kueue import Objects, QueueAdmission, Workload, read_objects, read_workload
 from moorage.simulator.kueue.cycle import FreeNode
-from moorage.simulator.kueue.settings import read_settings
+from moorage.simulator.kueue.flavors import Mode, Possibility, assign_flavors
+from moorage.simulator.kueue.preemption import Asking, find_targets
+from moorage.simulator.kueue.settings import STRATEGIES, read_settings
 from moorage.simulator.kueue.workloads import amount_of
 
 KINDS = {
@@ -140,3 +142,103 @@ def table_differences(case: dict[str, Any]) -> Iterator[str]:
         mine = {name: sorted(group) for name, one in admission.waiting.items() if (group := getattr(one, field))}
         if mine != (theirs := case.get(field) or {}):
             yield f"{field} {mine}, recorded {theirs}"
+
+
+def target_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Look for victims as a case of Kueue's tests of preemption does. Yield a text if they differ."""
+    objects = _objects(case)
+    for data in case["admitted"] or ():
+        held = read_workload(data)
+        queue = objects.queues[held.cluster_queue]
+        queue.workloads[held.key] = held
+        queue.changed()
+        queue.add(held.usage)
+    workload, queue = read_workload(case["incoming"]), objects.queues[case["queue"]]
+    workload.cluster_queue = queue.name
+    needed, requests = set(), {}
+    for chosen, pod_set in zip(case["assignment"], workload.pod_sets, strict=True):
+        for resource, one in chosen["flavors"].items():
+            key = (one["name"], resource)
+            requests[key] = requests.get(key, 0) + pod_set.counted.get(resource, 0) * (chosen["count"] or pod_set.count)
+            needed |= {key} if one["mode"] == "Preempt" else set()
+    asking = Asking(workload, queue, objects.queues, frozenset(needed), requests, float(case["now"]), {}, {})
+    asking.strategies = case.get("strategies") or STRATEGIES
+    found = find_targets(asking, fair=case["fair"])
+    mine = sorted([one.workload.name, one.reason] for one in found)
+    if mine != (theirs := sorted([name.rpartition("/")[2], reason] for name, reason in case["targets"])):
+        yield f"{case['name']}: ours {mine}, recorded {theirs}"
+
+
+def assignment_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Choose flavors as a case of Kueue's tests of the flavor assigner does. Yield a text if anything differs."""
+    objects = _objects(case)
+    for data, used in zip(case["clusterQueues"], case["used"], strict=True):
+        if data is not None:
+            objects.queues[data["metadata"]["name"]].add(_amounts(used))
+    answers = {_key(name): (Possibility(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
+    admission = QueueAdmission(objects, fair=case["fair"])
+    workload, queue = read_workload(case["workload"]), objects.queues[case["clusterQueues"][0]["metadata"]["name"]]
+    found = assign_flavors(
+        workload, queue, objects.flavors, lambda key, _: answers.get(key, (Possibility.PREEMPT, 0)), 0, fair=case["fair"],
+        trees=admission.trees,
+    )  # fmt: skip
+    mine = {
+        "mode": _MODES[found.mode],
+        "borrows": found.borrows,
+        "usage": found.usage,
+        "message": found.message(),
+        "noFit": found.no_fit_reason,
+        "podSets": [
+            {
+                "name": one.name,
+                "count": one.count,
+                "flavors": {name: [each.flavor, _MODES[each.mode], each.tried] for name, each in one.flavors.items()},
+                "reasons": sorted(one.reasons),
+            }
+            for one in found.pod_sets
+        ],
+    }
+    theirs = {
+        **{name: case[name] for name in ("mode", "borrows", "message", "noFit")},
+        "usage": _amounts(case["usage"]),
+        "podSets": [
+            {
+                "name": one["name"],
+                "count": one["count"],
+                "flavors": {name: [each["name"], each["mode"], each["tried"]] for name, each in one["flavors"].items()},
+                "reasons": sorted(one.get("reasons") or ()),
+            }
+            for one in case["podSets"]
+        ],
+    }
+    if mine != theirs:
+        yield f"{case['name']}\n   ours     {mine}\n   recorded {theirs}"
+
+
+def share_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Compute shares as a case of Kueue's tests of fair sharing does. Yield a text if one differs."""
+    objects = _objects(case)
+    objects.queues["cq"].add(_amounts(case["used"]))
+    for name, is_cohort, value, borrows in case["shares"]:
+        node = (objects.cohorts if is_cohort else objects.queues)[name]
+        share = node.share_with(_amounts(case["more"]))
+        if (share.shown, bool(share.borrowed)) != (value, borrows):
+            yield f"{case['name']}: {name} has {share}, recorded {value}"
+
+
+_MODES = {Mode.NO_FIT: "NoFit", Mode.PREEMPT: "Preempt", Mode.DEFERRED_FIT: "DeferredFit", Mode.FIT: "Fit"}
+
+
+def _key(name: str) -> tuple[str, str]:
+    flavor, _, resource = name.partition("|")
+    return flavor, resource
+
+
+def _amounts(given: dict[str, str]) -> dict[tuple[str, str], int]:
+    return {_key(name): int(amount) for name, amount in given.items()}
+
+
+def _objects(case: dict[str, Any]) -> Objects:
+    return read_objects(
+        [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or () if one is not None]
+    )

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.kueue.replaying import differences, table_differences
+from tests.simulator.kueue.replaying import (
+    assignment_differences,
+    differences,
+    share_differences,
+    table_differences,
+    target_differences,
+)
 
 FOLDER = Path(__file__).parents[2] / "data" / "conformance" / "kueue"
 
@@ -37,3 +43,12 @@ def test_random_queues_decide_as_kueue_does():
 @pytest.mark.parametrize("case", cases("tables.jsonl.gz"), ids=lambda case: case["name"])
 def test_cases_of_kueue_s_own_tests(case):
     assert not list(table_differences(case))
+
+
+FUNCTIONS = {"targets": target_differences, "podSets": assignment_differences, "shares": share_differences}
+
+
+@pytest.mark.parametrize("case", cases("functions.jsonl.gz"), ids=lambda case: case["name"])
+def test_cases_of_single_functions(case):
+    [check] = [check for field, check in FUNCTIONS.items() if field in case]
+    assert not list(check(case))

@@ -70,14 +70,18 @@ class QueuedCluster:
     def attach(self, simulation: SimulatedCluster) -> None:
         """Let an empty simulation of ``cluster`` admit the works."""
         zero_s = max((max(one.workload.created, one.workload.reserved_at or 0.0) for one in self.works), default=0.0) + 1
-        admission = QueueAdmission(self.objects, fair=self.settings.fair, usage=self.settings.usage)
+        admission = self._admission()
         self.timeline = QueueTimeline(simulation, admission, self.works, self.settings, zero_s, self.titles)
         self.timeline.start()
+
+    def _admission(self) -> QueueAdmission:
+        given = self.settings
+        return QueueAdmission(self.objects, fair=given.fair, strategies=given.strategies, usage=given.usage)
 
     def now(self) -> QueueReport:
         """Return the report on the queues as they are in the input, before any run; times are those before now."""
         now_s = max((max(one.workload.created, one.workload.reserved_at or 0.0) for one in self.works), default=0.0)
-        admission = QueueAdmission(self.objects, fair=self.settings.fair, usage=self.settings.usage)
+        admission = self._admission()
         timed = []
         for work in self.works:
             workload = work.workload

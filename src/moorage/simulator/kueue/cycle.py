@@ -22,7 +22,7 @@ from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, pos
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode
 from moorage.simulator.kueue.refusals import refusal_for
 from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
-from moorage.simulator.kueue.settings import UsageRules
+from moorage.simulator.kueue.settings import STRATEGIES, UsageRules
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
@@ -81,9 +81,12 @@ class CycleResult:
 class QueueAdmission:
     """Queues, quota and waiting workloads. Times are seconds, given by the caller."""
 
-    def __init__(self, objects: Objects, *, fair: bool = False, usage: UsageRules | None = None) -> None:
+    def __init__(
+        self, objects: Objects, *, fair: bool = False, strategies: Sequence[str] = STRATEGIES, usage: UsageRules | None = None
+    ) -> None:
         self.objects = objects
         self.fair = fair
+        self._strategies = strategies
         #: What LocalQueues used of late, if ClusterQueues may share by it.
         self.ledger = None if usage is None else UsageLedger(usage, objects.local_weights)
         for queue in objects.queues.values():
@@ -322,7 +325,7 @@ class QueueAdmission:
             workload.scan = None
 
         def asking(needed: frozenset[Key], requests: Amounts, places: Places = MappingProxyType({})) -> Asking:
-            return Asking(workload, queue, self.objects.queues, needed, requests, now, self.trees, places)
+            return Asking(workload, queue, self.objects.queues, needed, requests, now, self.trees, places, self._strategies)
 
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
             return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)

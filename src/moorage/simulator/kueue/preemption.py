@@ -19,6 +19,7 @@ from typing import NamedTuple
 from moorage.simulator.kueue.flavors import Possibility
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode, lowest_subtree, victim_rank
+from moorage.simulator.kueue.settings import STRATEGIES
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -51,6 +52,8 @@ class Asking:
     now: float
     trees: Mapping[str, TopologyTree]
     places: Mapping[str, Sequence[PlacementRequest]]
+    #: With fair sharing: the rules by which shares are compared, in turn.
+    strategies: Sequence[str] = STRATEGIES
 
     def fits(self, *, borrowing: bool = True) -> bool:
         for key, amount in self.requests.items():
@@ -135,10 +138,12 @@ class Asking:
         return targets
 
 
-def find_targets(asking: Asking, *, fair: bool, two_strategies: bool = True) -> list[Victim]:
+def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
     """Return the workloads to evict so that the workload fits, or none. The tree is left as it was."""
-    state = asking.queue.clock[0]
-    found = _fair(asking, two_strategies=two_strategies) if fair else _classical(asking)
+    rules, state = asking.queue.preemption, asking.queue.clock[0]
+    if rules.within_queue == rules.reclaim == "Never":
+        return []
+    found = _fair(asking) if fair else _classical(asking)
     asking.queue.clock[0] = state
     return found
 
@@ -300,7 +305,7 @@ class _Waiting(dict[str, list[Workload]]):
         return found
 
 
-def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
+def _fair(asking: Asking) -> list[Victim]:
     queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
     own = waiting[queue.name]
     # A workload that its queue's own quota would hold may take from all that borrow.
@@ -312,7 +317,7 @@ def _fair(asking: Asking, *, two_strategies: bool) -> list[Victim]:
     targets: list[Victim] = []
     again: dict[str, list[Workload]] = defaultdict(list)
     fits = _first_strategy(asking, _Order(asking, waiting, hopeless), targets, again, entitled=entitled)
-    if not fits and two_strategies:
+    if not fits and len(asking.strategies) > 1:
         fits = _second_strategy(asking, again, targets)
     queue.remove(requests)
     if not fits:
@@ -358,7 +363,8 @@ def _others(
 def _first_strategy(
     asking: Asking, order: _Order, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
 ) -> bool:  # fmt: skip
-    """LessThanOrEqualToFinalShare: the share after preemption must not exceed that of the queue that loses a workload."""
+    """Take from the queues in turn what the first rule allows; ``again`` gets the others."""
+    final = asking.strategies[0] == STRATEGIES[0]
     for queue in order:
         left = order.waiting[queue.name]
         if queue is asking.queue or entitled:
@@ -368,13 +374,13 @@ def _first_strategy(
                 return True
             continue
         mine, theirs = _almost_common(asking.queue, queue)
-        own = mine.share().rank
-        if theirs.share().rank < own:
+        own, initial = mine.share().rank, theirs.share().rank
+        if initial < own or (initial == own and not final):
             again[queue.name] += left
             left.clear()
         while left:
             one = left.pop(0)
-            if own <= theirs.share_without(queue, one.usage).rank:
+            if not final or own <= theirs.share_without(queue, one.usage).rank:
                 targets.append(Victim(one, asking.take(one), _FAIR))
                 if asking.fits_counted():
                     return True
@@ -384,7 +390,7 @@ def _first_strategy(
 
 
 def _second_strategy(asking: Asking, waiting: dict[str, list[Workload]], targets: list[Victim]) -> bool:
-    """LessThanInitialShare: the share must be less than that of the other queue before it loses a workload."""
+    """Take from the queues in turn, once from each, what the second rule allows."""
     order = _Order(asking, waiting, set())
     for queue in order:
         mine, theirs = _almost_common(asking.queue, queue)

@@ -32,6 +32,10 @@ __all__ = [
 ]
 
 _NANO: Final = 1_000_000_000
+#: A workload is taken from another queue if the share of the asking side is not larger than the one that its side has without
+#: it; or, in a second pass, smaller than the one that its side has with it. The lists that Kueue knows.
+STRATEGIES: Final = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+_STRATEGIES: Final = (STRATEGIES[:1], STRATEGIES[1:], STRATEGIES)
 NEGATIVE: Final = "must be greater than or equal to 0"
 #: Annotations of an AdmissionCheck: how long it takes, and what it answers, in turn; the last answer stays.
 _DELAY: Final = "moorage.dev/delay"
@@ -121,14 +125,16 @@ class Settings:
     """All settings that change decisions."""
 
     fair: bool = False
+    strategies: tuple[str, ...] = STRATEGIES
     resources: ResourceRules = field(default_factory=ResourceRules)
     usage: UsageRules | None = None
     pods_ready: PodsReadyRules | None = None
     checks: Mapping[str, CheckAnswers] = field(default_factory=dict)
 
 
-class _Sharing(Struct, frozen=True):
+class _Sharing(Struct, frozen=True, rename="camel"):
     enable: bool = True
+    preemption_strategies: tuple[str, ...] = STRATEGIES
 
 
 class _Usage(Struct, frozen=True, rename="camel"):
@@ -180,11 +186,15 @@ def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
     for one in documents:
         if one.get("kind") == "Configuration":
             read, old = decode(dict(one), _Configuration, "Configuration"), str(one.get("apiVersion", "")).endswith("/v1beta1")
-            fair = read.fair_sharing is not None and read.fair_sharing.enable
+            sharing = read.fair_sharing or _Sharing(enable=False)
+            strategies = sharing.preemption_strategies
+            if strategies not in _STRATEGIES:
+                known = ", ".join(json.dumps(",".join(one)) for one in _STRATEGIES)
+                where = "Configuration: fairSharing.preemptionStrategies"
+                raise InputError(f"{where}: Unsupported value: {json.dumps(strategies)}: supported values: {known}")
             rules = _resources(read.resources or _Resources())
-            settings = Settings(
-                fair, rules, _usage(read.admission_fair_sharing), _pods_ready(read.wait_for_pods_ready, old), checks
-            )
+            usage, ready = _usage(read.admission_fair_sharing), _pods_ready(read.wait_for_pods_ready, old)
+            settings = Settings(sharing.enable, strategies, rules, usage, ready)
         elif one.get("kind") == "AdmissionCheck":
             meta = one.get("metadata") or {}
             checks[str(meta.get("name", ""))] = _answers(meta)

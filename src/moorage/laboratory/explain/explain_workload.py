@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.basis.printable import some
+from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.report.answer import AnswerRequest, Proof
@@ -143,7 +143,7 @@ def _reason(state: _Trial, waits_for: str) -> str:
     if waits_for == "nodes":
         records = (state.simulation.records.get(uid) for uid in state.one.pods if uid not in state.one.placed)
         texts = list(dict.fromkeys(record.message.splitlines()[0] for record in records if record and record.message))
-        return f"{len(state.one.pods) - len(state.one.placed)} of its pods have no node: {'; '.join(texts)}"
+        return f"no node for {counted(len(state.one.pods) - len(state.one.placed), 'pod')}: {'; '.join(texts)}"
     return "" if state.one.holds else why_waiting(state.queued.objects, state.one)
 
 

@@ -185,7 +185,10 @@ _MOST_DOMAINS: Final = 8
 
 
 class GangPart(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Pods of a group in one state: ``placed``, ``fits``, ``blocked``, ``held`` or ``absent``; ``why`` in words."""
+    """Pods of a group in one state: ``placed``, ``fits``, ``blocked``, ``held`` or ``absent``; ``why`` in words.
+
+    ``tree`` and ``group`` stand for the groups of the tree that the group is part of, with all their pods.
+    """
 
     state: str
     count: int
@@ -234,8 +237,9 @@ class GangWay(Struct, frozen=True, rename="camel", omit_defaults=True):
 class GangExplanation(Answer, frozen=True, kw_only=True):
     """Why a pod group waits.
 
-    ``state``    scheduled, fits (there is room since it was tried), waiting (too few of its pods fit), never (no domain can
-                 hold it), incomplete (too few of its pods exist or are released), preempting or missing (there is no group)
+    ``state``    scheduled, fits (there is room since it was tried), tree (it fits, but not with its tree), waiting (too few of
+                 its pods fit), never (no domain can hold it), incomplete (too few of its pods exist or are released),
+                 preempting or missing (there is no group)
     ``needed``   how many further pods must fit together; ``largest``: how many do; no more than ``at_most`` do
     ``message``  the result of the latest attempt, in kube-scheduler's words
     """

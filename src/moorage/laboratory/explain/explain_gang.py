@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.cycle.search import SearchScope
@@ -35,6 +35,7 @@ from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.style import some_pods
 from moorage.report.workload_explanation import GangDomain, GangExplanation, GangPart, GangWay
 from moorage.state.columns import IntArray
+from moorage.state.group_trees import below, root_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -42,6 +43,7 @@ __all__ = ["explain_group", "group_named"]
 
 _TOPOLOGY: Final = "TopologyAwareWorkloadScheduling"
 _KINDS: Final = frozenset({"podgroup", "podgroups", "pg", "podgroup.scheduling.k8s.io"})
+_TREE_KINDS: Final = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "compositepodgroup.scheduling.k8s.io"})
 #: How many domains the engine fills, those that could hold most first.
 _MOST_FILLED: Final = 3
 #: The most nodes that are added in a trial.
@@ -52,6 +54,7 @@ _SUMMARIES: Final = {
     "incomplete": "cannot start: {there} of the {least} pods that go together are there",
     "preempting": "starts once the pods that it preempts have left",
     "fits": "waits, although the {needed} pods that it needs fit together now",
+    "tree": "waits for other groups of its tree, {root}: the {needed} pods that it needs fit together now",
     "never": "can never start here: {where} holds at most {ever} of the {needed} pods that it needs, even without other pods",
     "waiting": "cannot start: {largest} of the {needed} pods that it needs fit together",
 }
@@ -60,15 +63,18 @@ _SUMMARIES: Final = {
 def group_named(cluster: Cluster, name: str, namespace: str = "") -> str | None:
     """Return ``namespace/name`` of the group that ``podgroup/[NAMESPACE/]NAME`` names; None if there is none.
 
+    ``compositepodgroup/NAME`` names the first group below it that has waiting pods, or else the first.
+
     Raises  InputError if several namespaces have one, or groups are disabled
     """
     kind, _, rest = name.partition("/")
     space, _, short = rest.rpartition("/")
     space = space or namespace
-    if kind.lower() not in _KINDS:
+    is_tree = kind.lower() in _TREE_KINDS
+    if kind.lower() not in _KINDS and not is_tree:
         return None
-    known = {obj.key for obj in cluster.objects() if isinstance(obj, PodGroup)}
-    known |= {key for pod in cluster.simulation.pods.values() if (key := group_key(PodInfo(pod)))}
+    known = {obj.key for obj in cluster.objects() if isinstance(obj, CompositePodGroup if is_tree else PodGroup)}
+    known |= {key for pod in cluster.simulation.pods.values() if not is_tree and (key := group_key(PodInfo(pod)))}
     found = sorted(key for key in known if key == f"{space}/{short}" or (not space and key.endswith(f"/{short}")))
     if len(found) > 1:
         raise InputError(f"{name} is in {counted(len(found), 'namespace')}: {some(found)}; give -n NAMESPACE")
@@ -76,7 +82,11 @@ def group_named(cluster: Cluster, name: str, namespace: str = "") -> str | None:
         gates = [gate for gate in ("GenericWorkload", "GangScheduling") if gate in cluster.scheduler.gates.emulated.gates]
         opened = ",".join(f"{gate}=true" for gate in gates)
         raise InputError(f"{name}: pods are scheduled one by one unless pod groups are enabled: --feature-gates={opened}")
-    return found[0] if found else None
+    if not found or not is_tree:
+        return found[0] if found else None
+    snapshot = cluster.snapshot
+    leaves = [leaf.key for leaf in below(snapshot.objects(CompositePodGroup)[found[0]], snapshot).leaves()]
+    return min(leaves, key=lambda key: not getattr(snapshot.group(key), "unscheduled", ()), default=None)
 
 
 def explain_group(
@@ -124,6 +134,8 @@ class _Gang:
         self.needed = max(0, self.least - len(self.placed))
         keys = self.group.topology_keys if self.group is not None and self.cluster.scheduler.gates[_TOPOLOGY] else ()
         self.topology = next(iter(keys), None)
+        root = self.group and self.cluster.scheduler.gates.serves("CompositePodGroup") and root_of(self.group, snapshot)
+        self.tree = below(root, snapshot) if isinstance(root, CompositePodGroup) else None
 
     def _held_by(self, pod: PodInfo) -> str:
         scheduler = self.cluster.scheduler
@@ -169,7 +181,7 @@ class _Gang:
             return "incomplete"
         if any(self.cluster.scheduler.queue.nomination(pod.uid) for pod in self.waiting):
             return "preempting"
-        return "fits" if largest >= wanted else "never" if limit < wanted else "waiting"
+        return ("fits" if self.tree is None else "tree") if largest >= wanted else "never" if limit < wanted else "waiting"
 
     def _answer(
         self, request: AnswerRequest, state: str, texts: Mapping[str, object], fields: Mapping[str, Any]
@@ -177,7 +189,8 @@ class _Gang:
         namespace, _, name = self.key.partition("/")
         there, last = len(self.placed) + len(self.waiting), self.cluster.simulation.groups.get(self.key)
         pods = there + sum(map(len, self.held.values()))
-        said = _SUMMARIES[state].format(placed=len(self.placed), pods=pods, there=there, least=self.least, **texts)
+        texts = {**texts, "pods": pods, "there": there, "root": "" if self.tree is None else self.tree.group.key}
+        said = _SUMMARIES[state].format(placed=len(self.placed), least=self.least, **texts)
         return GangExplanation(
             request=request, summary=f"{self.key} {said}.", namespace=namespace, name=name, state=state,
             proof=Proof("bound" if state == "never" else "run", runs=self.runs), stopped=self.budget.stopped,
@@ -267,6 +280,17 @@ class _Gang:
             alone = not any(one.judged.feasible.any() for one, _, some in split if some)
             yield GangPart("blocked", len(rest), tuple(rest), "no node, even alone" if alone else "no node beside the others")
         yield from self._held_parts()
+        yield from self._tree_parts()
+
+    def _tree_parts(self) -> Iterator[GangPart]:
+        """Yield the groups of the tree, those above before those below, each with how its last attempt ended."""
+        for node in () if self.tree is None else self.tree.nodes():
+            last = None if node.children else self.cluster.simulation.groups.get(node.group.key)
+            within = "".join(f", within one {key}" for key in node.group.topology_keys[:1])
+            found = f"; {last.could_go} found a node" if last is not None and last.could_go else ""
+            of = f" of its {counted(len(node.children), 'group')}" if node.children else ""
+            why = f"{node.group.key}: at least {node.needed}{of} together{within}{found}"
+            yield GangPart("tree" if of else "group", sum(map(len, node.pods(self.cluster.snapshot))), (), why)
 
     def _held_parts(self) -> Iterator[GangPart]:
         for why, pods in self.held.items():

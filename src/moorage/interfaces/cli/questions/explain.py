@@ -48,7 +48,13 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
     from moorage.simulator.kueue.integrations import PLACES
 
-    of_queues = {*_WORKLOADS, "job", "podgroup", *(name.partition(".")[0].removesuffix("s") for name in PLACES)}
+    of_queues = {
+        *_WORKLOADS,
+        "job",
+        "podgroup",
+        "compositepodgroup",
+        *(name.partition(".")[0].removesuffix("s") for name in PLACES),
+    }
     return KINDS if kinds <= of_queues else ()
 
 

@@ -1,0 +1,88 @@
+"""A pod group that is part of a tree is explained with the tree: which groups go together, where, and how each was tried."""
+
+from __future__ import annotations
+
+import pytest
+
+import moorage
+from moorage.laboratory.explain.explain_gang import explain_group, group_named
+
+GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+TREES = f"{GATES},CompositePodGroup=true"
+
+
+def a_node(name, cpu, rack):
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"rack": rack}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}},
+    }  # fmt: skip
+
+
+def a_group(name, least, parent=None, key=None, *, tree=False):
+    policy = {"gang": {"minGroupCount" if tree else "minCount": least}}
+    within = {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
+    above = {"parentCompositePodGroupName": parent} if parent else {}
+    version, kind = ("v1alpha3", "CompositePodGroup") if tree else ("v1beta1", "PodGroup")
+    return {
+        "apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": name, "namespace": "x"},
+        "spec": {"schedulingPolicy": policy, **within, **above},
+    }  # fmt: skip
+
+
+def pods_of(group, number=2):
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulingGroup": {"podGroupName": group}, "containers": [container]}
+    names = [{"name": f"{group}-{at}", "namespace": "x"} for at in range(number)]
+    return [{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec} for meta in names]
+
+
+def a_cluster(cpu, gates=TREES, *, top="top"):
+    """Two racks, and a tree of a group a and, below another composite group, a group b; each needs both of its pods."""
+    tree = [a_group(top, 2, key="rack", tree=True), a_group("mid", 1, top, tree=True)]
+    groups = [a_group("a", 2, top), a_group("b", 2, "mid")]
+    nodes = [a_node("n1", cpu, "r1"), a_node("n2", cpu, "r2")]
+    objects = [*nodes, *tree, *groups, *pods_of("a"), *pods_of("b")]
+    return moorage.Cluster.from_objects(*objects, feature_gates=gates, release="1.37")
+
+
+def explained(cluster, name):
+    key = group_named(cluster, name)
+    cluster.run()
+    return explain_group(cluster, key)
+
+
+@pytest.mark.parametrize("name", ["podgroup/a", "podgroup/b", "compositepodgroup/top", "compositepodgroup/mid"])
+def test_a_group_that_fits_waits_for_its_tree(name):
+    answer = explained(a_cluster("3"), name)
+    assert (answer.state, answer.largest, answer.needed) == ("tree", 2, 2)
+    assert answer.summary.endswith("waits for other groups of its tree, x/top: the 2 pods that it needs fit together now.")
+    told = [(part.state, part.count, part.why) for part in answer.parts if part.state in {"tree", "group"}]
+    found = {why.partition(";")[0]: why.partition(";")[2] for _, _, why in told}
+    assert [(state, count, why.partition(";")[0]) for state, count, why in told] == [
+        ("tree", 4, "x/top: at least 2 of its 2 groups together, within one rack"),
+        ("tree", 2, "x/mid: at least 1 of its 1 group together"),
+        ("group", 2, "x/b: at least 2 together"),
+        ("group", 2, "x/a: at least 2 together"),
+    ]
+    assert sorted(found.values()) == [
+        "",
+        "",
+        "",
+        " 1 found a node",
+    ]  # of the two groups in the rack the second has room for one
+    assert "  tree     4 pods: x/top: at least 2 of its 2 groups together, within one rack" in answer.text()
+
+
+@pytest.mark.parametrize(("cpu", "state"), [("4", "scheduled"), ("0", "never")])
+def test_a_tree_that_runs_and_a_group_that_never_fits(cpu, state):
+    assert explained(a_cluster(cpu), "podgroup/a").state == state
+
+
+def test_without_the_gate_there_is_no_tree():
+    answer = explained(a_cluster("3", GATES), "podgroup/a")
+    assert answer.state == "scheduled"
+    assert not [part for part in answer.parts if part.state in {"tree", "group"}]
+
+
+def test_an_unknown_tree_has_no_group():
+    assert group_named(a_cluster("3"), "compositepodgroup/none") is None

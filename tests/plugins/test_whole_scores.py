@@ -80,11 +80,11 @@ class History:
         ]
         scored = [one for one in scored if one[1] is not SKIP]
         fit, balance = self.fit.reuse.share, self.balance.reuse.share
-        parts = [fit.part("filter", pod, 0), fit.part("score", pod, 3), balance.part("score", pod, 2)]
-        self.was_ruled = None not in parts
+        parts = [fit.part("filter", 0), fit.part("score", 3), balance.part("score", 2)]
+        rule = None if None in parts else fit.rules(parts)(pod)
+        self.was_ruled = rule is not None
         if not self.was_ruled:
             return
-        rule = self.fit.reuse.share.rule(parts)
         refused = np.logical_or.reduce([nodes.false(), *[reject.rows for reject in self.fit.filter(wants, nodes)]])
         totals = sum(plugin.score(state, nodes) * weight for plugin, state, weight in scored)
         expected = np.where(refused, -1, totals).tolist()

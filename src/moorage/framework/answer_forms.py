@@ -108,10 +108,10 @@ class Rule(Protocol):
 class Share(NamedTuple):
     """A built-in plugin's share in a rule for several plugins of scope USAGE, which is faster than asking each.
 
-    ``rule(parts)``               the rule, made of the parts of all plugins that judge a pod
-    ``part(point, pod, weight)``  the plugin's part at Filter or Score, without PreFilter and PreScore, which neither reject nor
-                                  narrow; None if it has none for this pod
+    ``rules(parts)``         made of the parts of all plugins, it returns the rule of a pod; None if it has none for the pod
+    ``part(point, weight)``  the plugin's part at Filter or Score, without PreFilter and PreScore, which neither reject nor
+                             narrow; None if it has none
     """
 
-    rule: Callable[[Sequence[Any]], Rule]
-    part: Callable[[str, PodInfo, int], Any | None]
+    rules: Callable[[Sequence[Any]], Callable[[PodInfo], Rule | None]]
+    part: Callable[[str, int], Any | None]

@@ -96,7 +96,10 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
 
 def images_of_pod(pod: PodInfo) -> PodImages:
     """Return the images of a pod; an image that two containers use counts twice."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    containers = pod.spec.containers
+    if len(containers) == 1 and not pod.spec.init_containers and not pod.spec.volumes:
+        return PodImages((normalized_image_name(containers[0].image),), 1)
+    containers += pod.spec.init_containers
     names = [container.image for container in containers]
     names += [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
     return PodImages(tuple(sorted(map(normalized_image_name, names))), len(containers))

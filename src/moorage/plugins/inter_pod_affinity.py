@@ -120,9 +120,10 @@ def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
     logs = (*kinds, snapshot.changes_of(Namespace))
     if pod.has_affinity:
         return Idle(now=False, until=logs)
-    held = [terms for terms in kinds if terms.position]
-    labels = snapshot.namespace_labels(pod.namespace) if held else {}
-    return Idle(not any(terms.select(pod, labels) for terms in held), logs)
+    for terms in kinds:
+        if terms.position and terms.select(pod, snapshot.namespace_labels(pod.namespace)):
+            return Idle(now=False, until=logs)
+    return Idle(now=True, until=logs)
 
 
 class InterPodAffinity(

@@ -96,12 +96,12 @@ class NodeDeclaredFeatures(
 
 def needed_features(spec: PodSpec) -> Features:
     """Return the features that a node must declare to run the pod. Features that matter only to updates are left out."""
-    needed = set()
-    rules = (rule for container in (*spec.containers, *spec.init_containers) for rule in container.restart_policy_rules)
-    if any(rule.action == "RestartAllContainers" for rule in rules):
-        needed.add(RESTART_ALL)
-    if spec.host_network and spec.host_users is False:
-        needed.add(USER_NAMESPACES_ON_HOST)
+    needed = {USER_NAMESPACES_ON_HOST} if spec.host_network and spec.host_users is False else set[str]()
+    for containers in (spec.containers, spec.init_containers):
+        for container in containers:
+            for rule in container.restart_policy_rules:
+                if rule.action == "RestartAllContainers":
+                    needed.add(RESTART_ALL)
     return frozenset(needed)
 
 

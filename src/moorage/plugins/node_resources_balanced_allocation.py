@@ -34,7 +34,7 @@ from moorage.plugins.resources.device_backed_scores import (
 )
 from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, are_usual, demands, sub_path
 from moorage.plugins.resources.single_node_scores import balance_of
-from moorage.plugins.resources.whole_scores import Kind, UsageRule, Weighed, weighed
+from moorage.plugins.resources.whole_scores import Kind, UsageRules, Weighs
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -112,15 +112,17 @@ class NodeResourcesBalancedAllocation(
     @property
     def reuse(self) -> Reuse:
         is_of_today = type(self) is NodeResourcesBalancedAllocation  # earlier releases score otherwise
-        share = Share(UsageRule, self._share) if is_of_today and are_usual(self._resources) else None
+        share = Share(UsageRules, self._share) if is_of_today and are_usual(self._resources) else None
         return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
-    def _share(self, point: str, pod: PodInfo, weight: int) -> Weighed | None:
-        """Return this plugin's part in the rule of CPU, memory and places; of no weight if PreScore skips the pod."""
+    def _share(self, point: str, weight: int) -> Weighs:
+        """Return this plugin's part in the rule of CPU, memory and places. PreScore skips pods that request neither."""
         del point
+        return Weighs(Kind.BALANCED, self._amounts, weight)
+
+    def _amounts(self, pod: PodInfo) -> tuple[int, int]:
         requests = self._needs(pod).requests
-        milli, size = requests.get("cpu", 0), requests.get("memory", 0)
-        return weighed(Kind.BALANCED, milli, size, weight if milli or size else 0)
+        return requests.get("cpu", 0), requests.get("memory", 0)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)

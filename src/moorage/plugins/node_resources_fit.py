@@ -76,12 +76,11 @@ from moorage.plugins.resources.scoring_strategies import (
     scorer_of,
     sub_path,
 )
-from moorage.plugins.resources.whole_scores import UsageRule, Wanted, Weighed, weighed
+from moorage.plugins.resources.whole_scores import UsageRules, Wants, Weighs
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
-from moorage.state.usage import AT
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["ALWAYS_COMPARED", "NodeResourcesFit", "RequestedResource", "ignored_faults"]
@@ -208,19 +207,14 @@ class NodeResourcesFit(
 
     @property
     def reuse(self) -> Reuse:
-        share = Share(UsageRule, self._share) if type(self) is NodeResourcesFit else None  # earlier releases judge otherwise
+        share = Share(UsageRules, self._share) if type(self) is NodeResourcesFit else None  # earlier releases judge otherwise
         return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
-    def _share(self, point: str, pod: PodInfo, weight: int) -> Wanted | Weighed | None:
+    def _share(self, point: str, weight: int) -> Wants | Weighs | None:
         """Return this plugin's part in the rule of CPU, memory and the number of pods."""
-        if point == "score":
-            scored = pod.needs_under(_SCORED)
-            return weighed(self._kind, scored.nonzero_cpu, scored.nonzero_memory, weight) if self._kind is not None else None
-        requests = self._needs(pod).requests
-        for name, count in requests.items():
-            if count and name not in AT and not self._is_ignored(name):
-                return None
-        return Wanted(requests.get("cpu") or None, requests.get("memory") or None)
+        if point == "filter":
+            return Wants(self._needs, self._is_ignored)
+        return None if self._kind is None else Weighs(self._kind, _amounts_to_score, weight)
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
@@ -354,6 +348,11 @@ class NodeResourcesFit(
             offered(new, want.resource) > offered(old, want.resource) or (want.by_device and not offered(new, want.resource))
             for want in wants
         )
+
+
+def _amounts_to_score(pod: PodInfo) -> tuple[int, int]:
+    scored = pod.needs_under(_SCORED)
+    return scored.nonzero_cpu, scored.nonzero_memory
 
 
 def _holds(node: Node, wants: tuple[RequestedResource, ...]) -> bool:

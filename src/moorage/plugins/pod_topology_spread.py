@@ -226,7 +226,9 @@ class PodTopologySpread(
         versions, logs = self._owners.of(snapshot), self._owners.logs
         if pod.spec.topology_spread_constraints:
             return Idle(now=False, until=logs)
-        return Idle(not has_default_selector(pod, snapshot) or self._selector(pod, snapshot, versions).is_empty, logs)
+        if not self._owners.exist or not has_default_selector(pod, snapshot):
+            return Idle(now=True, until=logs)
+        return Idle(self._selector(pod, snapshot, versions).is_empty, logs)
 
     def _selector(self, pod: PodInfo, snapshot: Snapshot, owners: Hashable) -> Selector:
         """Return the selector of default constraints, computed once for equal pods and this version of the ``owners``."""
@@ -412,12 +414,15 @@ class _Owners:
         self._versions: tuple[tuple[Versioned, int], ...] = ()
         #: The logs of these kinds, as of the last call of ``of``.
         self.logs: tuple[Versioned, ...] = ()
+        #: Whether there was any object of these kinds then.
+        self.exist = False
 
     def of(self, snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
         if self._seen[0] is not snapshot or self._seen[1] != snapshot.objects_changed:
             self._seen = snapshot, snapshot.objects_changed
             self.logs = tuple([snapshot.changes_of(kind) for kind in OWNING_KINDS])
             self._versions = tuple([(log, log.position) for log in self.logs])
+            self.exist = any(snapshot.objects(kind) for kind in OWNING_KINDS)
         return self._versions
 
 

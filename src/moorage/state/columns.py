@@ -66,6 +66,13 @@ class Column:
     def view(self) -> npt.NDArray[Any]:
         return self.data[: self._space.rows]
 
+    def shift(self, row: int, by: int) -> None:
+        """Add to the value of a row."""
+        try:
+            self.cells[row] += by
+        except ValueError:  # int64 overflows in an array
+            self.data[row] += by
+
 
 class RowSpace:
     """The rows that all columns of one table share."""

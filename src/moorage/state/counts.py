@@ -83,19 +83,23 @@ class _Counted:
 class _LabelClass:
     """Placed pods that every selector treats alike: their number on each row, and the matchers that count them."""
 
-    __slots__ = ("counted_by", "labels", "namespace", "rows", "terminating")
+    __slots__ = ("_labels", "counted_by", "namespace", "rows", "terminating")
 
     def __init__(self, key: LabelClassKey) -> None:
-        self.namespace, labels, self.terminating = key
-        self.labels = dict(labels)
+        self.namespace, self._labels, self.terminating = key
         self.rows: dict[int, int] = {}
         self.counted_by: dict[PodMatcher, _Counted] = {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self._labels)
 
     def suits(self, matcher: PodMatcher) -> bool:
         if self.terminating and matcher.live_only:
             return False
+        labels = self.labels
         for term in matcher.terms:  # noqa: SIM110 (a generator costs more than the comparing)
-            if not term.matches(self.namespace, self.labels):
+            if not term.matches(self.namespace, labels):
                 return False
         return True
 

@@ -265,14 +265,17 @@ class PodInfo:
     def host_ports(self) -> frozenset[HostPort]:
         """Host ports of containers and of sidecars (restartable init containers)."""
         spec = self.spec
-        if not spec.init_containers and len(spec.containers) == 1 and not spec.containers[0].ports:
+        holders = spec.containers
+        if spec.init_containers:
+            holders = (*holders, *[one for one in spec.init_containers if one.restart_policy == "Always"])
+        held = [port for container in holders for port in container.ports if port.host_port > 0]
+        if not held:
             return _NO_PORTS
-        holders = [*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always")]
         return frozenset(
-            HostPort(port.protocol or "TCP", port.host_ip or "0.0.0.0", port.host_port)  # noqa: S104
-            for container in holders
-            for port in container.ports
-            if port.host_port > 0
+            [
+                HostPort(port.protocol or "TCP", port.host_ip or "0.0.0.0", port.host_port)  # noqa: S104
+                for port in held
+            ]
         )
 
     @lazy

@@ -196,7 +196,8 @@ def _summed(
 @lru_cache(maxsize=16384)
 def _of_usual(cpu: Quantity, memory: Quantity) -> PodRequests:
     """Return the sum for a pod of one container that requests CPU and memory: the cache needs a tenth of the objects."""
-    return _of_one((("cpu", cpu), ("memory", memory)))
+    milli, size = _units("cpu", _milli(cpu)), _units("memory", _milli(memory))
+    return PodRequests({"cpu": milli, "memory": size}, milli, size, (("cpu", milli), ("memory", size)))
 
 
 def _of_one(asked: _Asked) -> PodRequests:

@@ -33,8 +33,6 @@ __all__ = ["NodeTable", "terms_held_by"]
 _RING_CHANGES = 8
 #: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.
 _OFFERS_REMEMBERED = 4096
-#: How many distinct requests of pods keep their columns and amounts.
-_REQUESTS_REMEMBERED = 4096
 
 
 class NodeTable:
@@ -92,7 +90,6 @@ class NodeTable:
         self._offers: dict[tuple[tuple[str, Quantity], ...], int] = {}
         self._offered = 0
         #: The columns and amounts of pods' requests, by the requests' key.
-        self._shifts: dict[tuple[tuple[str, int], ...], tuple[PodRequests, list[tuple[Column, int]]]] = {}
         self._sums = [self._offer, self.pod_count, self.nonzero_cpu, self.nonzero_memory]
         #: A number for all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
         self.rooms = Rooms(space, self.changes, self._sums)
@@ -442,12 +439,11 @@ class NodeTable:
     def account(self, row: int, pod: PodInfo, by: int) -> None:
         """Add a pod to a row's sums (``by`` 1), or take it out of them (-1); nothing else changes."""
         needs = pod.needs
-        known = self._shifts.get(needs.key)
-        for column, count in known[1] if known is not None and known[0] is needs else self.shifts_of(needs):
-            try:
-                column.cells[row] += by * count
-            except ValueError:  # int64 overflows in an array
-                column.data[row] += by * count
+        for resource, count in needs.requests.items():
+            self.requested(resource).shift(row, by * count)
+        self.nonzero_cpu.shift(row, by * needs.nonzero_cpu)
+        self.nonzero_memory.shift(row, by * needs.nonzero_memory)
+        self.pod_count.cells[row] += by
         self.changes.note(row)
 
     def _acquire(self, row: int, pod: PodInfo) -> None:
@@ -480,14 +476,9 @@ class NodeTable:
 
     def shifts_of(self, needs: PodRequests) -> list[tuple[Column, int]]:
         """Return the columns of sums that a pod with these requests counts in, with its amounts."""
-        shifts = self._shifts.get(needs.key)
-        if shifts is None or shifts[0] is not needs:
-            if len(self._shifts) >= _REQUESTS_REMEMBERED:
-                self._shifts.clear()
-            columns = [(self.requested(resource), count) for resource, count in needs.requests.items()]
-            nonzero = [(self.nonzero_cpu, needs.nonzero_cpu), (self.nonzero_memory, needs.nonzero_memory)]
-            shifts = self._shifts[needs.key] = (needs, [*columns, *nonzero, (self.pod_count, 1)])
-        return shifts[1]
+        columns = [(self.requested(resource), count) for resource, count in needs.requests.items()]
+        nonzero = [(self.nonzero_cpu, needs.nonzero_cpu), (self.nonzero_memory, needs.nonzero_memory)]
+        return [*columns, *nonzero, (self.pod_count, 1)]
 
     def claim(self, row: int, port: HostPort, by: int) -> None:
         """Change how many pods on a row hold a port."""

@@ -83,6 +83,7 @@ class DivisorColumns:
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
 
 #: Amounts of so many bits, times 200, are exact in float64. 64 TiB is the first that has more.
 _BITS: Final = 46
@@ -116,19 +117,18 @@ class Usage:
     ``least``     numbers that no row's entries are below: of ``free``, then of ``spare``
     ``requested`` cpu and memory that the pods request, shape (2, rows)
     ``spare``     200 times the cpu and memory left where containers without a request count with a default, shape (2, rows)
-    ``counts_alike``  True if no such container is known: ``spare`` is 200 times ``free``
     ``both``      ``requested`` and ``spare`` together, shape (4, rows)
     ``doubled``   twice the allocatable cpu and memory, all above zero; shape (2, rows)
     ``rest``      150 less the balance of cpu and memory, which is 100 times the distance of their requested shares less than
                   100; shape (rows,)
-    ``scratch``   for results that are not kept, shape (4, rows)
+    ``scratch``, ``shares``, ``scores``  for results that are not kept: shape (4, rows), and twice (2, rows) of whole numbers
 
     Twice the amounts as divisors: half a share is what balance needs, and a doubled dividend gives the same quotient.
     """
 
     __slots__ = (
-        "_cells", "_columns", "_exact", "_floats", "_nodes", "_rows", "_table", "both", "changes", "counts_alike", "doubled",
-        "free", "least", "position", "requested", "rest", "scratch", "spare",
+        "_cells", "_columns", "_exact", "_nodes", "_rows", "_table", "both", "changes", "doubled", "floats", "free", "least",
+        "position", "requested", "rest", "scores", "scratch", "shares", "spare",
     )  # fmt: skip
 
     def __init__(self, table: Amounts) -> None:
@@ -137,19 +137,19 @@ class Usage:
         #: The position in the change log up to which the entries are current.
         self.position = 0
         self._nodes = -1
-        self._rows = 0
         self._exact = False
-        self.counts_alike = True
         self._columns: list[tuple[Column, Column, Column]] = []
         self._cells: tuple[memoryview, ...] = ()
         self.least: list[float] = [0] * 5
-        self.free: IntArray = np.zeros((3, 0), dtype=np.int64)
-        self._hold(np.zeros((7, 0)))
+        self._hold(0)
 
-    def _hold(self, floats: Floats) -> None:
-        self._floats: Floats = floats
-        self.requested, self.spare, self.both, self.doubled, self.rest = _parts(floats)
-        self.scratch: Floats = np.empty((4, floats.shape[1]))
+    def _hold(self, rows: int) -> None:
+        self._rows = rows
+        self.free: IntArray = np.empty((3, rows), dtype=np.int64)
+        self.floats: Floats = np.empty((6, rows))
+        self.requested, self.spare, self.both, self.doubled = _parts(self.floats)
+        self.rest: Ints = np.empty(rows, dtype=np.int32)
+        self.scratch, self.shares, self.scores = _scratch(rows)
 
     @staticmethod
     def is_exact(amount: int) -> bool:
@@ -179,7 +179,7 @@ class Usage:
 
     def of(self, rows: npt.NDArray[np.intp]) -> SomeUsage:
         """Return the usage of some rows."""
-        return SomeUsage(self, rows, self.free.take(rows, axis=1), self._floats.take(rows, axis=1))
+        return SomeUsage(self, rows)
 
     def find_least(self) -> None:
         """Set ``least`` to the lowest entries."""
@@ -191,28 +191,24 @@ class Usage:
         rows = table.space.rows
         self._nodes, self.position = changes.nodes, changes.position
         if self._rows != rows:
-            self._rows = rows
-            self.free = np.empty((3, rows), dtype=np.int64)
-            self._hold(np.empty((7, rows)))
+            self._hold(rows)
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
-        self.counts_alike = True
         self._exact = rows > 0 and all(self._start_resource(*pair) for pair in AT.items())
         np.subtract(table.allowed_pods.view, table.pod_count.view, out=self.free[PLACES])
-        self._cells = tuple([array.reshape(-1).data for array in (self.free, self._floats)])
+        self._cells = tuple([array.reshape(-1).data for array in (self.free, self.floats, self.rest)])
         if self._exact:
             self.find_least()
             shares = self.scratch[:2]
             np.divide(self.requested, self.doubled, out=shares)
             np.minimum(shares, 0.5, out=shares)
-            np.subtract(150.0, np.floor((1.0 - np.abs(shares[0] - shares[1])) * 100.0), out=self.rest)
+            np.subtract(150, ((1.0 - np.abs(shares[0] - shares[1])) * 100.0).astype(np.int32), out=self.rest)
 
     def _start_resource(self, resource: str, at: int) -> bool:
         """Compute all rows of one resource. Return whether the entries are exact and all divisors above zero."""
         offered, held, nonzero = (column.view for column in self._columns[at])
         np.subtract(offered, held, out=self.free[at])
         self.requested[at] = held
-        self.counts_alike = self.counts_alike and bool((held == nonzero).all())
         np.multiply(np.subtract(offered, nonzero), 200, out=self.spare[at])
         np.multiply(offered, 2, out=self.doubled[at])
         divisors = self._table.divisors(resource)
@@ -221,15 +217,13 @@ class Usage:
     def _update(self, changed: Iterable[int]) -> None:
         """Compute some rows again, whose nodes offer the same as before."""
         table, rows = self._table, self._rows
-        free, floats = self._cells
+        free, floats, rest = self._cells
         (cpus, milli, counted_milli), (memories, size, counted_size) = self._columns
         for row in changed:
             cpu, memory, held, held_size = cpus.cells[row], memories.cells[row], milli.cells[row], size.cells[row]
             nonzero, nonzero_size = counted_milli.cells[row], counted_size.cells[row]
             if (held | held_size | nonzero | nonzero_size) >> _BITS:
                 self._exact = False
-            if held != nonzero or held_size != nonzero_size:
-                self.counts_alike = False
             at = row + rows
             entries = (
                 cpu - held, memory - held_size, table.allowed_pods.cells[row] - table.pod_count.cells[row],
@@ -239,7 +233,7 @@ class Usage:
             floats[row], floats[at] = held, held_size
             share, share_size = held / (2 * cpu), held_size / (2 * memory)
             distance = abs((share if share < 0.5 else 0.5) - (share_size if share_size < 0.5 else 0.5))  # noqa: FURB136
-            floats[row + 6 * rows] = 150 - int((1.0 - distance) * 100.0)
+            rest[row] = 150 - int((1.0 - distance) * 100.0)
             self.least = list(map(min, self.least, entries))
         self.position = self.changes.position
 
@@ -247,16 +241,20 @@ class Usage:
 class SomeUsage:
     """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
 
-    __slots__ = ("both", "counts_alike", "doubled", "free", "least", "requested", "rest", "rows", "scratch", "spare")
+    __slots__ = ("both", "doubled", "free", "least", "requested", "rest", "rows", "scores", "scratch", "shares", "spare")
 
-    def __init__(self, whole: Usage, rows: npt.NDArray[np.intp], free: IntArray, floats: Floats) -> None:
-        self.rows, self.free, self.least, self.counts_alike = rows, free, whole.least, whole.counts_alike
-        self.requested, self.spare, self.both, self.doubled, self.rest = _parts(floats)
-        self.scratch: Floats = np.empty((4, len(rows)))
+    def __init__(self, whole: Usage, rows: npt.NDArray[np.intp]) -> None:
+        self.rows, self.free, self.least, self.rest = rows, whole.free.take(rows, axis=1), whole.least, whole.rest.take(rows)
+        self.requested, self.spare, self.both, self.doubled = _parts(whole.floats.take(rows, axis=1))
+        self.scratch, self.shares, self.scores = _scratch(len(rows))
 
     def find_least(self) -> None:
         """Do nothing: ``least`` is that of all rows."""
 
 
-def _parts(floats: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    return floats[:2], floats[2:4], floats[:4], floats[4:6], floats[6]
+def _parts(floats: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    return floats[:2], floats[2:4], floats[:4], floats[4:]
+
+
+def _scratch(rows: int) -> tuple[Floats, Ints, Ints]:
+    return np.empty((4, rows)), np.empty((2, rows), dtype=np.int32), np.empty((2, rows), dtype=np.int32)

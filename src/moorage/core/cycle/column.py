@@ -44,6 +44,8 @@ _COLUMNS_KEPT: Final = 4096
 _TOPS: Final = 16
 #: A column with at most one entry in so many that is not 0 keeps these alone.
 _SPARSE: Final = 8
+#: A column of plugins that read only nodes, with refused rows, takes eight times the memory once it was added so often.
+_OFTEN: Final = 8
 #: Clusters of more nodes than this are judged by one node of each distinct room, where few rooms differ.
 _MANY_ROWS: Final = 8192
 
@@ -125,8 +127,9 @@ class OfRooms(NamedTuple):
 class KeyColumn:
     """The answers of some plugins for one key. Only the column writes to its arrays.
 
-    ``worths``      the weighted sum of the scores of each row, ``REFUSED`` where a plugin refuses it, without the scores of
-                    plugins that score all rows alike; None: 0 everywhere but in ``few``
+    ``worths``      the weighted sum of the scores of each row, without the scores of plugins that score all rows alike; None: 0
+                    everywhere but in ``few``. ``REFUSED`` where a plugin refuses the row, if plugins read the pods of a row
+    ``closed``      the rows that plugins refuse which read only nodes; None for none
     ``few``         the worths of a column of plugins that read only nodes if few rows have any
     ``varying``     scores that are not in the sum
     ``found``       the answers of PreFilter
@@ -136,6 +139,9 @@ class KeyColumn:
 
     worths: IntArray | None
     few: FewWorths | None = None
+    closed: BoolArray | None = None
+    _dense: IntArray | None = None
+    _added = 0
 
     def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool) -> None:
         """``reads_pods``: the plugins read the pods of a row, or their sums, too."""
@@ -143,13 +149,7 @@ class KeyColumn:
         self.steps, self._reads_pods = steps, reads_pods
         #: The pod that it was made for.
         self.first = pod
-        self._others = (
-            ()
-            if reads_pods
-            else tuple(
-                {step.name: step.reuse.other_nodes for step in (*steps.filter, *steps.score) if step.reuse.other_nodes}.values()
-            )
-        )
+        self._others = () if reads_pods else steps.others
         self._note(table)
         self._judge_by(Judges(steps, pod, snapshot))
         self.is_sound = True
@@ -202,13 +202,13 @@ class KeyColumn:
                 total = raw.astype(np.int64) * weight if total is None else total + raw * weight
             else:
                 self.varying.append(Varying(step, state, raw.astype(np.int64), weight))
-        worths = self._closed(total, self._refused(nodes, pod), nodes)
-        if self.found.narrowed is None and np.count_nonzero(worths) * _SPARSE <= len(worths):
-            rows = worths.nonzero()[0]
-            self.few = FewWorths(rows, worths[rows]) if len(rows) else None
-            self._use(None)
-        else:
-            self._use(worths)
+        refused = self._refused(nodes, pod)
+        self.closed = refused if refused is not None and np.count_nonzero(refused) else None
+        if total is not None and np.count_nonzero(total) * _SPARSE <= len(total):
+            rows = total.nonzero()[0]
+            self.few = FewWorths(rows, total[rows]) if len(rows) else None
+            total = None
+        self._use(total)
 
     def _use(self, worths: IntArray | None) -> None:
         self.worths = worths
@@ -233,45 +233,78 @@ class KeyColumn:
         return Varying(step, state, scored(step, state, view).astype(np.int64), weight)
 
     def _judged(self, view: NodeView, pod: PodInfo) -> IntArray:
-        """Return the worths of the rows of a view."""
+        """Return the worths of the rows of a view, ``REFUSED`` where a plugin refuses the row."""
         usage = None if self._rule is None else view.usage()
         if self._rule is not None and usage is not None:
-            return self._closed(*self._rule.rows(usage), view)
+            worths, refused = self._rule.rows(usage)
+            if self.found.narrowed is not None:
+                left_out = ~view.take(self.found.narrowed)
+                refused = left_out if refused is None else refused | left_out
+        else:
+            worths, refused = self._worths(view, pod), self._refused(view, pod)
+        if refused is not None:
+            np.putmask(worths, refused, REFUSED)
+        return worths
+
+    def _worths(self, view: NodeView, pod: PodInfo) -> IntArray:
+        """Return the weighted sums of the scores of the rows of a view."""
         total: IntArray | None = None
         for step, weight in self.plain:
             scores = scored(step, self._states.get(step.name, pod), view).astype(np.int64, copy=len(self.plain) == 1)
             self.is_sound = self.is_sound and are_in_range(scores)
             weighted = scores if weight == 1 else scores * weight
             total = weighted if total is None else total + weighted
-        return self._closed(total, self._refused(view, pod), view)
+        return np.zeros(len(view), dtype=np.int64) if total is None else total
 
     def _refused(self, view: NodeView, pod: PodInfo) -> BoolArray | None:
-        """Return the rows of a view that a Filter plugin refuses; None for none."""
-        refused: BoolArray | None = None
+        """Return the rows of a view that a Filter plugin refuses or that PreFilter left out; None for none."""
+        refused: BoolArray | None = None if self.found.narrowed is None else ~view.take(self.found.narrowed)
         for step in self.plan.filters:
             rows = refused_rows(step, self.found.states.get(step.name, pod), view)
             refused = rows if refused is None else refused if rows is None else refused | rows
         return refused
 
-    def _closed(self, worths: IntArray | None, refused: BoolArray | None, view: NodeView) -> IntArray:
-        """Write ``REFUSED`` to the rows that are refused or that PreFilter left out. ``worths``: None for 0 everywhere."""
-        if worths is None:
-            worths = np.zeros(len(view), dtype=np.int64)
-        if self.found.narrowed is not None:
-            left_out = ~view.take(self.found.narrowed)
-            refused = left_out if refused is None else refused | left_out
-        if refused is not None:
-            np.putmask(worths, refused, REFUSED)
-        return worths
-
     @property
     def entries(self) -> int:
         """The number of entries in all arrays."""
         few = 0 if self.few is None else 2 * len(self.few.rows)
-        return few + self._size * ((self.worths is not None) + 2 * len(self.varying))
+        mask = 0 if self.closed is None else self._size // 8
+        return few + mask + self._size * ((self.worths is not None) + 2 * len(self.varying))
 
     def dense(self) -> IntArray | None:
-        """Return the worths of all rows, which must not be changed; None: 0 everywhere."""
+        """Return the worths of all rows, ``REFUSED`` where one is refused; None: 0 everywhere. Only the column changes them."""
+        if self.closed is None:
+            return self._scores()
+        if self._dense is None:
+            scores = self._scores()
+            self._dense = np.zeros(self._size, dtype=np.int64) if scores is None else scores.copy()
+            np.putmask(self._dense, self.closed, REFUSED)
+        return self._dense
+
+    def add_to(self, totals: IntArray) -> None:
+        """Add the worths of all rows to ``totals``. A column that is added often keeps them as an array of all rows."""
+        if self._dense is None and self.closed is not None:
+            self._added += 1
+            if self._added > _OFTEN:
+                self.dense()
+        if self._dense is not None:
+            totals += self._dense
+            return
+        if self.closed is not None:
+            np.putmask(totals, self.closed, REFUSED)
+        if self.few is not None:
+            totals[self.few.rows] += self.few.worths
+        elif self.worths is not None:
+            totals += self.worths
+
+    def _use_as_dense(self) -> IntArray | None:
+        """Keep the worths without refusals beside those that sheets have, before the first row is refused."""
+        self._dense = self.worths
+        if self.worths is not None:
+            self._use(self.worths.copy())
+        return self.worths
+
+    def _scores(self) -> IntArray | None:
         return self.worths if self.few is None else self.few.spread(self._size)
 
     @property
@@ -284,8 +317,8 @@ class KeyColumn:
         now = KeyColumn(self.steps, pod, snapshot, reads_pods=self._reads_pods)
         now.spread()
         self.spread()
-        none = FewWorths(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64))
-        mine, its = (one.worths if one.worths is not None else (one.few or none).spread(one._size) for one in (self, now))
+        none = np.zeros(self._size, dtype=np.int64)
+        mine, its = (none if (worths := one.dense()) is None else worths for one in (self, now))
         return (
             not self.found.agrees_with(now.found)
             or [alike[1] for alike in self._alike.values()] != [alike[1] for alike in now._alike.values()]
@@ -405,7 +438,6 @@ class KeyColumn:
             self._rule_on(usage.of(rows), rows)
             return True
         view = FewRows(snapshot, rows)
-        worths = self._judged(view, pod)
         for step, alike in self._alike.values():
             raw = scored(step, self._states.get(step.name, pod), view)
             if not bool((raw == alike).all()):
@@ -413,10 +445,27 @@ class KeyColumn:
         for one in self.varying:
             one.raw[rows] = scored(one.step, self._states.get(one.step.name, pod), view)
             one.changed()
-        if self.worths is None:
-            before = self.dense()
-            return not worths.any() if before is None else bool((worths == before[rows]).all())
-        self.worths[rows] = worths
+        if not self._reads_pods:
+            return self._judge_nodes_again(rows, view, pod)
+        assert self.worths is not None
+        self.worths[rows] = self._judged(view, pod)
+        return True
+
+    def _judge_nodes_again(self, rows: npt.NDArray[np.intp], view: NodeView, pod: PodInfo) -> bool:
+        """Do so for plugins that read only nodes."""
+        worths, refused = self._worths(view, pod), self._refused(view, pod)
+        if self.closed is None and refused is not None and refused.item(refused.argmax()):
+            if self._use_as_dense() is None:
+                return False
+            self.closed = np.zeros(self._size, dtype=bool)
+        if self.closed is not None:
+            self.closed[rows] = False if refused is None else refused
+        if self.worths is not None:
+            self.worths[rows] = worths
+        elif not bool((worths == (0 if self.few is None else self.few.spread(self._size)[rows])).all()):
+            return False
+        if self._dense is not None:
+            self._dense[rows] = worths if refused is None else np.where(refused, REFUSED, worths)
         return True
 
     def derived(self, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
@@ -434,8 +483,9 @@ class KeyColumn:
             return None
         made = copy(self)
         made._note(table)
-        worths, made.few = self.dense(), None
+        worths, made.few, made._dense = self._scores(), None, None
         made._use(None if worths is None else rows.of(worths))
+        made.closed = None if self.closed is None else rows.of(self.closed)
         made.varying = [one.on(rows.of) for one in self.varying]
         if changed:
             again = np.array(sorted(changed), dtype=np.intp)
@@ -454,7 +504,7 @@ class Columns:
 
     def __init__(self) -> None:
         #: Columns used lately, and those used before them, which move to the first when they are used again.
-        self._kept: dict[Hashable, KeyColumn] = {}
+        self.kept: dict[Hashable, KeyColumn] = {}
         self._before: dict[Hashable, KeyColumn] = {}
         self._entries = 0
         #: Columns for the rows after an open transaction added or removed nodes, with those that they are derived from.
@@ -466,9 +516,7 @@ class Columns:
     ) -> KeyColumn:
         """Return the column of a key, up to date."""
         changes = snapshot.table.changes
-        column = self._kept.get(key)
-        if column is not None and column.nodes_seen == changes.nodes and not reads_pods:
-            return column
+        column = self.kept.get(key)
         if column is None:
             column = self._before.pop(key, None)
         if column is not None and column.arrangement != changes.arrangement:
@@ -486,12 +534,12 @@ class Columns:
         return column
 
     def _keep(self, key: Hashable, column: KeyColumn) -> None:
-        if self._kept.get(key) is column:
+        if self.kept.get(key) is column:
             return
         self._entries += column.entries
-        if 2 * self._entries > _ENTRIES_KEPT or 2 * len(self._kept) >= _COLUMNS_KEPT:
-            self._before, self._kept, self._entries = self._kept, {}, column.entries
-        self._kept[key] = column
+        if 2 * self._entries > _ENTRIES_KEPT or 2 * len(self.kept) >= _COLUMNS_KEPT:
+            self._before, self.kept, self._entries = self.kept, {}, column.entries
+        self.kept[key] = column
 
     def _derive(self, key: Hashable, column: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> KeyColumn | None:
         arrangement = snapshot.table.changes.arrangement

@@ -5,7 +5,7 @@ Nothing here is kept for rows; see ``column`` for answers that are, and ``one_lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from moorage.framework.answer_forms import Rule
@@ -21,6 +21,10 @@ from moorage.state.view import NodeView
 __all__ = ["Judges", "Plan", "PreFilters", "Steps", "ask_pre_filters", "both", "close_refused"]
 
 
+def _no_rule(pod: PodInfo) -> None:
+    del pod
+
+
 class Steps:
     """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
 
@@ -31,33 +35,25 @@ class Steps:
         )
         self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
         self.weights = profile.weights
+        reads_others = {step.name: step.reuse.other_nodes for step in (*filter_, *score) if step.reuse.other_nodes is not None}
+        #: What tells whether nodes beside the judged one changed; see ``Reuse``.
+        self.others = tuple(reads_others.values())
         self._plans: dict[tuple[Set[str], Set[str]], Plan] = {}
         judging = [*((step, "filter") for step in filter_), *((step, "score") for step in score)]
         shares = {step.name: step.reuse.share for step, _ in judging}
-        makers = {share and share.rule for share in shares.values()}
+        makers = {share and share.rules for share in shares.values()}
         maker = makers.pop() if len(makers) == 1 else None
-        #: What makes the rule for all plugins at once, of these parts; None if there is none.
-        self._maker = maker if all(step.name in shares for step in (*pre_filter, *pre_score)) else None
-        self._parts = [
-            (share.part, point, self.weights.get(step.name, 1))
-            for step, point in judging
-            if (share := step.reuse.share) is not None
-        ]
+        #: Makes the rule of a pod for all plugins at once; None if there is none.
+        self.rule_for: Callable[[PodInfo], Rule | None] = _no_rule
+        if maker is not None and all(step.name in shares for step in (*pre_filter, *pre_score)):
+            parts = [
+                (share.part(point, self.weights.get(step.name, 1))) for step, point in judging if (share := step.reuse.share)
+            ]
+            if None not in parts:
+                self.rule_for = maker(parts)
 
     def __bool__(self) -> bool:
         return bool(self.filter or self.pre_score or self.score)
-
-    def rule_for(self, pod: PodInfo) -> Rule | None:
-        """Return the rule of all plugins for a pod; None if there is none."""
-        if self._maker is None:
-            return None
-        parts: list[Any] = []
-        for part, point, weight in self._parts:
-            found = part(point, pod, weight)
-            if found is None:
-                return None
-            parts.append(found)
-        return self._maker(parts)
 
     def plan(self, skipped: frozenset[str], passed: frozenset[str]) -> Plan:
         """Return the plugins that judge the rows for pods that these plugins skip in PreFilter and in PreScore."""

@@ -6,15 +6,15 @@ that read only nodes are added. A pod that needs more gets a sheet that serves i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from moorage.core.cycle.column import REFUSED, KeyColumn, Varying
+from moorage.core.cycle.column import REFUSED, KeyColumn
 from moorage.core.cycle.decision import Quick
-from moorage.core.cycle.judges import Judges
 from moorage.core.cycle.search import first_from, ring_position
+from moorage.framework.answer_forms import Rule
 from moorage.framework.post_filter import PreFiltered
 from moorage.state.cluster import Snapshot
 
@@ -22,50 +22,40 @@ __all__ = ["OneLook"]
 
 
 class OneLook:
-    """What is the same for all pods with some keys, while no node changes: ``judges`` of the rows, and PreFilter's results."""
+    """What is the same for pods with some keys, while no node changes: the ``rule`` of the rows, and PreFilter's results."""
 
-    __slots__ = ("_found", "_idle", "_judges", "nodes_seen")
+    __slots__ = ("_found", "_idle", "_rule", "nodes_seen")
 
-    def __init__(self, judges: Judges, idle: frozenset[str], snapshot: Snapshot) -> None:
-        self._judges, self._idle = judges, idle
+    def __init__(self, rule: Rule, idle: frozenset[str], snapshot: Snapshot) -> None:
+        self._rule, self._idle = rule, idle
         self._found: PreFiltered | None = None
         self.nodes_seen = snapshot.table.changes.nodes
 
-    @property
-    def is_usual(self) -> bool:
-        """Return whether the rule judges the rows."""
-        return self._judges.rule is not None
-
-    def pick(self, uid: str, columns: Iterable[KeyColumn], snapshot: Snapshot, seed: int) -> Quick | None:
+    def pick(self, uid: str, columns: Sequence[KeyColumn], snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide with the columns of node properties; None if the pod needs a sheet, or no row is feasible."""
-        usage, rule = snapshot.nodes.usage(), self._judges.rule
-        if usage is None or rule is None:
+        usage = snapshot.nodes.usage()
+        if usage is None:
             return None
-        total, refused = rule.rows(usage)
-        if refused is not None:
-            np.putmask(total, refused, REFUSED)
-        varying: list[Varying] = []
+        total, refused = self._rule.rows(usage)
         for column in columns:
             if not column.is_sound or column.found.refused or column.found.narrowed is not None:
                 return None
-            if column.few is not None:
-                total[column.few.rows] += column.few.worths
-            elif column.worths is not None:
-                total += column.worths
-            varying += column.varying
-        feasible = np.count_nonzero(total >= 0)
+        if refused is not None:
+            np.putmask(total, refused, REFUSED)
+        for column in columns:
+            column.add_to(total)
+        feasible = int(np.count_nonzero(total >= 0))
         if not feasible:
             return None
-        for one, highest in [(one, one.highest(total)) for one in varying]:
-            scores = one.scaled(highest)
+        for scores in [one.scaled(one.highest(total)) for column in columns for one in column.varying]:
             if scores is None:
                 return None
             total += scores
         best = (total == total.item(total.argmax())).nonzero()[0]
         row = first_from(snapshot.table, best, ring_position(uid, seed))
-        return Quick(row, int(feasible), self._results(columns))
+        return Quick(row, feasible, self._results(columns))
 
-    def _results(self, columns: Iterable[KeyColumn]) -> PreFiltered:
+    def _results(self, columns: Sequence[KeyColumn]) -> PreFiltered:
         """Return PreFilter's results."""
         if self._found is None:
             found = [column.found for column in columns]

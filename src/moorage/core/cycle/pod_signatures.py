@@ -26,9 +26,10 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["KnownShape", "Positions", "Recent", "ShapeRoute", "Signed", "Signer"]
 
 _OWN: Final = "moorage."
-#: Shapes cached, and numbers of signatures.
+#: Shapes cached, and numbers of signatures of plugins that read only nodes, and of all others.
 _CAPACITY: Final = 2048
-_NUMBERS_KEPT: Final = 8192
+_NODES_KEPT: Final = 8192
+_ROWS_KEPT: Final = 2048
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -37,15 +38,16 @@ V = TypeVar("V")
 class Recent(Generic[K, V]):
     """What was used lately, by key: up to ``capacity`` entries, and those before them. None is no value."""
 
-    __slots__ = ("_before", "_capacity", "_now")
+    __slots__ = ("_before", "_capacity", "now")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._now: dict[K, V] = {}
+        #: The entries that were used last.
+        self.now: dict[K, V] = {}
         self._before: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        found = self._now.get(key)
+        found = self.now.get(key)
         if found is None and self._before:
             found = self._before.pop(key, None)
             if found is not None:
@@ -53,16 +55,16 @@ class Recent(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        if len(self._now) >= self._capacity:
-            self._before, self._now = self._now, {}
-        self._now[key] = value
+        if len(self.now) >= self._capacity:
+            self._before, self.now = self.now, {}
+        self.now[key] = value
 
     def pop(self, key: K) -> V | None:
-        found = self._now.pop(key, None)
+        found = self.now.pop(key, None)
         return self._before.pop(key, None) if found is None and self._before else found
 
     def clear(self) -> None:
-        self._now.clear()
+        self.now.clear()
         self._before.clear()
 
 
@@ -160,11 +162,12 @@ class Signer:
         self._skips_claims = all(type(step.plugin).__module__.startswith(_OWN) for step in steps)
         self._known: Recent[bytes, KnownShape] = Recent(_CAPACITY)
         #: Signature → the number that replaces it, since signatures may be long.
-        self._numbers: Recent[Hashable, int] = Recent(_NUMBERS_KEPT)
+        self._nodes: Recent[Hashable, int] = Recent(_NODES_KEPT)
+        self._rows: Recent[Hashable, int] = Recent(_ROWS_KEPT)
         self._given = 0
         #: What most shapes have in common: which plugins run for each pod and which idle, by name, and the last logs.
-        self._asked_beside: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
-        self._unions: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[str]] = {}
+        self._beside: dict[tuple[str, ...], Signed] = {}
+        self._unions: dict[tuple[frozenset[str], int], frozenset[str]] = {}
         self._last = Positions([])
 
     @property
@@ -202,60 +205,63 @@ class Signer:
         return self._signed(self._each, pod, known.signed) if self._each else known.signed
 
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
-        idle: list[str] = []
+        idle: tuple[str, ...] = ()
         logs: list[Versioned] = []
         for step in self._may_idle:
             answer: Idle = ask(step, "idle", pod, snapshot)
             if answer.now:
-                idle.append(step.name)
+                idle += (step.name,)
             logs += answer.until
         if not self._last.stand(logs):
             self._last = Positions(logs)
-        names = tuple(idle)
-        beside = self._asked_beside.get(names)
+        beside = self._beside.get(idle)
         if beside is None:
-            beside = self._asked_beside[names] = self._always_asked.difference(idle), frozenset(idle)
-        return KnownShape(pod, self._signed(self._by_shape, pod, Signed(0, *beside)), self._last)
+            beside = self._beside[idle] = Signed(0, self._always_asked.difference(idle), frozenset(idle))
+        return KnownShape(pod, self._signed(self._by_shape, pod, beside), self._last)
 
     def _signed(self, signings: _Signings, pod: PodInfo, before: Signed) -> Signed:
         """Add signatures to ``before``."""
         nodes, asked = list(before.nodes), before.asked.union(signings.unsigned) if signings.unsigned else before.asked
-        idle: tuple[str, ...] = ()
+        idle, bit = 0, 1
         on_rows: list[Hashable] = [before.rows]
         plugins: tuple[str, ...] = ()
+        numbers = self._nodes.now
         try:
             for at, plugins, sign in signings.signing:
                 signature = sign(pod)
+                bit += bit
                 if signature is NOTHING_TO_DO:
-                    idle += plugins
+                    idle |= bit
                 elif signature is None:
                     asked = asked.union(plugins)
                 elif at >= 0:
-                    nodes.append((at, self._number((at, *signature.items()))))
+                    key = (at, *signature.items())
+                    nodes.append((at, numbers.get(key) or self._number(self._nodes, key)))
                 else:
                     on_rows += signature.items()
         except TypeError:
             raise
         except Exception as error:
             raise PluginError(plugins[0], f"failed in signature: {failure_text(error)}") from error
-        keys, rows = tuple(nodes), self._number((asked, *on_rows))
-        return Signed((before.key, asked, keys, rows), asked, self._with(before.idle, idle), keys, rows)
+        keys, rows = tuple(nodes), self._number(self._rows, (asked, *on_rows))
+        if idle:
+            idle_names = self._unions.get((before.idle, idle)) or self._united(before.idle, idle, signings.signing)
+        else:
+            idle_names = before.idle
+        return Signed((before.key, asked, keys, rows), asked, idle_names, keys, rows)
 
-    def _with(self, idle: frozenset[str], names: tuple[str, ...]) -> frozenset[str]:
-        """Return the union, the same object for equal arguments: most pods share it."""
-        if not names:
-            return idle
-        united = self._unions.get((idle, names))
-        if united is None:
-            united = self._unions[idle, names] = idle.union(names)
+    def _united(self, names: frozenset[str], idle: int, signing: Sequence[_Signing]) -> frozenset[str]:
+        """Return the names with those of the plugins whose bits are set: most pods share them."""
+        more = [one.plugins for at, one in enumerate(signing, 1) if idle >> at & 1]
+        united = self._unions[names, idle] = names.union(*more)
         return united
 
-    def _number(self, key: Hashable) -> int:
+    def _number(self, numbers: Recent[Hashable, int], key: Hashable) -> int:
         """Return the number that stands for a key. Numbers are never reused, so old ones may be dropped."""
-        number = self._numbers.get(key)
+        number = numbers.get(key)
         if number is None:
             number = self._given = self._given + 1
-            self._numbers.put(key, number)
+            numbers.put(key, number)
         return number
 
     def _signings(self, steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:

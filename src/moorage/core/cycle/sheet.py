@@ -60,7 +60,7 @@ class Sheet:
         self._collect()
         #: The worths of rooms, if nothing else tells rows apart and the sheet serves one pod.
         self._of_rooms = columns[-1].of_rooms if not self._varying and self._narrowed is None else None
-        if self._of_rooms is None or any(column.worths is not None or column.few for column in columns[:-1]):
+        if self._of_rooms is None or any(column.entries for column in columns[:-1]):
             self._add_up()
         else:
             self._count = self._of_rooms.feasible

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from moorage.core.cycle.column import Columns, KeyColumn, has_many_rows
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
-from moorage.core.cycle.judges import Judges, Steps
+from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.one_look import OneLook
 from moorage.core.cycle.pinned_pods import NarrowLook, PinnedPods
 from moorage.core.cycle.pod_signatures import Recent, ShapeRoute, Signed, Signer
@@ -227,11 +227,15 @@ class Sheets:
             if has_many_rows(snapshot.table):
                 return None
             _, on_rows, idle = self._split(signed)
-            look = OneLook(Judges(on_rows, pod, snapshot), idle, snapshot)
+            rule = on_rows.rule_for(pod)
+            if rule is None:
+                return None
+            look = OneLook(rule, idle, snapshot)
             if signed.was_used:
                 signed.look = look
             signed.was_used = True  # most shapes come once, and leave nothing behind
-        return look.pick(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed) if look.is_usual else None
+        quick: Quick | None = look.pick(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed)
+        return quick
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         few = self._narrow.only_row(pod, snapshot)
@@ -335,8 +339,14 @@ class Sheets:
 
     def _on_nodes(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> list[KeyColumn]:
         """Return the columns of plugins that read only nodes."""
-        columns, groups = self._columns, self._groups
-        return [columns.of(key, groups[key[0]], pod, snapshot, reads_pods=False) for key in signed.nodes]
+        columns, groups, nodes = self._columns, self._groups, snapshot.table.changes.nodes
+        found = []
+        for key in signed.nodes:
+            column = columns.kept.get(key)
+            if column is None or column.nodes_seen != nodes:
+                column = columns.of(key, groups[key[0]], pod, snapshot, reads_pods=False)
+            found.append(column)
+        return found
 
     def _split(self, signed: Signed) -> tuple[Steps, Steps, frozenset[str]]:
         """Return the plugins that run for each pod, those of the last column, and PreFilter plugins with nothing to do."""

@@ -6,7 +6,7 @@ requests whole numbers below 2^46 of CPU and memory and nothing else, on tables 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import PodRequests
 from moorage.state.table import NodeTable
-from moorage.state.usage import SomeUsage, Usage
+from moorage.state.usage import AT, SomeUsage, Usage
 
-__all__ = ["Kind", "UsageRule", "Wanted", "Weighed", "weighed"]
+__all__ = ["Kind", "UsageRule", "UsageRules", "Wants", "Weighs"]
 
 Floats = npt.NDArray[np.float64]
 #: Less than any node has left: what a pod wants of a resource that it does not request.
@@ -48,13 +50,6 @@ def _rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) -
     return None
 
 
-class Wanted(NamedTuple):
-    """The CPU and memory that a pod needs to find free on a node; None: it requests nothing of it."""
-
-    cpu: int | None
-    memory: int | None
-
-
 class Kind(Enum):
     """A score of CPU and memory."""
 
@@ -63,85 +58,112 @@ class Kind(Enum):
     BALANCED = "BalancedAllocation"
 
 
-class Weighed(NamedTuple):
-    """The CPU and memory that a score adds to a node, and its weight."""
+class Wants(NamedTuple):
+    """The part of a Filter: a pod's requests, which must be free on a node, and which resources it ignores."""
+
+    needs: Callable[[PodInfo], PodRequests]
+    ignores: Callable[[str], bool]
+
+
+class Weighs(NamedTuple):
+    """The part of a score: the CPU and memory that it adds to a node for a pod, and its weight."""
 
     kind: Kind
-    milli: int
-    size: int
+    amounts: Callable[[PodInfo], tuple[int, int]]
     weight: int
 
 
-def weighed(kind: Kind, milli: int, size: int, weight: int) -> Weighed | None:
-    """Return the part of a score in a ``UsageRule``; None if the amounts are too large for it."""
-    return Weighed(kind, milli, size, weight) if Usage.is_exact(milli | size) else None
+class UsageRules:
+    """Makes the rules of pods for some plugins, of which each has its part. A kind of score has one part at most."""
+
+    def __init__(self, parts: Sequence[Wants | Weighs]) -> None:
+        self._wants = next((part for part in parts if isinstance(part, Wants)), None)
+        weighs = [part for part in parts if isinstance(part, Weighs)]
+        self._share, self._balanced = (
+            next((part for part in weighs if (part.kind is Kind.BALANCED) is balanced), None) for balanced in (False, True)
+        )
+
+    def __call__(self, pod: PodInfo) -> UsageRule | None:
+        """Return the rule of a pod; None if it requests other resources, or amounts that are too large."""
+        wanted: tuple[int | None, int | None] | None = None
+        if self._wants is not None:
+            requests = self._wants.needs(pod).requests
+            for name, count in requests.items():
+                if name not in AT and count and not self._wants.ignores(name):
+                    return None
+            wanted = requests.get("cpu") or None, requests.get("memory") or None
+        share, balanced = self._share, self._balanced
+        counted = (0, 0) if share is None else share.amounts(pod)
+        added = (0, 0) if balanced is None else balanced.amounts(pod)
+        if not Usage.is_exact(counted[0] | counted[1] | added[0] | added[1]):
+            return None
+        kind, weight = (Kind.LEAST, 0) if share is None else (share.kind, share.weight)
+        # A pod without requests is not scored by balance.
+        return UsageRule(wanted, kind, counted, weight, added, balanced.weight if balanced is not None and any(added) else 0)
 
 
 class UsageRule:
     """Filter and scores by CPU, memory and the number of pods, for all plugins that judge by these."""
 
-    __slots__ = ("_balanced", "_refuses", "_share", "_wanted")
+    __slots__ = ("_added", "_counted", "_kind", "_of_balance", "_wanted", "_weight")
 
-    def __init__(self, parts: Sequence[Wanted | Weighed]) -> None:
-        self._wanted: Wanted | None = None
-        self._share, self._balanced = Weighed(Kind.LEAST, 0, 0, 0), Weighed(Kind.BALANCED, 0, 0, 0)
-        for part in parts:
-            if isinstance(part, Wanted):
-                self._wanted = part
-            elif part.kind is Kind.BALANCED:
-                self._balanced = part
-            else:
-                self._share = part
-        wanted, added, counted = self._wanted or (None, None), self._balanced[1:3], self._share[1:3]
-        #: Whether Filter refuses all rows where the requests, with the defaults of scores and without, exceed a capacity.
-        self._refuses = [bool(amounts[0] and amounts[1] and wanted == amounts) for amounts in (counted, added)]
+    def __init__(
+        self, wanted: tuple[int | None, int | None] | None, kind: Kind, counted: tuple[int, int], weight: int,
+        added: tuple[int, int], of_balance: int,
+    ) -> None:  # fmt: skip
+        """``wanted``: the CPU and memory that must be free, None for what is not requested; None to refuse no row
+
+        ``counted``, ``added``: the CPU and memory that the score of this ``kind`` adds to a node, and that of balance
+        """
+        self._wanted, self._kind, self._counted, self._weight = wanted, kind, counted, weight
+        self._added, self._of_balance = added, of_balance
 
     def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
         """Return the weighted scores of all rows, and which rows are refused; None for none."""
         short = None if self._wanted is None else _rows_short(*self._wanted, usage)
         least, scratch = usage.least, usage.scratch
         half, share = scratch[:2], scratch[2:]
-        kind, milli, size, weight = self._share
-        _, added, added_size, of_balance = self._balanced
+        milli, size = self._counted
+        added, added_size = self._added
+        is_most = self._kind is Kind.MOST
         amounts = _AMOUNTS.data
         amounts[0], amounts[1], amounts[2], amounts[3] = -added, -added_size, 200 * milli, 200 * size
         np.subtract(usage.both, _AMOUNTS_DOWN, out=scratch)
-        if kind is Kind.MOST:
+        if is_most:
             np.subtract(usage.doubled * 100.0, share, out=share)
         pairs = scratch.reshape(2, 2, -1)
         pairs /= usage.doubled
-        np.floor(share, out=share)
-        refuses_counted, refuses = self._refuses
-        may_exceed = least[3] < 200 * milli or least[4] < 200 * size
-        if may_exceed and not (refuses_counted and usage.counts_alike):
-            if kind is Kind.MOST:
+        if least[3] < 200 * milli or least[4] < 200 * size:
+            if is_most:
                 np.minimum(share, 100.0, out=share)
             else:
                 np.maximum(share, 0.0, out=share)
-        total: Floats = share[0]
-        total += share[1]
-        if not refuses and (least[0] < added or least[1] < added_size):
+        if least[0] < added or least[1] < added_size:
             np.minimum(half, 0.5, out=half)
         balance: Floats = half[0]
         balance -= half[1]
         np.abs(balance, out=balance)
         np.subtract(1.0, balance, out=balance)
         balance *= 100.0
-        np.floor(balance, out=balance)
-        np.add(balance, usage.rest, out=share[1])
-        share *= 0.5
-        np.floor(share, out=share)
-        if weight != 1:
-            total *= weight
-        if of_balance != 1:
-            share[1] *= of_balance
-        total += share[1]
+        # Whole numbers of 32 bits from here on: shares and balance lose their fractions, and arrays take half the memory.
+        shares, scores = usage.shares, usage.scores
+        np.copyto(shares, share, casting="unsafe")
+        of_share, of_balance = scores
+        np.add(shares[0], shares[1], out=of_share)
+        of_balance[:] = balance
+        of_balance += usage.rest
+        scores >>= 1
+        if self._weight == 1 and self._of_balance == 1:
+            of_share += of_balance
+            worths: IntArray = of_share.astype(np.int64)
+        else:
+            worths = of_share * np.int64(self._weight) + of_balance * np.int64(self._of_balance)
         refused: BoolArray | None = None
         if short is not None:
             refused = short[0]
             refused |= short[1]
             refused |= short[2]
-        return total.astype(np.int64), refused
+        return worths, refused
 
     def row(self, row: int, table: NodeTable) -> int | None:
         """Return the weighted score of one row, -1 if it is refused; None if it must be judged in another way."""
@@ -162,18 +184,18 @@ class UsageRule:
                 or (size is not None and memory - held_size < size)
             ):
                 return -1
-        kind, milli, size, weight = self._share
+        milli, size = self._counted
         counted, counted_size = table.nonzero_cpu.cells[row] + milli, table.nonzero_memory.cells[row] + size
-        if kind is Kind.MOST:
+        if self._kind is Kind.MOST:
             share = min(counted, cpu) * 100 // cpu + min(counted_size, memory) * 100 // memory
         else:
             share = (cpu - counted) * 100 // cpu if counted < cpu else 0
             if counted_size < memory:
                 share += (memory - counted_size) * 100 // memory
-        _, milli, size, of_balance = self._balanced
+        milli, size = self._added
         one, other = held / cpu, held_size / memory
         before = abs((one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)) / 2  # noqa: FURB136 (min() is slower)
         one, other = (held + milli) / cpu, (held_size + size) / memory
         after = abs((one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)) / 2  # noqa: FURB136
         balance = 50 + (50 + int((1.0 - after) * 100.0) - int((1.0 - before) * 100.0)) // 2
-        return share // 2 * weight + balance * of_balance
+        return share // 2 * self._weight + balance * self._of_balance

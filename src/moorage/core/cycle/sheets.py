@@ -40,8 +40,10 @@ _LOOKED_REMEMBERED: Final = 2048
 #: as many changes.
 _FEW_ROWS: Final = 256
 _SOON: Final = 16
-#: Keys that come again after so few changes get a sheet the second time, others the third time.
-_JUST_NOW: Final = 96
+#: Keys that come again after so few changes get a sheet, others when they came again so often in a row. If plugins run for each
+#: of these pods, there is no look, and a sheet that is used once more pays.
+_JUST_NOW, _OFTEN = 16, 3
+_JUST_NOW_IF_ASKED, _OFTEN_IF_ASKED = 96, 2
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 
@@ -75,8 +77,8 @@ class Sheets:
         #: Sheets for the rows after an open transaction added or removed nodes.
         self._derived: dict[Hashable, Sheet] = {}
         self._derived_for = -1
-        #: Keys that came without having a sheet → the position in the change log then, and whether they had come again soon.
-        self._looked: Recent[Hashable, tuple[int, bool]] = Recent(_LOOKED_REMEMBERED)
+        #: Keys that came without having a sheet → the position in the change log then, and how often in a row they came soon.
+        self._looked: Recent[Hashable, tuple[int, int]] = Recent(_LOOKED_REMEMBERED)
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         scopes = {name: _scope_of(step) for name, step in steps.items()}
         always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
@@ -267,7 +269,7 @@ class Sheets:
         if sheet is not None and not self._pays_since(sheet.position, snapshot, 2):
             sheet = None
         if sheet is None or not sheet.refresh(pod, snapshot):
-            keep = keep or sheet is not None or self._comes_again(key, snapshot)
+            keep = keep or sheet is not None or self._comes_again(signed, snapshot)
             if before is not None:
                 self._forget_routes(before)
             if not keep:
@@ -301,13 +303,16 @@ class Sheets:
         behind = table.changes.behind(position)
         return behind <= times * _FEW_ROWS or behind * _SOON <= times * len(table)
 
-    def _comes_again(self, key: Hashable, snapshot: Snapshot) -> bool:
-        """Return whether these keys came just now, or twice not long ago: a sheet that is used once more does not pay."""
-        looked, changes = self._looked.pop(key), snapshot.table.changes
-        again = looked is not None and self._pays_since(looked[0], snapshot)
-        if looked is not None and again and (looked[1] or changes.behind(looked[0]) <= _JUST_NOW):
-            return True
-        self._looked.put(key, (changes.position, again))
+    def _comes_again(self, signed: Signed, snapshot: Snapshot) -> bool:
+        """Return whether these keys came just now, or often not long ago."""
+        looked, changes = self._looked.pop(signed.key), snapshot.table.changes
+        again = 0
+        if looked is not None and self._pays_since(looked[0], snapshot):
+            again = looked[1] + 1
+            just_now, often = (_JUST_NOW_IF_ASKED, _OFTEN_IF_ASKED) if signed.asked else (_JUST_NOW, _OFTEN)
+            if again >= often or changes.behind(looked[0]) <= just_now:
+                return True
+        self._looked.put(signed.key, (changes.position, again))
         return len(snapshot.table) <= _FEW_ROWS
 
     def _make(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool) -> Sheet:

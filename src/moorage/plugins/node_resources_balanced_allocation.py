@@ -34,7 +34,7 @@ from moorage.plugins.resources.device_backed_scores import (
 )
 from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, are_usual, demands, sub_path
 from moorage.plugins.resources.single_node_scores import balance_of
-from moorage.plugins.resources.whole_scores import Kind, UsageRules, Weighs
+from moorage.plugins.resources.whole_scores import Kind, UsageRuleMaker, Weighs
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -112,7 +112,7 @@ class NodeResourcesBalancedAllocation(
     @property
     def reuse(self) -> Reuse:
         is_of_today = type(self) is NodeResourcesBalancedAllocation  # earlier releases score otherwise
-        share = Share(UsageRules, self._share) if is_of_today and are_usual(self._resources) else None
+        share = Share(UsageRuleMaker, self._share) if is_of_today and are_usual(self._resources) else None
         return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
     def _share(self, point: str, weight: int) -> Weighs:

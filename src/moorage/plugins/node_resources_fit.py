@@ -76,7 +76,7 @@ from moorage.plugins.resources.scoring_strategies import (
     scorer_of,
     sub_path,
 )
-from moorage.plugins.resources.whole_scores import UsageRules, Wants, Weighs
+from moorage.plugins.resources.whole_scores import UsageRuleMaker, Wants, Weighs
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -207,7 +207,9 @@ class NodeResourcesFit(
 
     @property
     def reuse(self) -> Reuse:
-        share = Share(UsageRules, self._share) if type(self) is NodeResourcesFit else None  # earlier releases judge otherwise
+        share = (
+            Share(UsageRuleMaker, self._share) if type(self) is NodeResourcesFit else None
+        )  # earlier releases judge otherwise
         return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
     def _share(self, point: str, weight: int) -> Wants | Weighs | None:

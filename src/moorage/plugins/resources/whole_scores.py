@@ -19,7 +19,7 @@ from moorage.state.pod_requests import PodRequests
 from moorage.state.table import NodeTable
 from moorage.state.usage import AT, SomeUsage, Usage
 
-__all__ = ["Kind", "UsageRule", "UsageRules", "Wants", "Weighs"]
+__all__ = ["Kind", "UsageRule", "UsageRuleMaker", "Wants", "Weighs"]
 
 Floats = npt.NDArray[np.float64]
 #: Less than any node has left: what a pod wants of a resource that it does not request.
@@ -73,7 +73,7 @@ class Weighs(NamedTuple):
     weight: int
 
 
-class UsageRules:
+class UsageRuleMaker:
     """Makes the rules of pods for some plugins, of which each has its part. A kind of score has one part at most."""
 
     def __init__(self, parts: Sequence[Wants | Weighs]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import moorage
 from moorage.core.queue import QueuePlace
 from moorage.framework.changes import Change
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.recorded_state import RecordedQueue
+from moorage.laboratory.trial.recorded_state import RecordedQueue, UndoLog
 from tests.laboratory.test_explanations import node, pod
 
 
@@ -46,3 +48,19 @@ def test_a_trial_wakes_nobody_unless_pods_ahead_are_tried_first(monkeypatch):
     assert not any(woken)
     assert ClusterTrials(cluster, "default/big", with_queue=True).attempt([label]).node == "n1"
     assert any(woken)
+
+
+def test_after_an_entry_that_raises_changes_are_recorded_again():
+    log, undone = UndoLog(), []
+
+    def broken():
+        raise RuntimeError("cannot be undone")
+
+    log.begin()  # the transaction around
+    log.begin()
+    log.add(lambda: undone.append("first"))
+    log.add(broken)
+    with pytest.raises(RuntimeError, match="cannot be undone"):
+        log.roll_back()
+    assert log.is_new("part")  # not while changes are reversed
+    assert (log.roll_back(), undone) == (False, [])  # what is left has to be rebuilt

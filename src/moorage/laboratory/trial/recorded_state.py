@@ -97,15 +97,17 @@ class UndoLog:
         closed = self._levels.pop()
         entries = self._entries[closed.begin :]
         del self._entries[closed.begin :]
-        if closed.too_few:
-            if self._levels:
-                self._levels[-1].too_few = True
-            return False
+        reversed_all = False
         self._reverses = True
-        for undo in reversed(entries):
-            undo()
-        self._reverses = False
-        return True
+        try:
+            while entries and not closed.too_few:
+                entries.pop()()
+            reversed_all = not closed.too_few
+        finally:
+            self._reverses = False
+            if not reversed_all and self._levels:
+                self._levels[-1].too_few = True
+        return reversed_all
 
 
 NO_LOG: Final = UndoLog()

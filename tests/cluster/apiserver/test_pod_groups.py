@@ -407,6 +407,8 @@ def test_the_scheduler_may_read_groups_and_write_their_status():
     reads = {("podgroups", verb) for verb in ("get", "list", "watch")}
     assert rules(frozenset(["GenericWorkload"])) == reads | {("podgroups/status", verb) for verb in ("patch", "update")}
     assert rules(frozenset()) == set()
+    trees = rules(frozenset(["GenericWorkload", "CompositePodGroup"])) - rules(frozenset(["GenericWorkload"]))
+    assert trees == {("compositepodgroups", verb) for verb in ("get", "list", "watch")}
 
 
 ROWS = {  # conditions, template's workload → the row

@@ -98,12 +98,7 @@ _DETAILS: Final[Mapping[type[Object], Mapping[str, Any]]] = {
         "redelivers": lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
     },
     PodDisruptionBudget: {"older": (_V1BETA1_BUDGETS,)},
-    DeviceTaintRule: {
-        "older": tuple(
-            WatchedResource(DeviceTaintRule, f"resource.k8s.io/{version}", "devicetaintrules", namespaced=False)
-            for version in ("v1beta2", "v1alpha3")
-        ),
-    },
+    DeviceTaintRule: {"older": (WatchedResource(DeviceTaintRule, "resource.k8s.io/v1beta2", "devicetaintrules", False),)},
     CSIStorageCapacity: {
         "older": (WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
     },

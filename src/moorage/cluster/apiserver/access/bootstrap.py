@@ -238,6 +238,11 @@ _WITH_GATES: Final[dict[str, dict[str, list[Rule]]]] = {
         "system:aggregate-to-view": [_on("scheduling.k8s.io", "podgroups podgroups/status workloads", _READ)],
         "system:aggregate-to-edit": [_on("scheduling.k8s.io", "podgroups workloads", _WRITE)],
     },
+    "CompositePodGroup": {
+        "system:kube-scheduler": [_on("scheduling.k8s.io", "compositepodgroups", _READ)],
+        "system:aggregate-to-view": [_on("scheduling.k8s.io", "compositepodgroups compositepodgroups/status", _READ)],
+        "system:aggregate-to-edit": [_on("scheduling.k8s.io", "compositepodgroups", _WRITE)],
+    },
 }
 
 

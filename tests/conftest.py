@@ -59,8 +59,13 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Exempt everything collected from garbage collection, and enable the collector for the tests."""
+    """Exempt everything collected from garbage collection, and enable the collector for the tests.
+
+    Commands ask whether another has frozen objects. To count these takes a tenth of a second, each time.
+    """
     gc.freeze()
+    frozen = gc.get_freeze_count()
+    gc.get_freeze_count = lambda: frozen
     gc.enable()
 
 

@@ -27,6 +27,7 @@ from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponenti
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, node_of
+from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.judgement import ClaimFacts, Karpenter
 from moorage.simulator.autoscalers.karpenter.scene import (
@@ -90,7 +91,9 @@ class KarpenterProcess:
         start_s: float = _MONDAY_S,
         name: str = "karpenter",
     ) -> None:
-        self._pools = read_node_pools([dict(held) for held in documents])
+        self._documents = [dict(held) for held in documents]
+        self._pools = read_node_pools(self._documents)
+        prices, self._overlaid = with_overlays(prices, self._documents)
         if not self._pools:
             raise InputError("Karpenter adds no nodes: the input has no NodePool of karpenter.sh/v1")
         if not 0 <= interruptions < inf:
@@ -125,7 +128,9 @@ class KarpenterProcess:
         table = simulation.table
         for row in table.arrival.view.argsort(kind="stable").tolist():
             self._adopt(table.nodes[row])
-        self.missing = self._judge().missing
+        self._virtual, unknown = buffer_pods(self._documents, tuple(simulation.aside.values()))
+        self._lost = bool(self._virtual)
+        self.missing = (*self._judge().missing, *self._overlaid, *unknown)
         self._note_rate()
         simulation.every(_IDLE_S, self._batch)
         simulation.every(_POLL_S, self._disrupt)
@@ -195,7 +200,7 @@ class KarpenterProcess:
         nodes += [ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
         scene = PoolCluster(
             nodes, self._pools, self.prices, daemons_of(obj for obj in simulation.aside.values() if isinstance(obj, DaemonSet)),
-            pending=pending,
+            pending=[*pending, *self._virtual],
         )  # fmt: skip
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
         return Karpenter.of_scene(scene, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
@@ -231,11 +236,12 @@ class KarpenterProcess:
         state = (simulation.engine.scheduler.state.facts, uids)
         again = state != self._solved and now_s - self._solved_s >= _LONGEST_S
         leaving = any(held.leaving for held in self._machines.values())
-        if not (self._since_s < inf or self._lost or ((pods or leaving) and again)):
+        if not (self._since_s < inf or self._lost or ((pods or leaving or self._virtual) and again)):
             return
         self._since_s, self._lost, self._solved, self._solved_s = inf, False, state, now_s
         plan = self._judge(pods).plan
-        self._nominated.update(dict.fromkeys(plan.placed, now_s + _NOMINATED_S))
+        expected = (name for name, placed in plan.placed.items() if any(pod not in self._virtual for pod in placed))
+        self._nominated.update(dict.fromkeys(expected, now_s + _NOMINATED_S))
         for claim in plan.claims:
             self._launch(claim)
 

@@ -143,15 +143,3 @@ def test_a_thousand_nodes_are_judged_in_seconds() -> None:
     found = [disruptor.compute([candidate_of(cluster, held, own)]).decision for held in cluster.nodes]
     assert set(found) == {"delete"}
     assert time.process_time() - began_s < 30
-
-
-def test_what_is_read_and_not_applied_is_named(tmp_path):
-    documents = _documents()
-    overlay = {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": "rebate"}, "spec": {}}
-    buffer = {
-        "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "spec": {},
-        "metadata": {"name": "spare", "namespace": "shop"},
-    }  # fmt: skip
-    missing = _karpenter(tmp_path, {**documents, "o": overlay, "b": buffer}).missing
-    assert "NodeOverlays are not applied (prices and capacities): rebate" in missing
-    assert "CapacityBuffers are not applied (room that is kept free): spare" in missing

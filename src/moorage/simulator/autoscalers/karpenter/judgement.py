@@ -21,6 +21,7 @@ from moorage.api.selectors import compile_label_selector
 from moorage.api.taints import tolerates
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.simulator.autoscalers.instance_types import PriceList
+from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import (
     DisruptionCandidate,
     DisruptionCommand,
@@ -28,7 +29,6 @@ from moorage.simulator.autoscalers.karpenter.consolidation import (
     candidate_of,
 )
 from moorage.simulator.autoscalers.karpenter.scene import (
-    NOT_APPLIED,
     DisruptionLimit,
     ExistingNode,
     PoolCluster,
@@ -107,6 +107,9 @@ class Karpenter:
             if is_active(pod) and not pod.spec.scheduling_gates and not is_daemon(pod) and not is_mirror(pod)
             and not pod.status.nominated_node_name
         ]  # fmt: skip
+        prices, overlaid = with_overlays(prices, documents)
+        workloads = [*given.deployments, *given.stateful_sets, *given.replica_sets, *given.others]
+        virtual, unknown = buffer_pods(documents, workloads)
         nodes = [_node_of(node, bound.get(node.name, ()), by_node.get(node.name)) for node in given.nodes]
         nodes += [ExistingNode(known_by_claim(None, held), (), leaving=_is_deleted(held), coming=True) for held in coming]
         cluster = PoolCluster(
@@ -114,19 +117,12 @@ class Karpenter:
             claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
             volumes={held.name: held for held in given.persistent_volumes},
             classes={held.name: held for held in given.storage_classes},
-            namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=waiting,
+            namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=[*waiting, *virtual],
         )  # fmt: skip
         facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
         time_s = now_s if now_s is not None else unix_seconds(given.report.taken_at)
         self._take(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot)
-        names = {
-            kind: [str((one.get("metadata") or {}).get("name")) for one in documents if one.get("kind") == kind]
-            for kind in NOT_APPLIED
-        }
-        self.missing += tuple(
-            f"{kind}s are not applied ({NOT_APPLIED[kind]}): {', '.join(held[:5])}{' …' if len(held) > 5 else ''}"
-            for kind, held in names.items() if held
-        )  # fmt: skip
+        self.missing += (*overlaid, *unknown)
 
     @classmethod
     def of_scene(

@@ -44,7 +44,7 @@ from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 
 __all__ = [
-    "KINDS", "NOT_APPLIED", "DisruptionLimit", "ExistingNode", "PoolCluster", "ProvisioningPool", "Template", "daemons_of",
+    "KINDS", "DisruptionLimit", "ExistingNode", "PoolCluster", "ProvisioningPool", "Template", "daemons_of",
     "is_daemon", "is_mirror", "is_reschedulable", "known_by_claim", "needs_of", "read_node_pools",
 ]  # fmt: skip
 
@@ -59,8 +59,6 @@ KINDS: Final = (
     "nodepools.v1.karpenter.sh", "nodeclaims.v1.karpenter.sh", "nodeoverlays.v1alpha1.karpenter.sh",
     "capacitybuffers.v1beta1.autoscaling.x-k8s.io",
 )  # fmt: skip
-#: Kind → what it would change, and is not applied.
-NOT_APPLIED: Final = {"NodeOverlay": "prices and capacities", "CapacityBuffer": "room that is kept free"}
 _REASONS: Final = frozenset({"Underutilized", "Empty", "Drifted"})
 _POLICIES: Final = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
 

@@ -75,3 +75,17 @@ def test_a_pod_that_was_bound_later_was_pending_without_a_known_cause():
     (row,) = rows_at(SnapshotRows.of(mirror), [], 15.0).pods.values()
     assert (row.node, row.state, row.cause, row.attempts) == (None, "pending", "", 0)
     assert rows_at(SnapshotRows.of(mirror), [], 9.0).pods == {}
+
+
+def test_nodes_come_and_go_over_time_and_cost_what_they_cost():
+    mirror = Mirror()
+    mirror.price_of = lambda labels: {"large": 2.0}.get(labels["kind"])
+    for name, kind, born in (("n1", "large", "1970-01-01T00:16:40Z"), ("n2", "other", "1970-01-01T00:20:00Z")):
+        meta = ObjectMeta(name=name, labels={"kind": kind}, creation_timestamp=born)
+        mirror.put_node(Node(metadata=meta))
+    mirror.drop_node("n1", 1400.0)
+    samples = timeline_document(TimelineRows.of(mirror), 1599.0, View(), (1000.0, 1599.0))["samples"]
+    at = {second: samples["nodes"][second - 1000] for second in (1001, 1201, 1401)}
+    assert at == {1001: 1, 1201: 2, 1401: 1}
+    assert (samples["cost"][1], samples["cost"][450]) == (2.0, 0.0)
+    assert "cost" not in timeline_document(TimelineRows.of(Mirror()), 1599.0, View())["samples"]

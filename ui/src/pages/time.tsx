@@ -16,6 +16,9 @@ interface History {
     readonly at: readonly number[];
     readonly pending: readonly number[];
     readonly utilisation: Readonly<Record<string, readonly number[]>>;
+    readonly nodes?: readonly number[];
+    /** What the nodes cost in an hour, if their prices are known. */
+    readonly cost?: readonly number[];
   };
   readonly marks?: readonly Mark[];
   readonly lanes: {
@@ -85,6 +88,16 @@ function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zo
       <Section title="Utilisation" aside="requested share of what pods can have">
         <Chart label={`Utilisation: now ${requested}`} lines={used.map(([name, values]) => [`${name} requested`, values] as const)} shares {...shared} />
       </Section>
+      {samples.nodes && (
+        <Section title="Nodes">
+          <Chart label={`Nodes: now ${plural(samples.nodes.at(-1)!, "node")}`} lines={[["nodes", samples.nodes]]} {...shared} />
+        </Section>
+      )}
+      {samples.cost && (
+        <Section title="Money" aside="what the nodes cost in an hour">
+          <Chart label={`Money: now ${samples.cost.at(-1)!.toFixed(2)} an hour`} lines={[["an hour costs", samples.cost]]} {...shared} />
+        </Section>
+      )}
       <Replay range={range} moment={moment} show={setMoment} />
       <Section title="Pods" aside={plural(shown.length, "pod")}>
         <Legend of={KEY} />

@@ -30,6 +30,8 @@ from moorage.interfaces.web.mirror import (
     GonePod,
     Header,
     Mirror,
+    NodeLife,
+    PriceOf,
     SeenAttempt,
     SnapshotRows,
     View,
@@ -100,11 +102,13 @@ class TimelineRows(msgspec.Struct, frozen=True):
     gone: Sequence[GonePod]
     attempts: Sequence[SeenAttempt]
     capacity: Mapping[str, int]
+    nodes: Sequence[NodeLife] = ()
 
     @classmethod
     def of(cls, mirror: Mirror) -> TimelineRows:
         capacity = {name: sum(row.allocatable.get(name, 0) for row in mirror.nodes.values()) for name in _SHOWN}
-        return cls(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity)
+        nodes = [*mirror.node_lives.values(), *mirror.nodes_gone]
+        return cls(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity, nodes)
 
 
 def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[float, float] | None = None) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[fl
     met = [one for one in lives if one[0].arrived <= at[-1] and one[1] >= first]
     return {
         "apiVersion": "moorage.dev/v1", "kind": "History", "now": now, "began": began,
-        "samples": _samples(lives, at, rows.capacity), "lanes": _lanes(met, rows, view),
+        "samples": _samples(lives, at, rows.capacity) | _node_samples(rows.nodes, at), "lanes": _lanes(met, rows, view),
         "marks": _marks(met, began),
     }  # fmt: skip
 
@@ -158,6 +162,15 @@ def _samples(lives: Sequence[tuple[PodRow, float, bool]], at: Any, capacity: Map
         held = _standing(bound, np.maximum(bound, ended), np.array(amounts, dtype=float), at)
         used[name] = np.round(held / capacity[name], 4).tolist() if capacity.get(name) else [0.0] * len(at)
     return {"at": np.round(at, 3).tolist(), "pending": pending.astype(int).tolist(), "utilisation": used}
+
+
+def _node_samples(nodes: Sequence[NodeLife], at: Any) -> dict[str, Any]:
+    """Return the number of nodes over time, and what they cost in an hour if prices are known."""
+    born, end = (np.array([getattr(one, name) for one in nodes], dtype=float) for name in ("born", "end"))
+    found = {"nodes": _standing(born, end, np.ones(len(nodes)), at).astype(int).tolist()}
+    if any(one.price is not None for one in nodes):
+        found["cost"] = np.round(_standing(born, end, np.array([one.price or 0.0 for one in nodes]), at), 4).tolist()
+    return found
 
 
 def _standing(begins: Any, ends: Any, amounts: Any, at: Any) -> Any:
@@ -244,9 +257,10 @@ class _Frame(NamedTuple):
 class Hub:
     """Follows a source for any number of readers."""
 
-    def __init__(self, source: Source, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: Source, clock: Callable[[], float] = time.time, price_of: PriceOf | None = None) -> None:
         self.source = source
-        self.mirror = Mirror()
+        self._price_of = price_of
+        self.mirror = self._new_mirror()
         #: Differs for each start of the process.
         self._boot = secrets.token_hex(4)
         self._clock = clock
@@ -263,6 +277,11 @@ class Hub:
         self._snapshots: OrderedDict[tuple[int, View, str], asyncio.Task[bytes]] = OrderedDict()
         self._looked_up: Iterator[PodRow] = iter(())
 
+    def _new_mirror(self) -> Mirror:
+        made = Mirror()
+        made.price_of = self._price_of
+        return made
+
     @property
     def id(self) -> str:
         return f"{self._boot}-{self._number}"
@@ -277,7 +296,7 @@ class Hub:
         await asyncio.shield(self._loading)
 
     async def _load(self) -> None:
-        self.mirror = Mirror()
+        self.mirror = self._new_mirror()
         self.source.follow(self._on_change)
         try:
             await self._read(self.source.nodes(), self.mirror.put_node)
@@ -303,7 +322,7 @@ class Hub:
     def _put(self, kind: str, key: str, new: Node | Pod | None) -> None:
         if new is None:
             if kind == "node":
-                self.mirror.drop_node(key)
+                self.mirror.drop_node(key, self._clock())
             else:
                 self.mirror.drop_pod(key, self._clock())
         elif isinstance(new, Node):
@@ -386,7 +405,7 @@ class Hub:
         self.frames.clear()
         self._encoded.clear()
         self._snapshots.clear()
-        self.mirror = Mirror()
+        self.mirror = self._new_mirror()
         self._number += 1
         self.wake()
 

@@ -6,8 +6,10 @@ Rows are immutable. So a snapshot only copies the dicts, and another thread enco
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from math import inf
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +18,10 @@ from moorage.api.core import Node, NodeSpec, NodeStatus
 from moorage.interfaces.web.rows import BOUND, NodeRow, PodRow, TypicalShape, node_row, stranded_shares, typical_shapes
 from moorage.laboratory.node_groups import groups_by_node
 
-__all__ = ["Changes", "GonePod", "Header", "Mirror", "SeenAttempt", "SnapshotRows", "View", "causes_of", "snapshot_document"]
+__all__ = [
+    "Changes", "GonePod", "Header", "Mirror", "NodeLife", "PriceOf", "SeenAttempt", "SnapshotRows", "View", "causes_of",
+    "snapshot_document",
+]  # fmt: skip
 
 
 #: Maximum number of causes to list; pods with other causes are counted together.
@@ -54,6 +59,18 @@ class GonePod(Struct, frozen=True, gc=False):
     at: float
 
 
+#: The price of an hour of a node with these labels; None if it is unknown.
+PriceOf: TypeAlias = Callable[[Mapping[str, str]], float | None]
+
+
+class NodeLife(NamedTuple):
+    """When a node came and went (Unix seconds), and what it costs in an hour; None: unknown."""
+
+    born: float
+    price: float | None
+    end: float = inf
+
+
 class Changes(Struct, frozen=True, gc=False):
     """The changes in one frame. ``nodes`` are JSON documents."""
 
@@ -89,6 +106,11 @@ class Mirror:
         #: The latest attempts, and the latest deleted and ended pods.
         self.attempts: deque[SeenAttempt] = deque(maxlen=_MOST_ATTEMPTS)
         self.gone: deque[GonePod] = deque(maxlen=_MOST_GONE)
+        #: Node → when it was created, and what it costs in an hour, if that is known; and the nodes that went, with the time.
+        self.node_lives: dict[str, NodeLife] = {}
+        self.nodes_gone: deque[NodeLife] = deque(maxlen=_MOST_GONE)
+        #: Returns what a node with these labels costs in an hour.
+        self.price_of: PriceOf | None = None
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -97,11 +119,18 @@ class Mirror:
         row, slim = node_row(node), _slim(node)
         self._regroup = self._regroup or self._grouped.get(node.name) != slim
         self._grouped[node.name] = slim
+        if node.name not in self.node_lives:
+            price = self.price_of(node.labels) if self.price_of is not None else None
+            born = node.metadata.creation_timestamp
+            self.node_lives[node.name] = NodeLife(datetime.fromisoformat(born).timestamp() if born else 0.0, price)
         if self.nodes.get(node.name) != row:
             self.nodes[node.name] = row
             self._nodes_changed[node.name] = None
 
-    def drop_node(self, name: str) -> None:
+    def drop_node(self, name: str, now: float) -> None:
+        life = self.node_lives.pop(name, None)
+        if life is not None:
+            self.nodes_gone.append(life._replace(end=now))
         if self.nodes.pop(name, None) is not None:
             self._grouped.pop(name, None)
             self._nodes_changed[name] = None

@@ -18,6 +18,7 @@ from moorage.cluster.apiserver.http.responses import error_response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
 from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.live_site import SetupRoute
+from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
@@ -61,15 +62,16 @@ async def serve_cluster(
     words: Sequence[str],
     on_ready: Callable[[str], None],
     logs: Sequence[Path] = (),
+    price_of: PriceOf | None = None,
 ) -> None:
     """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that the options in ``words`` name.
 
-    ``logs`` are the logs of recorders among the input.
+    ``logs`` are the logs of recorders among the input; ``price_of`` what a node costs.
 
     Raises  InputError if the port cannot be listened on
     """
     sessions: Sessions[_Reader] = Sessions()
-    hub = Hub(source)
+    hub = Hub(source, price_of=price_of)
     site = Site(hub, sessions, namespaces=source.namespaces)
     PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log) for log in logs])

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.laboratory.dynamics.node_pools import NodePool
-from moorage.laboratory.node_groups import GroupOfNodes, group_nodes
+from moorage.laboratory.node_groups import group_nodes
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.simulator.autoscalers.instance_types import PriceList
-from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 
 __all__ = ["AUTOSCALER_KINDS", "ClusterPools", "pools_of_cluster"]
 
@@ -75,7 +74,7 @@ def pools_of_cluster(
         if bounds and group.name not in named:
             continue  # not one of cluster-autoscaler's
         low, high = bounds.get(named.get(group.name, ""), (0, _MOST))
-        price = _price(group, prices)
+        price = prices.price_of(group.nodes[0].labels) if prices is not None else None
         unpriced |= set() if price is not None else {group.name}
         pools.append(
             NodePool(
@@ -118,12 +117,3 @@ def _name_for(group: str, bounds: Mapping[str, tuple[int, int]]) -> str:
     return next((name for name in bounds if group in re.split(r"[/.]|(?<=[a-z0-9])-(?=[a-f0-9]{6,})", name)), "") or next(
         (name for name in bounds if group in name.rpartition("/")[2]), ""
     )
-
-
-def _price(group: GroupOfNodes, prices: PriceList | None) -> float | None:
-    labels = group.nodes[0].labels
-    held = None if prices is None else prices.by_name.get(labels.get(INSTANCE_TYPE, ""))
-    if held is None:
-        return None
-    found = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand"))
-    return held.cheapest({}, frozenset()) if found is None else found

@@ -151,6 +151,14 @@ class PriceList:
     def by_name(self) -> dict[str, InstanceType]:
         return {held.name: held for held in self.types}
 
+    def price_of(self, labels: Mapping[str, str]) -> float | None:
+        """Return the price of an hour of a node, by its labels; None if its type is unknown."""
+        held = self.by_name.get(labels.get(INSTANCE_TYPE, ""))
+        if held is None:
+            return None
+        found = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand"))
+        return held.cheapest({}, frozenset()) if found is None else found
+
     @cached_property
     def _offered_keys(self) -> frozenset[str]:
         return frozenset(key for held in self.types for offering in held.offerings for key in offering.requirements)

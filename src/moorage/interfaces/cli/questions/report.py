@@ -47,6 +47,7 @@ All that is printed: moorage help report
 )
 @click.option("--serve", is_flag=True, help="Show the cluster in a browser and answer its questions, until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for --serve [a free one].")
+@click.option("--instance-types", metavar="FILE", help="Prices of instance types: --serve shows on Time what nodes cost.")
 @click.option("--csv", "csv_directory", metavar="DIR", help="Also write the nodes, pods, attempts, verdicts and scores as CSV.")
 def report(**given: Any) -> int:
     """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits.

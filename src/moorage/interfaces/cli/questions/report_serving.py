@@ -13,6 +13,7 @@ from moorage.basis.recording.log_reader import is_log
 from moorage.interfaces.cli.cluster_files import place_of
 from moorage.interfaces.cli.question_worker import absolute_plugin, answer_question
 from moorage.interfaces.cli.terminal import say
+from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.standalone import serve_cluster
@@ -64,13 +65,21 @@ def serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None
 async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
     logs = [Path(path) for path in given["paths"] if is_log(path)]
     serving = asyncio.ensure_future(
-        serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce, logs)
+        serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce, logs, _prices(given))
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait({serving})
     if not serving.cancelled():
         await serving
+
+
+def _prices(given: Mapping[str, Any]) -> PriceOf | None:
+    if not given["instance_types"]:
+        return None
+    from moorage.simulator.autoscalers.instance_types import read_price_list  # rarely needed
+
+    return read_price_list(given["instance_types"]).price_of
 
 
 def _announce(link: str) -> None:

@@ -144,14 +144,14 @@ def test_what_counts_for_quota(rules, queues, expected):
     assert times(run(node(), rules, *queues, *jobs)[0]) == expected
 
 
-def test_a_job_that_is_evicted_again_and_again_waits_until_another_arrives():
+def test_a_job_that_is_evicted_again_and_again_waits_until_another_ends():
     answers = check(answers=",".join(["Retry"] * 12 + ["Ready"]))
     queues = queue("a", 8, admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
     report, _ = run(node(), answers, *queues, job("one", "a", 1, 10))
     assert times(report) == {"one": (0, None, 10)}
     assert report.workloads[0].reason.startswith("evicted again and again, last because of AdmissionCheck, while no other job")
     report, _ = run(node(), answers, *queues, *queue("b", 1), job("one", "a", 1, 10), job("two", "b", 1, 10, at=5))
-    assert times(report) == {"one": (0, 15, 12), "two": (5, 15, 0)}
+    assert times(report) == {"one": (0, 25, 12), "two": (5, 15, 0)}
 
 
 WRONG = {

@@ -33,9 +33,10 @@ __all__ = ["Episode", "QueueTimeline", "TimedWork"]
 
 #: How long after a change the waiting workloads are woken.
 _WAKE_S: Final = 1.0
-#: A work that its own pods or checks evicted this often while no other arrived or ended waits until one does, so that a run has
-#: an end. One that another work evicts waits so the second time: nothing would change.
+#: A work that its own pods or checks evicted this often while no other arrived or ended is set aside until another ends, so
+#: that a run has an end; one that the same other work evicts, the second time. Each time it waits for twice as many ends.
 _FUTILE: Final = 10
+_MOST_ENDS: Final = 64
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class TimedWork:
     ``serial``   rises with each change of its quota: what was planned before no longer holds
     ``unready``  it has quota, and waitForPodsReady waits for its pods
     ``futile``   what evicted it since ``changes`` arrivals and ends of others, in turn; empty: itself
+    ``asides``   how often it was set aside because of that
     """
 
     work: QueuedWork
@@ -78,6 +80,7 @@ class TimedWork:
     unready: bool = False
     futile: list[str] = field(default_factory=list)
     changes: int = 0
+    asides: int = 0
 
     @property
     def holds(self) -> bool:
@@ -115,8 +118,9 @@ class QueueTimeline:
         self._cycles_due = False
         self._wake_due = False
         self._unready = 0
-        #: Works that others, or their own pods, evict again and again, with the reason.
-        self._set_aside: dict[TimedWork, str] = {}
+        #: Works that others, or their own pods, evict again and again: why, and after how many ends they are queued again.
+        self._set_aside: dict[TimedWork, tuple[str, int]] = {}
+        self._ends = 0
         self._again = 0
         self._changes = 0
         admission.blocks = self._blocks
@@ -143,7 +147,7 @@ class QueueTimeline:
 
     def _arrive(self, one: TimedWork) -> None:
         workload = one.work.workload
-        self._note_change()
+        self._changes += 1
         if one.arrived_s:
             workload.created = workload.order_time = self._zero_s + one.arrived_s
         if self.admission.add(workload, self._zero_s + self._now):
@@ -151,11 +155,12 @@ class QueueTimeline:
         else:
             self.nowhere.append(one)
 
-    def _note_change(self) -> None:
-        """Note that a work arrived or ended: those that were set aside may have quota for longer now."""
-        self._changes += 1
-        for one in list(self._set_aside):
-            if one.work.workload.reserved_at is None:
+    def _note_end_of_work(self) -> None:
+        """Queue works again that were set aside until now, or all of them if no other is left that could end."""
+        self._ends += 1
+        last = not any(one.holds for one in self.works) if self._set_aside else False
+        for one, (_, due) in list(self._set_aside.items()):
+            if one.work.workload.reserved_at is None and (last or due <= self._ends):
                 del self._set_aside[one]
                 self.admission.add(one.work.workload, self._zero_s + self._now)
                 self._ask_for_cycles()
@@ -393,9 +398,10 @@ class QueueTimeline:
 
     def _finish(self, one: TimedWork) -> None:
         one.finished_s = self._now
-        self._note_change()
+        self._changes += 1
         self._close(one, "")
         self.admission.release(one.work.workload)
+        self._note_end_of_work()
         self._ask_to_wake()
 
     def _close(self, one: TimedWork, reason: str) -> None:
@@ -444,7 +450,9 @@ class QueueTimeline:
             one.futile, one.changes = [], self._changes
         one.futile.append(by)
         if one.futile.count(by) >= (2 if by else _FUTILE) and not one.deactivated:
-            self._set_aside[one] = f"evicted again and again, last because of {reason}, while no other job arrives or ends"
+            text = f"evicted again and again, last because of {reason}, while no other job arrives or ends"
+            self._set_aside[one] = text, self._ends + min(2**one.asides, _MOST_ENDS)
+            one.asides += 1
         for uid in list(one.pods):
             pod, record = self._simulation.pods.get(uid), self._simulation.records.get(uid)
             if pod is None or not pod.spec.node_name:
@@ -475,7 +483,7 @@ class QueueTimeline:
             return
         if one.deactivated or one in self._set_aside:
             self.admission.release(workload, comes_back=not one.deactivated)
-            workload.wait("Pending", self._set_aside.get(one, ""))
+            workload.wait("Pending", self._set_aside.get(one, ("",))[0])
         else:
             self.admission.requeue_evicted(workload, self._zero_s + self._now)
         self._ask_to_wake()

@@ -27,7 +27,7 @@ from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, fin
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
 from moorage.simulator.kueue.waiting import Requeue, Waiting
-from moorage.simulator.kueue.workloads import Amounts, Key, Workload
+from moorage.simulator.kueue.workloads import Amounts, Key, ScanState, Workload
 
 __all__ = ["CycleResult", "Eviction", "FreeNode", "QueueAdmission"]
 
@@ -235,9 +235,10 @@ class QueueAdmission:
         for one, found in planned:
             self._replace(one, found, result)
         for entry in iter(FairOrder(entries)) if self.fair else sorted(entries, key=classical_order):
-            self._process(entry, now, result)
+            if not entry.refused:
+                self._process(entry, now, result)
         self._unreserve()
-        for entry in entries:
+        for entry in (one for one in entries if not one.refused):
             if entry.admitted:
                 entry.queue.workloads[entry.workload.key] = entry.workload
                 entry.queue.changed()
@@ -285,10 +286,26 @@ class QueueAdmission:
                 message, reason, why = refusal
                 waiting.requeue(head, why, now, self.cycles)
                 head.wait(reason, message)
-            elif head.scan is None and head.refusal is not None and head.refusal.repeats(head, queue, fair=self.fair):
+            elif head.scan is None and head.refusal is not None and self._repeats(head, queue, now):
                 waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
+                if self.fair:  # others wait for their turns behind it
+                    assignment = Assignment(ScanState([], 0, self.cycles, head.shape), usage=head.refusal.usage)
+                    yield QueueEntry(head, queue, assignment, [], "", refused=True)
             else:
                 yield self._nominate(head, queue, now)
+
+    def _repeats(self, workload: Workload, queue: ClusterQueue, now: float) -> bool:
+        def finds(needed: frozenset[Key], requests: Amounts) -> bool:
+            return bool(find_targets(self._asking(workload, queue, needed, requests, now), fair=self.fair))
+
+        found: bool = workload.refusal.repeats(workload, queue, finds, fair=self.fair)
+        return found
+
+    def _asking(
+        self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts, now: float,
+        places: Places = MappingProxyType({}),
+    ) -> Asking:  # fmt: skip
+        return Asking(workload, queue, self.objects.queues, needed, requests, now, self.trees, places, self._strategies)
 
     def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
         labels = self.objects.namespaces.get(workload.namespace)
@@ -324,11 +341,9 @@ class QueueAdmission:
         ):
             workload.scan = None
 
-        def asking(needed: frozenset[Key], requests: Amounts, places: Places = MappingProxyType({})) -> Asking:
-            return Asking(workload, queue, self.objects.queues, needed, requests, now, self.trees, places, self._strategies)
-
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
-            return possibility_of(asking(frozenset((key,)), {key: amount}), key, amount, fair=self.fair)
+            asked = self._asking(workload, queue, frozenset((key,)), {key: amount}, now)
+            return possibility_of(asked, key, amount, fair=self.fair)
 
         def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim], bool]:
             found = assign_flavors(
@@ -337,7 +352,8 @@ class QueueAdmission:
             targets: list[Victim] = []
             if found.mode is Mode.PREEMPT:
                 places = placement_requests(found, workload, queue, self.trees) if self.trees else {}
-                asked = asking(found.needing_preemption(), found.total_requests(workload), places)
+                requests = found.total_requests(workload)
+                asked = self._asking(workload, queue, found.needing_preemption(), requests, now, places)
                 targets = find_targets(asked, fair=self.fair)
             return found, targets, found.mode is Mode.FIT or bool(targets)
 
@@ -522,7 +538,9 @@ class QueueAdmission:
             entry.why = Requeue.FAILED_AFTER_NOMINATION
         workload = entry.workload
         if workload.refusal is None and entry.why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES}:
-            workload.refusal = refusal_for(workload, entry.queue, self.objects.flavors, entry.reason)
+            workload.refusal = refusal_for(
+                workload, entry.queue, self.objects.flavors, entry.reason, entry.assignment.usage
+            )  # fmt: skip
         if workload.refusal is not None and workload.scan is not None and not workload.scan.pending:
             workload.scan = None
         self.waiting[entry.queue.name].requeue(workload, entry.why, now, self.cycles)

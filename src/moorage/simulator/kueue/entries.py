@@ -21,7 +21,7 @@ __all__ = ["FairOrder", "QueueEntry", "classical_order"]
 
 @dataclass(slots=True)
 class QueueEntry:
-    """A head with what it would get. ``why``: how it goes back to its queue if it is not admitted."""
+    """A head with what it would get. ``why``: how it goes back to its queue if it is not admitted; ``refused``: it is there."""
 
     workload: Workload
     queue: ClusterQueue
@@ -32,6 +32,7 @@ class QueueEntry:
     why: Requeue = Requeue.GENERIC
     skipped: bool = False
     admitted: bool = False
+    refused: bool = False
     queue_fits: bool = True
 
 

@@ -6,16 +6,19 @@ something, and nothing could be preempted for it, a full search would end as it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from moorage.simulator.kueue.flavors import Reason, lacking_text, refusal_of, requested, too_large_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor
 from moorage.simulator.kueue.quota import lowest_subtree
-from moorage.simulator.kueue.workloads import Key, Workload, rank_of
+from moorage.simulator.kueue.workloads import Amounts, Key, Workload, rank_of
 
-__all__ = ["LastingRefusal", "refusal_for"]
+__all__ = ["Finds", "LastingRefusal", "refusal_for"]
+
+#: Whether there are victims for certain flavors and resources, so that all requests fit.
+Finds = Callable[[frozenset[Key], Amounts], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +28,39 @@ class LastingRefusal:
     ``texts``    reasons that stay
     ``flavors``  for each flavor the amounts asked for, and whether they could ever fit
     ``reason``   that of the condition, if no flavor could ever take it
+    ``usage``    what it would have held, by which fair sharing orders it among others
     """
 
     name: str
     texts: tuple[str, ...]
     flavors: tuple[tuple[bool, tuple[tuple[Key, int], ...]], ...]
     reason: str
+    usage: Amounts
 
-    def repeats(self, workload: Workload, queue: ClusterQueue, *, fair: bool) -> bool:
-        """Return whether a search would end as before, without victims and with nothing kept free; note the new numbers."""
+    def repeats(self, workload: Workload, queue: ClusterQueue, finds: Finds, *, fair: bool) -> bool:
+        """Return whether a search would end as before, without victims and with nothing kept free; note the new numbers.
+
+        ``finds``: whether there are victims for what lacks quota, so that all requests fit. If there are several flavors, the
+        search asks that for each resource, and goes on where it has stopped; so one answer is not enough.
+        """
         free: dict[Key, int] = {}
         for usable, asked in self.flavors:
             refused = hopeless = not usable
+            needed = set()
             for key, amount in asked:
                 room = free[key] = queue.free(key)
                 if amount <= room or not usable:
                     continue
                 refused = True
                 if not _is_alone(workload, queue, key, amount, fair=fair):
-                    return False
+                    needed.add(key)
                 hopeless = hopeless or queue.preemption.reclaim == "Any" or _is_refused(queue, key, amount, fair=fair)
-            if not (refused and hopeless):
+            if not (refused and hopeless) or (needed and len(self.flavors) > 1):
                 return False
+            if needed:
+                lacking = frozenset(key for key, amount in asked if amount > free[key])
+                if finds(lacking, {key: amount for key, amount in asked if amount and key[1] != "pods"}):
+                    return False
         workload.lacks = partial(self.text, free)
         return True
 
@@ -59,7 +73,9 @@ class LastingRefusal:
         return reason, f"couldn't assign flavors to pod set {self.name}: {', '.join(sorted((*self.texts, *lacking)))}"
 
 
-def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], reason: str) -> LastingRefusal | None:
+def refusal_for(
+    workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], reason: str, usage: Amounts
+) -> LastingRefusal | None:  # fmt: skip
     """Return the refusal of a workload that was refused for ``reason``; None if more than amounts decides about it."""
     if len(workload.pod_sets) != 1 or workload.can_be_reduced or len(queue.groups) != 1 or workload.pod_sets[0].topology:
         return None
@@ -80,7 +96,7 @@ def refusal_for(workload: Workload, queue: ClusterQueue, flavors: Mapping[str, F
         large = [too_large_text(key, amount, queue.potential(key)) for key, amount in wanted if amount > queue.potential(key)]
         texts += large
         tried.append((not large, tuple((key, amount) for key, amount in wanted if amount <= queue.potential(key))))
-    return LastingRefusal(pod_set.name, tuple(texts), tuple(tried), reason)
+    return LastingRefusal(pod_set.name, tuple(texts), tuple(tried), reason, usage)
 
 
 def _is_alone(workload: Workload, queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:
